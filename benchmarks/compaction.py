@@ -24,7 +24,6 @@ _LAZY: Final = (
     "kafkalog.check.registry",
     "kafkalog.columns.fact_kernels",
     "kafkalog.compaction.columns",
-    "kafkalog.recovery.producer_columns",
     "llvmlite.binding",
 )
 """Modules that are loaded where they are needed."""

@@ -23,12 +23,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalog.audit.run import audit_compaction as audit_compaction
     from kafkalog.batches.lookup import Lookup as Lookup
     from kafkalog.check.summary import Summary as Summary
     from kafkalog.columns.scan import Scan as Scan
+    from kafkalog.compaction.run import compact as compact
     from kafkalog.configs import ConfigSources as ConfigSources
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import KafkaLogError as KafkaLogError
+    from kafkalog.journal.undo import undo as undo
     from kafkalog.log_dir import Segment as Segment
     from kafkalog.logs import Log as Log
     from kafkalog.logs import LogDir as LogDir
@@ -40,7 +43,10 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView as LogView
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
+    from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
+    from kafkalog.repair.run import recover as recover
     from kafkalog.retention import simulate_retention as simulate_retention
+    from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.roll import simulate_roll as simulate_roll
     from kafkalog.unified_log import LogOffset as LogOffset
     from kafkalog.unified_log import LogOffsets as LogOffsets
@@ -48,15 +54,21 @@ if TYPE_CHECKING:
     from kafkalog.verification import verify as verify
 
 _MODULES = {
+    "audit.run": ("audit_compaction",),
     "batches.lookup": ("Lookup",),
     "check.summary": ("Summary",),
     "columns.scan": ("Scan",),
+    "compaction.run": ("compact",),
     "configs": ("ConfigSources",),
     "errors": ("CorruptDataError", "KafkaLogError"),
+    "journal.undo": ("undo",),
     "log_dir": ("Segment",),
     "logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
+    "repair.rebuild_run": ("rebuild_index",),
+    "repair.run": ("recover",),
     "retention": ("simulate_retention",),
+    "retention.run": ("apply_retention",),
     "roll": ("simulate_roll",),
     "unified_log": ("LogOffset", "LogOffsets"),
     "verification": ("Findings", "verify"),

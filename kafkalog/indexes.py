@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from formats import constants as c
 from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
-from kafkalog.names import parse_file_name
+from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
+ENTRY_SIZES = {
+    FileKind.OFFSET_INDEX: c.OFFSET_INDEX_ENTRY_SIZE,
+    FileKind.TIME_INDEX: c.TIME_INDEX_ENTRY_SIZE,
+    FileKind.TRANSACTION_INDEX: c.ABORTED_TXN_SIZE,
+}
 ENTRIES_A_BLOCK = 8192
 
 Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)

@@ -79,26 +79,45 @@ def disk_path() -> Iterator[Path]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are processors: many tests wait for other programs."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two processes more than there are processors: many tests wait for other programs."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 _OF_CLUSTERS = ("cluster", "commands_on_a_cluster", "other_disks", "paths", "session")
+_OF_SPARK = ("tests/spark/", "::test_examples_with_spark_run", "/test_living_broker.py")
+
+
+_FIRST = ("cluster", "spark", "tests/kafka/")
 
 
 class BySetUp(LoadScopeScheduling):
     """With several test processes one has the session of Spark, and one the cluster.
 
-    They begin with what is most, so that the others do the rest meanwhile. What the tests of a file
-    about Kafka share is made once, too: brokers and their logs.
+    These begin, then what is about brokers, which takes long and waits much, so that the others do
+    the rest meanwhile. What the tests of a file about Kafka share is made once, too: brokers and
+    their logs; and what the two judges of a crash share.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         if any(f"tests/spark/test_{name}.py" in nodeid for name in _OF_CLUSTERS):
             return "cluster"
-        if "tests/spark/" in nodeid or "::test_examples_with_spark_run" in nodeid:
+        if any(name in nodeid for name in _OF_SPARK):
             return "spark"
-        return nodeid.partition("::")[0] if "tests/kafka/" in nodeid else nodeid
+        file, _, test = nodeid.partition("::")
+        if "tests/kafka/" in nodeid:
+            return file
+        return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else nodeid
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if not any(self.assigned_work.values()):
+            for scope in sorted(self.workqueue, key=_turn):
+                self.workqueue.move_to_end(scope)
+        super()._assign_work_unit(node)
+
+
+def _turn(scope: str) -> int:
+    """When the tests that are run together have their turn, from 0 on."""
+    return next((n for n, start in enumerate(_FIRST) if scope.startswith(start)), len(_FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)

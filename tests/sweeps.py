@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog import inventory
-from kafkalog.audit import audit_compaction
+from kafkalog.audit import audit_partition
 from kafkalog.batches import lookup
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.reader import read_batches, read_records
@@ -147,7 +147,7 @@ def audit_in_every_way(path: Path) -> None:
         log = UnifiedLog(partition)
         for offset in (log.log_end_offset, (log.log_start_offset + log.log_end_offset) // 2):
             with suppress(KafkaLogError):
-                audit_compaction(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
+                audit_partition(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
 
 
 def list_in_every_way(path: Path) -> None:

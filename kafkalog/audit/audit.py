@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.audit.log_walk import Bounds, Transactions
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.producers import EXPIRATION_MS
@@ -43,7 +43,7 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit_compaction(
+def audit_partition(
     partition: PartitionDir,
     original: PartitionDir | None = None,
     *,

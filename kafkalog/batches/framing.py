@@ -77,53 +77,23 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     if size > left:
         detail = f"The batch should have {size} bytes, the file ends after {left}."
         return _damage("torn-tail", source, position, left, detail)
-    if magic < 2:
-        return _legacy_batch(source.path, position, size, offset, magic, header)
-    (base_offset, _, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp,
-     producer_id, producer_epoch, base_sequence, count) = _HEADER.unpack(header)  # fmt: skip
-    return Batch(
-        path=source.path,
-        position=position,
-        size_bytes=size,
-        base_offset=base_offset,
-        last_offset=wrap_int64(base_offset + delta),
-        magic=magic,
-        attributes=attributes,
-        crc=crc,
-        partition_leader_epoch=epoch,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        count=count,
-    )
+    return batch_of_header(source.path, position, size, offset, magic, header)
 
 
-def _legacy_batch(
+def batch_of_header(
     path: str, position: int, size: int, offset: int, magic: int, header: bytes
 ) -> Batch:
-    crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
-    timestamp = -1
-    if magic == 1:
-        timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
-    return Batch(
-        path=path,
-        position=position,
-        size_bytes=size,
-        base_offset=offset,
-        last_offset=offset,
-        magic=magic,
-        attributes=attributes,
-        crc=crc,
-        partition_leader_epoch=-1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        count=1,
-    )
+    """Return a batch whose frame is known; a header of magic 2 or above is read as magic 2."""
+    if magic < 2:
+        crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
+        timestamp = -1
+        if magic == 1:
+            timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+        fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
+        return Batch(path, position, size, offset, offset, magic, *fields)
+    _, _, epoch, _, crc, attributes, delta, *rest = _HEADER.unpack(header)
+    last_offset = wrap_int64(offset + delta)
+    return Batch(path, position, size, offset, last_offset, magic, attributes, crc, epoch, *rest)
 
 
 def scan_batches(

@@ -39,13 +39,13 @@ from kafkalog.check.log_dir_files import (
     partitions_are_in_one_place,
     top_files_are_as_written,
 )
-from kafkalog.check.offset_order import OffsetsIncrease
 from kafkalog.check.producers import ProducerHistory
 from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
     IndexesAreThere,
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
+    OffsetsIncrease,
     files_have_their_segment,
 )
 from kafkalog.defects import make_defect

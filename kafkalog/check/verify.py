@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
+from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.summary import Summary
@@ -26,6 +26,7 @@ from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source

@@ -14,7 +14,6 @@ from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
     from typing import BinaryIO
 
 
@@ -132,12 +131,7 @@ class Exporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._flush()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, untold_differences
 from kafkalog.batches.selection import EVERYTHING
-from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import SIZE_AT_ONCE, logs_to_decode, record_size
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path

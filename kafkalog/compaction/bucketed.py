@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.cleaning import group_segments
 from kafkalog.compaction.compact import LocalPasses
-from kafkalog.compaction.plan import sound_from_json, sound_to_json
-from kafkalog.compaction.soundness import require_sound
+from kafkalog.compaction.plan import require_sound, sound_from_json, sound_to_json
 from kafkalog.compaction.staged import (
     read_result,
     segment_to_json,
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.compact import CleaningPass
     from kafkalog.compaction.model import Candidate
-    from kafkalog.compaction.plan import PassPlan
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import PassPlan, SoundLog
     from kafkalog.log_dir import Segment
 
 _NUMBERS: Final = "numbers"

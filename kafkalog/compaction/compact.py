@@ -13,7 +13,7 @@ from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
 from kafkalog.compaction.new_files import check_new_files, clean_group, discard
-from kafkalog.compaction.soundness import require_known_layout, require_sound
+from kafkalog.compaction.plan import require_known_layout, require_sound
 from kafkalog.compaction.swap import swap_in, touched_names
 from kafkalog.errors import RefusedError
 from kafkalog.jit.fast_path import kernels_work
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
     from kafkalog.compaction.new_files import Cleaning, NewFiles
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import SoundLog
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.journal.run import PartitionRun, Run
     from kafkalog.log_dir import PartitionDir, Segment

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction import tasks
 from kafkalog.compaction.compact import PartitionWork, left_as_it_is
-from kafkalog.compaction.plan import PassPlan
-from kafkalog.compaction.soundness import require_known_layout
+from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
 from kafkalog.engine.model import told_error

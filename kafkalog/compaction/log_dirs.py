@@ -12,7 +12,7 @@ from formats import file_names
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
-from kafkalog.compaction.soundness import require_known_layout
+from kafkalog.compaction.plan import require_known_layout
 from kafkalog.errors import RefusedError, contained
 from kafkalog.journal.requirements import log_dir_around
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_path

@@ -41,7 +41,7 @@ from kafkalog.storage import require_no_link
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import SoundLog
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.storage import Changes
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from formats import constants as c
 from formats import file_names
 from kafkalog.batches.records import decode_records
 from kafkalog.errors import CorruptDataError
@@ -20,6 +21,11 @@ from kafkalog.recovery.producers import hash_order
 from kafkalog.recovery.walk import CorruptRecordError, Walker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kafkalog.columns.headers import Stretch
     from kafkalog.model import Batch
     from kafkalog.paths.source import Source
@@ -28,6 +34,74 @@ if TYPE_CHECKING:
     from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
     from kafkalog.recovery.walk import Frame
+
+
+Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
+
+
+def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
+    """Return which batches are not markers of a producer, or are markers that can be read whole."""
+    from kafkalog.columns import header_table as h
+
+    headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
+    is_marker = (kinds == c.ABORT) | (kinds == c.COMMIT)
+    is_empty = (kinds == h.EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
+    is_empty &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0
+    readable: NDArray[np.bool_] = (
+        (kinds == h.NO_MARKER) | (headers[h.PRODUCER_ID] < 0) | is_marker | is_empty
+    )
+    return readable
+
+
+def _rows(stretch: Stretch) -> Iterator[Row]:
+    """Yield the batches of producers in order, without those that leave no trace.
+
+    In a run of data batches of one producer that are all transactional, or all not, only the first
+    and the last matter.
+
+    Yields:
+        Ordinal in the stretch, producer id and epoch, sequence, base and last offset, largest
+        timestamp, whether it is transactional; for a marker its type (NO_MARKER for data), the
+        coordinator's epoch and its timestamp.
+    """
+    import numpy as np
+
+    from kafkalog.columns import header_table as h
+
+    headers, markers = stretch.headers, stretch.markers
+    which = np.flatnonzero(headers[h.PRODUCER_ID] >= 0)
+    if not len(which):
+        return iter(())
+    attributes = headers[h.ATTRIBUTES]
+    order = which[np.argsort(headers[h.PRODUCER_ID, which], kind="stable")]
+    producer_ids = headers[h.PRODUCER_ID, order]
+    is_data = markers[h.MARKER_TYPE, order] == h.NO_MARKER
+    in_transaction = attributes[order] & c.TRANSACTIONAL_MASK
+    is_like_next = (
+        (producer_ids[1:] == producer_ids[:-1])
+        & (in_transaction[1:] == in_transaction[:-1])
+        & is_data[1:]
+        & is_data[:-1]
+    )
+    matters = np.ones(len(order), np.bool_)
+    matters[1:-1] = ~(is_like_next[1:] & is_like_next[:-1])
+    kept = np.sort(order[matters])
+    fields = (h.PRODUCER_ID, h.PRODUCER_EPOCH, h.BASE_SEQUENCE, h.BASE_OFFSET, h.LAST_OFFSET,
+              h.MAX_TIMESTAMP)  # fmt: skip
+    return zip(
+        kept.tolist(),
+        *(headers[field, kept].tolist() for field in fields),
+        (attributes[kept] & c.TRANSACTIONAL_MASK != 0).tolist(),
+        *(
+            markers[field, kept].tolist()
+            for field in (
+                h.MARKER_TYPE,
+                h.COORDINATOR_EPOCH,
+                h.MARKER_TIMESTAMP,
+            )
+        ),
+        strict=True,
+    )
 
 
 class Appends(ABC):
@@ -66,17 +140,17 @@ class Appends(ABC):
         Raises:
             StoppedError: a batch contradicts the state.
         """
-        from kafkalog.recovery import producer_columns as columns
+        from kafkalog.columns import header_table as h
 
         infos, prepare = self._infos, self.producers.prepare
-        for row in columns.rows(stretch):
+        for row in _rows(stretch):
             (ordinal, producer_id, epoch, sequence, base_offset, last_offset, timestamp,
              is_transactional, marker, coordinator_epoch, marked_at) = row  # fmt: skip
             info = infos.get(producer_id)
             if info is None:
                 info = infos[producer_id] = prepare(producer_id)
             try:
-                if marker == columns.NO_MARKER:
+                if marker == h.NO_MARKER:
                     _require_own(info, producer_id, base_offset, is_transactional)
                     if info.append_data(
                         epoch,
@@ -87,8 +161,8 @@ class Appends(ABC):
                         is_transactional=is_transactional,
                     ):
                         self.opened(producer_id, base_offset)
-                elif marker != columns.EMPTIED:
-                    is_abort = marker == columns.ABORT
+                elif marker != h.EMPTIED:
+                    is_abort = marker == c.ABORT
                     completed = info.append_marker(
                         epoch, coordinator_epoch, marked_at, base_offset, is_abort=is_abort
                     )
@@ -286,8 +360,6 @@ class _Replay(Walker):
 
     def columns(self, stretch: Stretch) -> int:
         """Process batches; return how many were accepted."""
-        from kafkalog.recovery.producer_columns import readable_markers
-
         plain = readable_markers(stretch)
         count = stretch.count if plain.all() else int(plain.argmin())
         try:

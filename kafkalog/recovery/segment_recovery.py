@@ -12,7 +12,7 @@ from kafkalog.model import Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery.indexes import AbortedList, IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError
+from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError, readable_markers
 from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ class SegmentRecovery(Walker):
     def columns(self, stretch: Stretch) -> int:
         """Process batches with right checksums; return how many were accepted."""
         from kafkalog.columns import header_table as h
-        from kafkalog.recovery.producer_columns import readable_markers
 
         base_offset = self.segment.base_offset
         last_offsets = stretch.headers[h.LAST_OFFSET]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
-from kafkalog.batches.framing import crc_valid
+from formats.layouts import RECORD_BATCH_HEADER
+from kafkalog.batches.framing import batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
-_HEADER = RECORD_BATCH_HEADER.struct
-_LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
@@ -140,9 +138,8 @@ class Frame:
             )
 
     def _read_header(self) -> Batch:
-        is_legacy = self.magic < 2
-        size = _HEADER.size
-        if is_legacy:
+        size = c.RECORD_BATCH_OVERHEAD
+        if self.magic < 2:
             size = c.LEGACY_ATTRIBUTES_POSITION + 1
             if self.magic == 1:
                 size = c.LEGACY_TIMESTAMP_POSITION + _INT64.size
@@ -151,25 +148,8 @@ class Frame:
             raise StartRefusedError(
                 "KafkaException", f"Failed to load record batch at position {self.position}"
             )
-        if is_legacy:
-            crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
-            timestamp = -1
-            if self.magic == 1:
-                timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
-            fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
-            last_offset = self.offset
-        else:
-            (_, _, epoch, _, crc, attributes, delta, *rest) = _HEADER.unpack(header)
-            fields = (attributes, crc, epoch, *rest)
-            last_offset = wrap_int64(self.offset + delta)
-        return Batch(
-            self._source.path,
-            self.position,
-            self.size_bytes,
-            self.offset,
-            last_offset,
-            self.magic,
-            *fields,
+        return batch_of_header(
+            self._source.path, self.position, self.size_bytes, self.offset, self.magic, header
         )
 
 

@@ -8,7 +8,7 @@ from kafkalog.repair.rebuild import (
     compare_indexes,
     rebuild_indexes,
 )
-from kafkalog.repair.recover import RecoveryDone, recover
+from kafkalog.repair.recover import RecoveryDone, perform_recovery
 
 __all__ = [
     "Comparison",
@@ -19,8 +19,8 @@ __all__ = [
     "RecoveryPlan",
     "Untouched",
     "compare_indexes",
+    "perform_recovery",
     "plan_recovery",
     "rebuild_indexes",
-    "recover",
     "require_performable",
 ]

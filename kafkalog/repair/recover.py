@@ -224,7 +224,7 @@ class RecoveryDone:
         return self.after.verdict == Verdict.NOTHING
 
 
-def recover(
+def perform_recovery(
     plan: RecoveryPlan,
     run: Run,
     *,

@@ -23,7 +23,6 @@ from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 
 BUILDING_SUFFIX: Final = ".kafkalog-partial"
@@ -139,12 +138,7 @@ class NewDirectory:
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._publish()

@@ -20,7 +20,6 @@ from kafkalog.errors import DestinationExistsError, UnwritableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
 
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
@@ -184,10 +183,7 @@ class NewFile:
         self._is_wanted = False
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
         try:
             if kind is None and self._is_wanted:

@@ -22,7 +22,6 @@ from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from types import TracebackType
 
 _ATTEMPT: Final = "attempt-"
 
@@ -79,12 +78,7 @@ class StagingDirectory:
         except OSError as error:
             raise unwritable(error, self.path) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             _remove(self.path, os.path.join(self._around, staging_name(uuid.uuid4().hex)))
             sync_directory(self._around)
@@ -125,12 +119,7 @@ class Attempt:
             raise unwritable(error, self.path) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 sync_directory(self.path)

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kafkalog.configs import ConfigSources, TopicConfigs
-    from kafkalog.journal import Run
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.retention.apply import TrimPlan
-    from kafkalog_cli.maintenance import Maintenance
-    from kafkalog_cli.outcome import Outcome
 
 
 def apply_retention(
@@ -54,16 +45,13 @@ def apply_retention(
     kafkalog apply-retention /var/lib/kafka
     kafkalog apply-retention orders-0 --config retention.ms=60000 --in-place --yes
     """
-    from functools import partial
-
     from kafkalog.configs import ConfigSources
-    from kafkalog.errors import UsageError
-    from kafkalog.log_dir import LogDirListing, open_path
-    from kafkalog.retention.apply import plan_trim
-    from kafkalog_cli.maintenance import consents, maintenance, require_consent
+    from kafkalog.retention.run import RetentionRun
+    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = opt.parse_zone("UTC" if utc else tz)
@@ -72,77 +60,33 @@ def apply_retention(
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    decide = partial(
-        plan_trim,
+    outcome = Outcome()
+    run = RetentionRun(
+        path,
+        sources,
         now_ms=now_ms,
         high_watermark=opt.parse_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
         keep_deleted=keep_deleted,
+        in_place=in_place,
+        backup=backup,
+        arguments=sys.argv[1:],
+        listener=ShownListener(outcome),
     )
-    if log_start_offset is not None and isinstance(open_path(path), LogDirListing):
-        raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
-    outcome = Outcome()
-    plans: list[TrimPlan] = []
-    done: list[TrimPlan] = []
-    with maintenance(path, "apply-retention", in_place=in_place, backup=backup) as held:
-        summary = show.RetentionSummary(now_ms, now_ms)
-        with show.RetentionWriter(summary, form, outcome, style) as writer:
-            for plan, configs in _plans(held, sources, decide, outcome):
-                plans.append(plan)
-                writer.write(plan.found, configs)
-            writer.flush()
-            wanted = [plan for plan in plans if not plan.is_empty]
-            if held.run is not None and wanted:
-                question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
-                if consents(question, yes=yes):
-                    done = _perform(held.run, wanted, outcome)
-            for plan in plans:
-                trim = show.Trim(plan, performed=plan in done)
-                writer.row(show.RETENTION_APPLIED.row(trim))
-            writer.end()
-        has_changed = held.run is not None and held.run.has_changed
+    if in_place:
+        put_work_first()
+    summary = show.RetentionSummary(now_ms, now_ms)
+    with run, show.RetentionWriter(summary, form, outcome, style) as writer:
+        for one in run.plan():
+            writer.write(one.plan.found, one.configs)
+        writer.flush()
+        if in_place and run.wanted:
+            question = f"Change {len(run.wanted)} of {len(run.results)} partitions in {path}?"
+            if consents(question, yes=yes):
+                run.apply()
+        for one in run.results:
+            writer.row(show.RETENTION_APPLIED.row(one))
+        writer.end()
     if form == Format.TABLE:
-        show.print_trims(plans, done, style, in_place=in_place)
-    return outcome.of_work(has_changed=has_changed, is_concerned=bool(wanted))
-
-
-def _plans(
-    held: Maintenance,
-    sources: ConfigSources,
-    decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
-    outcome: Outcome,
-) -> list[tuple[TrimPlan, TopicConfigs]]:
-    """Plan each partition; note those that are left alone."""
-    from kafkalog.errors import RefusedError
-    from kafkalog.journal.requirements import require_live
-    from kafkalog.log_dir import LogDirListing
-    from kafkalog_cli.maintenance import configs_at
-    from kafkalog_cli.outcome import show_note
-
-    found = []
-    around = configs_at(held.target, sources, outcome)
-    for partition in held.partitions(outcome):
-        if not partition.segments:
-            continue
-        try:
-            if isinstance(held.target, LogDirListing):
-                require_live(partition)
-        except RefusedError as stop:
-            show_note(f"{partition.path} is left alone: {stop.message}")
-            continue
-        with outcome.contained(partition.path):
-            configs = around.of_topic(partition.topic)
-            found.append((decide(partition, configs), configs))
-    return found
-
-
-def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
-    """Perform the plans; return those that succeeded."""
-    from kafkalog.retention.apply import perform_trim
-
-    done = []
-    for plan in plans:
-        with outcome.contained(plan.found.partition.path):
-            perform_trim(run, plan)
-            done.append(plan)
-    return done
+        show.print_trims(run.results, style, in_place=in_place)
+    return outcome.of_work(has_changed=run.has_changed, is_concerned=bool(run.wanted))

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from formats import file_names
-from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from kafkalog.audit import Audit
-    from kafkalog.log_dir import LogDirListing
-    from kafkalog_cli.outcome import Outcome
 
 
 def audit_compaction(
@@ -64,41 +54,31 @@ def audit_compaction(
     kafkalog audit-compaction customers-0 --cleaner-offset 20
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup
     """
-    from functools import partial
-
-    from kafkalog.audit import audit_compaction as audit
-    from kafkalog.log_dir import LogDirListing, open_partition, open_path
-    from kafkalog.unified_log import UnifiedLog
+    from kafkalog.audit.run import audit_compaction as audit
+    from kafkalog.log_dir import LogDirListing, open_path
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import audits as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 
     outcome, style = Outcome(), Style(bytes_form=bytes_)
-    judge = partial(
-        audit,
+    found = audit(
+        path,
+        original,
         now_ms=opt.parse_time(now if now is not None else "-0s"),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=round(opt.parse_duration(producer_expiration) * 1000),
         findings_max=limit,
+        failed=outcome.error,
     )
-    target = open_path(path)
-    if isinstance(target, LogDirListing):
-        if cleaner_offset is not None or first_dirty_offset is not None:
-            raise UsageError("Offsets can only be given for one partition.", path=path)
-        found = list(_audits(target, original, judge, outcome))
-    else:
-        partition = open_partition(path)
-        before = open_partition(original) if original is not None else None
-        is_noted = UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
-        found = [judge(partition, before)] if is_noted or cleaner_offset is not None else []
+    is_log_dir = isinstance(open_path(path), LogDirListing)
     if not found and not outcome.errors:
         show_note(
             f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
-    if form == Format.TABLE and isinstance(target, LogDirListing):
+    if form == Format.TABLE and is_log_dir:
         with Writer(show.audit_view(style), form, outcome.defect) as writer:
             for one in found:
                 writer.write(one)
@@ -109,29 +89,9 @@ def audit_compaction(
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.AUDIT.row(one))
     if form == Format.TABLE and found:
-        if isinstance(target, LogDirListing):
+        if is_log_dir:
             show.print_audits(found)
         else:
             show.print_audit(found[0])
     outcome.fail_if(any(one.findings for one in found))
     return outcome.of_work(has_changed=False, is_concerned=bool(found))
-
-
-def _audits(
-    log_dir: LogDirListing, original: str | None, judge: Callable[..., Audit], outcome: Outcome
-) -> Iterator[Audit]:
-    """Yield the audit of each partition for which the cleaner has recorded an offset."""
-    from kafkalog.log_dir import open_partition
-    from kafkalog.unified_log import UnifiedLog
-
-    for error in log_dir.errors.values():
-        outcome.error(error)
-    for partition in log_dir.partitions:
-        audit = None
-        with outcome.contained(partition.path):
-            if UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None:
-                name = os.path.basename(partition.path)
-                before = None if original is None else open_partition(os.path.join(original, name))
-                audit = judge(partition, before)
-        if audit is not None:
-            yield audit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,18 +22,11 @@ from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from kafkalog.compaction import Candidate, Compaction, CompactionRequest
-    from kafkalog.configs import LogDirConfigs
+    from kafkalog.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.engine import Engine
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDirListing, PartitionDir
-    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.compactions import Shown
-    from kafkalog_cli.output.progress import ByteProgress
     from kafkalog_cli.output.writer import Writer
 
 
@@ -114,32 +108,19 @@ def compact(
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
     kafkalog compact /var/lib/kafka --engine spark
     """
-    from kafkalog.compaction import CompactionRequest, working_copy
+    from kafkalog.compaction import CompactionRequest
+    from kafkalog.compaction.run import CompactionRun
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDirListing
-    from kafkalog_cli.maintenance import (
-        Maintenance,
-        configs_at,
-        maintenance,
-        require_consent,
-        target_at,
-    )
+    from kafkalog_cli.maintenance import ShownListener, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
         raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
-    if not 0 < load_factor <= 1:
-        raise UsageError("A load factor lies above 0 and is at most 1.")
-    target = target_at(path)
-    clock = opt.parse_time(now if now is not None else "-0s")
-    if engine == EngineName.SPARK and in_place and now is None:
-        clock = _clock_of(target, clock)
     request = CompactionRequest(
-        now_ms=clock,
+        now_ms=opt.parse_time(now if now is not None else "-0s"),
         map_memory=None if map_memory is None else opt.parse_size(map_memory),
         load_factor=load_factor,
         high_watermark=opt.parse_high_watermark(high_watermark),
@@ -151,190 +132,73 @@ def compact(
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    outcome = Outcome()
-    _require_one_partition(target, request)
+    outcome, opened = Outcome(), ExitStack()
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
-    with ExitStack() as held:
-        command = _Command(
-            request, form, outcome, _opening(held, choice),
-            opt.parse_size(task_memory), take_all=take_all, exact=exact, quiet=quiet,
-        )  # fmt: skip
-        if to is None:
-            place = held.enter_context(
-                maintenance(path, "compact", in_place=in_place, backup=backup)
-            )
-            command.run(place, configs_at(place.target, sources, outcome), yes=yes)
-            has_changed = place.run is not None and place.run.has_changed
-            is_concerned = command.is_concerned
-        else:
-            put_work_first()
-            configs = configs_at(target, sources, outcome)
-            copy = held.enter_context(working_copy(target, to))
-            run = held.enter_context(Run(copy.path))
-            copied = copy if isinstance(target, LogDirListing) else copy.partitions[0]
-            command.run(Maintenance(copied, copy.path, run), configs, yes=True)
-            has_changed = is_concerned = True  # the copy
-    return outcome.of_work(has_changed=has_changed, is_concerned=is_concerned)
+    run = CompactionRun(
+        path,
+        request,
+        sources,
+        in_place=in_place,
+        to=to,
+        backup=backup,
+        take_all=take_all,
+        engine=None if engine == EngineName.LOCAL else _opening(opened, choice),
+        task_memory=opt.parse_size(task_memory),
+        keeps_clock=now is None,
+        arguments=sys.argv[1:],
+        listener=ShownListener(outcome),
+    )
+    if in_place or to is not None:
+        put_work_first()
+    with run, opened:
+        _show(run, form, outcome, Style(exact), asks=in_place and not yes, quiet=quiet)
+    return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 
 
-def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | None:
-    """Return the function that opens the engine; None if this process does the work."""
-    if choice.name == EngineName.LOCAL:
-        return None
-    return cache(lambda: held.enter_context(choice.open(partitions=0)))
+def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
+    """Return the function that opens the engine when there is work for it."""
+    return cache(lambda: opened.enter_context(choice.open(partitions=0)))
 
 
-def _clock_of(target: LogDirListing | PartitionDir, now_ms: int) -> int:
-    """Return the clock of a killed run, or `now_ms` if there is none."""
-    from kafkalog.compaction import clock_of_stopped_run
-    from kafkalog_cli.outcome import show_note
-
-    stopped = clock_of_stopped_run(target, now_ms)
-    if stopped is None:
-        return now_ms
-    show_note(f"continuing a killed run, with its time: --now {stopped}")
-    return stopped
-
-
-class _Command:
-    """One run of the command.
-
-    Attributes:
-        is_concerned: whether there was a partition to compact, or one that could not be judged.
-    """
-
-    def __init__(
-        self, request: CompactionRequest, form: Format, outcome: Outcome,
-        engine: Callable[[], Engine] | None, task_memory: int, *,
-        take_all: bool, exact: bool, quiet: bool,
-    ) -> None:  # fmt: skip
-        self._request = request
-        self._form = form
-        self._outcome = outcome
-        self._engine = engine
-        self._task_memory = task_memory
-        self._take_all = take_all
-        self._style = Style(exact)
-        self._quiet = quiet
-        self.is_concerned = False
-
-    def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
-        """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-        from kafkalog.plurals import counted
-        from kafkalog_cli.maintenance import consents
-        from kafkalog_cli.output.compactions import compaction_view
-        from kafkalog_cli.output.writer import Writer
-
-        failures: list[Shown] = []
-        candidates = self._candidates(held, configs, failures)
-        count = sum(one.skip is None for one in candidates)
-        self.is_concerned = bool(count or failures)
-        is_asked = held.run is not None and count > 0 and not yes
-        view = compaction_view(self._style)
-        with Writer(view, self._form, self._outcome.defect) as writer:
-            self._show(writer, held, candidates, failures, None if is_asked else held.run)
-            words = f"{counted(count, 'partition')} of {held.target.path}"
-            if is_asked and consents(f"Compact {words} in place?", yes=False):
-                self._show(writer, held, candidates, [], held.run)
-
-    def _candidates(
-        self, held: Maintenance, configs: LogDirConfigs, failures: list[Shown]
-    ) -> list[Candidate]:
-        from kafkalog.compaction import find_candidates, named_candidate
-        from kafkalog.log_dir import LogDirListing
-        from kafkalog_cli.output.compactions import Shown
-
-        partitions = held.partitions(self._outcome)
-        if not isinstance(held.target, LogDirListing):
-            return [
-                named_candidate(one, configs.of_topic(one.topic), self._request)
-                for one in partitions
-            ]
-        return find_candidates(
-            partitions,
-            configs.of_topic,
-            self._request,
-            take_all=self._take_all,
-            failed=lambda partition, error: failures.append(Shown(partition, None, error)),
-        )
-
-    def _show(
-        self, writer: Writer[Shown], held: Maintenance, candidates: list[Candidate],
-        failures: list[Shown], run: Run | None,
-    ) -> None:  # fmt: skip
-        """Show the result for each partition, planned or performed, and the summary."""
-        from kafkalog.log_dir import PartitionDir
-        from kafkalog_cli.output import compactions as show
-
-        is_one = isinstance(held.target, PartitionDir)
-        if is_one and self._form == Format.TABLE:
-            for candidate in candidates:
-                show.print_candidate(candidate)
-        summary = show.CompactionSummary(self._request.now_ms, run is not None)
-        for shown in self._results(candidates, run, is_one=is_one):
-            summary.add(shown)
-            writer.write(shown)
-        for shown in failures:
-            assert shown.error is not None, "it failed"
-            self._outcome.error(shown.error)
-            summary.add(shown)
-            writer.write(shown)
-        if self._form in (Format.NDJSON, Format.JSON):
-            writer.write_row(show.COMPACTION_SUMMARY.row(summary))
-        if self._form == Format.TABLE:
-            writer.flush()
-            in_place = held.run is not None
-            show.print_compaction_summary(summary, self._style, in_place=in_place)
-
-    def _results(
-        self, candidates: list[Candidate], run: Run | None, *, is_one: bool
-    ) -> Iterator[Shown]:
-        """Yield each partition; one that was named raises its error, unless something changed."""
-        from kafkalog.errors import KafkaLogError
-        from kafkalog_cli.output.compactions import Shown
-        from kafkalog_cli.output.progress import byte_progress
-
-        read = [one.partition for one in candidates if one.skip is None] * 3
-        with byte_progress(read, enabled=not self._quiet) as progress:
-            for candidate, found in self._compacted(candidates, run, progress):
-                if not isinstance(found, KafkaLogError):
-                    yield Shown(candidate.partition, found)
-                elif is_one and not (run is not None and run.has_changed):
-                    raise found
-                else:
-                    self._outcome.error(found)
-                    yield Shown(candidate.partition, None, found)
-
-    def _compacted(
-        self, candidates: list[Candidate], run: Run | None, progress: ByteProgress | None
-    ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
-        """Yield each partition with its result."""
-        from kafkalog.compaction import compact_partition, compact_partitions
-        from kafkalog.errors import contained
-
-        if self._engine is not None and any(one.skip is None for one in candidates):
-            yield from compact_partitions(candidates, self._request, self._engine(), run, progress)
-            return
-        for candidate in candidates:
-            found: list[Compaction | KafkaLogError] = []
-            with contained(candidate.partition.path, found.append):
-                found.append(compact_partition(candidate, self._request, run, progress))
-            yield candidate, found[0]
-
-
-def _require_one_partition(
-    target: LogDirListing | PartitionDir, request: CompactionRequest
+def _show(
+    run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
-    """Raise `UsageError` if offsets are given for a log directory."""
-    from kafkalog.errors import UsageError
-    from kafkalog.log_dir import LogDirListing
+    """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
+    from kafkalog.plurals import counted
+    from kafkalog_cli.maintenance import consents
+    from kafkalog_cli.output.compactions import compaction_view
+    from kafkalog_cli.output.writer import Writer
 
-    given = (request.first_dirty_offset, request.up_to_offset)
-    if isinstance(target, LogDirListing) and (
-        any(one is not None for one in given) or isinstance(request.high_watermark, int)
-    ):
-        raise UsageError(
-            "Offsets can only be given for one partition.",
-            path=target.path,
-            hint="Name the partition directory; --high-watermark end may stand for all.",
-        )
+    count = len(run.wanted)
+    is_asked = asks and count > 0
+    with Writer(compaction_view(style), form, outcome.defect) as writer:
+        show = partial(_show_results, run, writer, form, outcome, style, quiet=quiet)
+        show(is_done=not run.is_plan and not is_asked)
+        words = f"{counted(count, 'partition')} of {run.target.path}"
+        if is_asked and consents(f"Compact {words} in place?", yes=False):
+            show(is_done=True)
+
+
+def _show_results(
+    run: CompactionRun, writer: Writer[CompactedPartition], form: Format, outcome: Outcome,
+    style: Style, *, is_done: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Show the result for each partition, planned or performed, and the summary."""
+    from kafkalog_cli.output import compactions as show
+    from kafkalog_cli.output.progress import byte_progress
+
+    if run.is_one and form == Format.TABLE:
+        for candidate in run.candidates:
+            show.print_candidate(candidate)
+    summary = show.CompactionSummary(run.request.now_ms, is_done)
+    with byte_progress([one.partition for one in run.wanted] * 3, enabled=not quiet) as progress:
+        for found in run.apply(progress) if is_done else run.plan(progress):
+            if found.error is not None:
+                outcome.error(found.error)
+            summary.add(found)
+            writer.write(found)
+    if form in (Format.NDJSON, Format.JSON):
+        writer.write_row(show.COMPACTION_SUMMARY.row(summary))
+    if form == Format.TABLE:
+        writer.flush()
+        show.print_compaction_summary(summary, style, in_place=not run.is_plan)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import Annotated
 
 import typer
 
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from kafkalog.configs import ConfigSources
-    from kafkalog.journal import Run
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import StartConfig
-    from kafkalog.repair import IndexComparison
-    from kafkalog_cli.maintenance import Maintenance
-    from kafkalog_cli.outcome import Outcome
 
 
 def rebuild_index(
@@ -57,11 +47,14 @@ def rebuild_index(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.plurals import counted
-    from kafkalog_cli.maintenance import consents, maintenance, require_consent, segment_at
+    from kafkalog.repair.rebuild_run import IndexRun
+    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
@@ -69,83 +62,35 @@ def rebuild_index(
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    now_ms = opt.parse_time(now if now is not None else "-0s")
     outcome = Outcome()
-    segment = segment_at(path)
-    wanted = None if segment is None else (segment,)
-    done: set[str] = set()
-    with (
-        maintenance(path, "rebuild-index", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.index_view(Style(exact)), form, outcome.defect) as out,
-    ):
-        run = held.run
-        with_configs = _with_configs(held, sources, now_ms, outcome)
-        # One scan is enough if nobody looks at the plan.
-        compared = _scanned(with_configs, wanted, outcome, run if yes else None, quiet=quiet)
-        indexes = [index for _, _, found in compared for index in found]
-        for index in indexes:
-            out.write(index)
+    run = IndexRun(
+        path,
+        sources,
+        now_ms=opt.parse_time(now if now is not None else "-0s"),
+        in_place=in_place,
+        backup=backup,
+        arguments=sys.argv[1:],
+        listener=ShownListener(outcome),
+    )
+    if in_place:
+        put_work_first()
+    with run, Writer(show.index_view(Style(exact)), form, outcome.defect) as out:
+        # One scan is enough where nobody looks at the plan.
+        with byte_progress(run.wanted, enabled=not quiet) as progress:
+            results = run.apply(progress) if in_place and yes else run.plan(progress)
+        for one in results:
+            for index in one.indexes:
+                out.write(index)
         out.flush()
-        changed = [one for one in compared if any(index.is_changed for index in one[2])]
-        if run is not None and not yes and changed:
-            question = f"Rebuild indexes of {counted(len(changed), 'partition')} in {path}?"
+        if in_place and not yes and run.wanted:
+            question = f"Rebuild indexes of {counted(len(run.wanted), 'partition')} in {path}?"
             if consents(question, yes=yes):
-                again = [(partition, config) for partition, config, _ in changed]
-                changed = _scanned(again, wanted, outcome, run, quiet=quiet)
-                done = {partition.path for partition, _, _ in changed}
-        elif run is not None:
-            done = {partition.path for partition, _, _ in compared}
-        summary = show.index_summary(indexes, done)
+                with byte_progress(run.wanted, enabled=not quiet) as progress:
+                    results = run.apply(progress)
+        summary = show.index_summary(results)
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.INDEX_SUMMARY.row(summary))
-        has_changed = run is not None and run.has_changed
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)
     outcome.fail_if(summary.to_write > summary.written)
-    return outcome.of_work(has_changed=has_changed, is_concerned=summary.to_write > 0)
-
-
-def _with_configs(
-    held: Maintenance, sources: ConfigSources, now_ms: int, outcome: Outcome
-) -> list[tuple[PartitionDir, StartConfig]]:
-    """Return each partition that has a log, with the configs of its topic."""
-    from kafkalog.recovery import start_config
-    from kafkalog_cli.maintenance import configs_at
-
-    found = []
-    configs = configs_at(held.target, sources, outcome)
-    for partition in held.partitions(outcome):
-        if not partition.segments:
-            continue
-        with outcome.contained(partition.path):
-            config, _ = start_config(partition, configs.of_topic(partition.topic), now_ms)
-            found.append((partition, config))
-    return found
-
-
-def _scanned(
-    wanted: list[tuple[PartitionDir, StartConfig]],
-    segments: Collection[int] | None,
-    outcome: Outcome,
-    run: Run | None,
-    *,
-    quiet: bool,
-) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
-    """Compare the indexes of each partition; with a run, also rebuild them."""
-    from kafkalog.repair import compare_indexes, rebuild_indexes
-    from kafkalog_cli.output.progress import byte_progress, share_of
-
-    found = []
-    partitions = [partition for partition, _ in wanted]
-    with byte_progress(partitions, enabled=not quiet) as progress:
-        for partition, config in wanted:
-            with (
-                outcome.contained(partition.path),
-                share_of(progress, partition.size_bytes) as advance,
-            ):
-                if run is None:
-                    indexes = compare_indexes(partition, config, segments, advance)
-                else:
-                    indexes = rebuild_indexes(partition, run, config, segments, advance)
-                found.append((partition, config, indexes))
-    return found
+    return outcome.of_work(has_changed=run.has_changed, is_concerned=summary.to_write > 0)

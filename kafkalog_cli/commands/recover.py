@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.configs import ConfigValue, LogDirConfigs
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDirListing, PartitionDir
-    from kafkalog.recovery import Hosting, StartMode
-    from kafkalog.repair import RecoveryDone, RecoveryPlan
-    from kafkalog_cli.maintenance import Maintenance
-    from kafkalog_cli.outcome import Outcome
+    from kafkalog.repair.run import RecoveryRun
 
 
 class ScanFrom(StrEnum):
@@ -83,20 +77,15 @@ def recover(
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.configs import ConfigSources
-    from kafkalog.errors import InternalError, UsageError
-    from kafkalog.plurals import counted
+    from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
-    from kafkalog_cli.maintenance import (
-        configs_at,
-        consents,
-        hosting_at,
-        maintenance,
-        require_consent,
-    )
+    from kafkalog.repair.run import RecoveryRun
+    from kafkalog_cli.maintenance import ShownListener, require_consent
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
@@ -106,153 +95,70 @@ def recover(
     if assume_clean and scan_from != ScanFrom.CHECKPOINT:
         raise UsageError("--assume-clean and --from exclude each other.")
     mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
-    mode = StartMode.CLEAN if assume_clean else mode
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    now_ms = opt.parse_time(now if now is not None else "-0s")
-    scan_rate, style = opt.parse_rate(rate), Style(exact)
     outcome = Outcome()
-    done: dict[str, RecoveryDone] = {}
-    with (
-        maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.recovery_view(style), form, outcome.defect) as out,
-    ):
-        configs_of = configs_at(held.target, sources, outcome)
-        known = len(outcome.errors)
-        hosting = hosting_at(held.log_dir, metadata_dir)
-        planned = _plans(held, mode, configs_of, hosting, now_ms, outcome, quiet=quiet)
-        plans = [plan for plan, _ in planned]
-        refused = _refusals(plans, held.target, forced=force)
+    run = RecoveryRun(
+        path,
+        StartMode.CLEAN if assume_clean else mode,
+        sources,
+        now_ms=opt.parse_time(now if now is not None else "-0s"),
+        in_place=in_place,
+        backup=backup,
+        forced=force,
+        metadata_dir=metadata_dir,
+        arguments=sys.argv[1:],
+        listener=ShownListener(outcome),
+    )
+    scan_rate, style = opt.parse_rate(rate), Style(exact)
+    if in_place:
+        put_work_first()
+    with run, Writer(show.recovery_view(style), form, outcome.defect) as out:
+        _plan(run, quiet=quiet)
         if form == Format.TABLE:
-            for plan in plans:
-                out.write(show.Recovered(plan))
+            for one in run.results:
+                out.write(one)
             out.flush()
-            show.print_going(plans, outcome.defect, style)
-            for name, stop in refused.items() if held.run is None else ():
+            show.print_going(run.plans, outcome.defect, style)
+            for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
-            _note_all(held.target, plans)
-        if held.run is not None:
-            for stop in refused.values():
+            show.note_recovery(run.target, run.plans)
+        if not run.is_plan:
+            for stop in run.refused.values():
                 outcome.error(stop)
-            count = sum(bool(plan.changes) for plan in plans)
-            question = f"Change {counted(count, 'partition')} in {path}?"
-            is_allowed = all(isinstance(one, InternalError) for one in outcome.errors[known:])
-            if is_allowed and count and consents(question, yes=yes):
-                done = _perform(held.run, plans, outcome, forced=force, quiet=quiet)
+            _apply(run, path, yes=yes, quiet=quiet)
         if form != Format.TABLE:
-            for plan, configs in planned:
-                name = plan.partition.path
-                why, result = refused.get(name), done.get(name)
-                out.write(show.Recovered(plan, configs, why, result))
-        summary = show.RecoverySummary(tuple(plans), len(refused), len(done), scan_rate, in_place)
+            for one in run.results:
+                out.write(one)
+        performed = sum(one.done is not None for one in run.results)
+        summary = show.RecoverySummary(
+            tuple(run.plans), len(run.refused), performed, scan_rate, in_place
+        )
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.RECOVERY_SUMMARY.row(summary))
-        has_changed = held.run is not None and held.run.has_changed
-    if form == Format.TABLE and plans:
+    if form == Format.TABLE and run.plans:
         show.print_recovery_summary(summary, style)
-    outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
-    outcome.fail_if(bool(refused))
-    return outcome.of_work(has_changed=has_changed, is_concerned=summary.changed > 0)
+    outcome.fail_if(run.has_losses or bool(run.refused))
+    return outcome.of_work(has_changed=run.has_changed, is_concerned=summary.changed > 0)
 
 
-def _plans(
-    held: Maintenance, mode: StartMode, configs: LogDirConfigs, hosting: Hosting | None,
-    now_ms: int, outcome: Outcome, *, quiet: bool,
-) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
-    """Plan each partition; return the plans with the configs they depend on."""
-    from kafkalog.recovery import start_config
-    from kafkalog.repair import plan_recovery
-    from kafkalog_cli.output.progress import byte_progress, share_of
+def _plan(run: RecoveryRun, *, quiet: bool) -> None:
+    from kafkalog_cli.output.progress import byte_progress
 
-    found = []
-    partitions = list(held.partitions(outcome))
-    with byte_progress(partitions, enabled=not quiet) as progress:
-        for partition in partitions:
-            with outcome.contained(partition.path):
-                config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
-                with share_of(progress, partition.size_bytes) as advance:
-                    plan = plan_recovery(partition, mode, config, hosting=hosting, progress=advance)
-                found.append((plan, values))
-    return found
+    with byte_progress(run.partitions, enabled=not quiet) as progress:
+        run.plan(progress)
 
 
-def _refusals(
-    plans: list[RecoveryPlan], target: LogDirListing | PartitionDir, *, forced: bool
-) -> dict[str, KafkaLogError]:
-    """Return why partitions must not be recovered, by path.
-
-    What is left to the broker is refused only if it was named.
-    """
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import LogDirListing
-    from kafkalog.recovery import Verdict
-    from kafkalog.repair import require_performable
-
-    found = {}
-    for plan in plans:
-        is_left = plan.untouched is not None and plan.is_loadable
-        if is_left and (isinstance(target, LogDirListing) or plan.verdict == Verdict.NOTHING):
-            continue
-        try:
-            require_performable(plan, forced=forced)
-        except KafkaLogError as stop:
-            found[plan.partition.path] = stop
-    return found
-
-
-def _perform(
-    run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool, quiet: bool
-) -> dict[str, RecoveryDone]:
-    """Perform the plans; return those with changes that succeeded, by path."""
-    from kafkalog.recovery import start_line
-    from kafkalog.repair import recover as run_recovery
-    from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output.progress import byte_progress, share_of
-
-    done = {}
-    wanted = [plan for plan in plans if plan.changes]
-    scanned_twice = [plan.partition for plan in wanted] * 2  # once to perform it, once to check it
-    with byte_progress(scanned_twice, enabled=not quiet) as progress:
-        for plan in wanted:
-            with (
-                outcome.contained(plan.partition.path),
-                share_of(progress, 2 * plan.partition.size_bytes) as advance,
-            ):
-                done[plan.partition.path] = run_recovery(plan, run, forced=forced, progress=advance)
-    for path, result in done.items():
-        if not result.is_settled:
-            show_note(f"{path}: the next start will {start_line(result.after)}")
-    return done
-
-
-def _note_all(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
-    """Report each note once, however many partitions it concerns."""
-    from kafkalog.log_dir import LogDirListing
+def _apply(run: RecoveryRun, path: str, *, yes: bool, quiet: bool) -> None:
+    """Ask, and do what was planned, if all of it may be done."""
     from kafkalog.plurals import counted
-    from kafkalog.recovery import log_dir_refusals
-    from kafkalog.recovery.model import refusal_line
-    from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.maintenance import consents
+    from kafkalog_cli.output.progress import byte_progress
 
-    places: dict[str, list[str]] = {}
-    for plan in plans:
-        for words in (*plan.predicted.notes, *plan.predicted.assumptions):
-            places.setdefault(words, []).append(plan.partition.path)
-    for words, paths in places.items():
-        others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
-        show_note(f"{paths[0]}{others}: {words}")
-    for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
-        show_note(f"{target.path}: a start would {refusal_line(refusal)}")
-    if any(plan.drops_mark for plan in plans):
-        show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
-
-
-def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
-    """Return whether something is left to do, or is lost."""
-    from kafkalog.recovery import Verdict
-
-    if in_place:
-        return (
-            bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
-        )
-    return plan.verdict != Verdict.NOTHING
+    wanted = [plan.partition for plan in run.wanted]
+    question = f"Change {counted(len(wanted), 'partition')} in {path}?"
+    if run.may_apply and wanted and consents(question, yes=yes):
+        # Scanned to perform it, and to check it.
+        with byte_progress(wanted * 2, enabled=not quiet) as progress:
+            run.apply(progress)

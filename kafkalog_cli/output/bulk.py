@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, size_to_read
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import FileEntry

@@ -29,49 +29,10 @@ from kafkalog_cli.output.text import left_overs_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.compaction import Candidate, Cleanable, Compaction
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.compaction import Candidate
+    from kafkalog.compaction.run import CompactedPartition
     from kafkalog.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style, View
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A partition with its result, or with the error that stopped the work on it."""
-
-    partition: PartitionDir
-    compaction: Compaction | None
-    error: KafkaLogError | None = None
-
-    @property
-    def candidate(self) -> Candidate | None:
-        """The facts known before it was read; None if it was not examined."""
-        return None if self.compaction is None else self.compaction.candidate
-
-    @property
-    def cleanable(self) -> Cleanable | None:
-        """The part of its log that can be cleaned; None if it was not examined."""
-        return None if self.candidate is None else self.candidate.cleanable
-
-    @property
-    def tally(self) -> Tally:
-        """What was read and kept; zeros if it was not examined."""
-        return Tally() if self.compaction is None else self.compaction.tally
-
-    @property
-    def left_overs(self) -> list[str]:
-        """Names of the files of earlier deletions that are removed with it."""
-        if self.skipped is not None:
-            return []
-        return [entry.name.name for entry in self.partition.left_overs]
-
-    @property
-    def skipped(self) -> str | None:
-        """Why it is skipped; None if it is not."""
-        if self.error is not None:
-            return f"{self.error.reference}: {self.error.message}"
-        skip = None if self.candidate is None else self.candidate.skip
-        return None if skip is None else str(skip)
 
 
 @dataclass
@@ -95,7 +56,7 @@ class CompactionSummary:
     tally: Tally = field(default_factory=Tally)
     given_up: list[str] = field(default_factory=list)
 
-    def add(self, shown: Shown) -> None:
+    def add(self, shown: CompactedPartition) -> None:
         """Add a partition."""
         self.partitions += 1
         found = shown.compaction
@@ -110,19 +71,19 @@ class CompactionSummary:
                 self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
 
 
-def _of_compaction(attribute: str, without: object = None) -> Callable[[Shown], Any]:
+def _of_compaction(attribute: str, without: object = None) -> Callable[[CompactedPartition], Any]:
     return lambda shown: getattr(shown.compaction, attribute) if shown.compaction else without
 
 
-def _of_candidate(attribute: str) -> Callable[[Shown], Any]:
+def _of_candidate(attribute: str) -> Callable[[CompactedPartition], Any]:
     return lambda shown: getattr(shown.candidate, attribute) if shown.candidate else ()
 
 
-def _of_dirty_part(attribute: str) -> Callable[[Shown], Any]:
+def _of_dirty_part(attribute: str) -> Callable[[CompactedPartition], Any]:
     return lambda shown: shown.cleanable and getattr(shown.cleanable, attribute)
 
 
-COMPACTION: Final = ObjectType[Shown](
+COMPACTION: Final = ObjectType["CompactedPartition"](
     "compaction",
     "`compact`",
     "A partition and the result of its compaction, actual or predicted.",
@@ -197,20 +158,20 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
 )
 
 
-def compaction_view(style: Style) -> View[Shown]:
+def compaction_view(style: Style) -> View[CompactedPartition]:
     """Return the view with a row per partition; a skipped one shows only what was examined."""
 
-    def compacted(title: str, name: str) -> Column[Shown]:
+    def compacted(title: str, name: str) -> Column[CompactedPartition]:
         get = COMPACTION.fields[name].getter()
         to_cell = COMPACTION.fields[name].kind.cell
 
-        def cell(shown: Shown) -> object:
+        def cell(shown: CompactedPartition) -> object:
             is_known = shown.cleanable is not None and not shown.skipped
             return to_cell(get(shown), style) if is_known else "-"
 
         return Column(title, cell, right=True)
 
-    def ratio(shown: Shown) -> str:
+    def ratio(shown: CompactedPartition) -> str:
         return "-" if shown.cleanable is None else f"{100 * shown.cleanable.ratio:.0f}%"
 
     return COMPACTION.view(

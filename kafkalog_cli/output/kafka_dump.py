@@ -18,7 +18,7 @@ from kafkalog.batches.framing import crc_valid, read_batch
 from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.selection import crc_defects, defect_of
-from kafkalog.columns.claims import size_to_decode
+from kafkalog.columns.budget import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions

@@ -74,28 +74,6 @@ def byte_progress(
         progress.close()
 
 
-@contextmanager
-def share_of(
-    progress: Callable[[int], None] | None, size_bytes: int
-) -> Iterator[Callable[[int], None] | None]:
-    """Report progress on one piece of the work; bytes that were not read count at its end."""
-    if progress is None:
-        yield None
-        return
-    left = size_bytes
-
-    def advance(done: int) -> None:
-        nonlocal left
-        done = min(done, left)
-        left -= done
-        progress(done)
-
-    try:
-        yield advance
-    finally:
-        progress(left)
-
-
 def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
     """Show rich's bar."""
     from rich.console import Console

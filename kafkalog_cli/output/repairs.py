@@ -6,9 +6,12 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.log_dir import LogDirListing
 from kafkalog.plurals import counted
-from kafkalog.recovery import Verdict
+from kafkalog.recovery import Verdict, log_dir_refusals
+from kafkalog.recovery.model import refusal_line
 from kafkalog.repair import Fate
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import CONFIGS, print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -27,36 +30,14 @@ from kafkalog_cli.output.text import file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
-    from kafkalog.configs import ConfigValue
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.repair import FileChange, IndexComparison, RecoveryDone, RecoveryPlan
+    from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
+    from kafkalog.repair.rebuild_run import IndexedPartition
+    from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """A partition in the output of `recover`.
-
-    Attributes:
-        plan: the plan for it.
-        configs: the configs that decide.
-        refused: why it must not be recovered; None if it may be.
-        done: the recovery; None in a plan.
-    """
-
-    plan: RecoveryPlan
-    configs: Sequence[ConfigValue] = ()
-    refused: KafkaLogError | None = None
-    done: RecoveryDone | None = None
-
-    @property
-    def log_end_offset(self) -> int | None:
-        """Offset that the next record gets after the start; None if a broker refuses the log."""
-        loaded = self.plan.predicted.loaded
-        return loaded.log_end_offset if loaded else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +99,7 @@ class RecoverySummary:
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
-RECOVERY: Final = ObjectType[Recovered](
+RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
     "A partition, and what a start does to it.",
@@ -194,7 +175,7 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
 )  # fmt: skip
 
 
-def recovery_view(style: Style) -> View[Recovered]:
+def recovery_view(style: Style) -> View[RecoveredPartition]:
     """Return the view with a row per partition."""
     return RECOVERY.view(
         style,
@@ -226,6 +207,21 @@ def print_going(
         with Writer(view, Format.TABLE, on_defect) as out:
             for one in going:
                 out.write(one)
+
+
+def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
+    """Report each note once, however many partitions it concerns."""
+    places: dict[str, list[str]] = {}
+    for plan in plans:
+        for words in (*plan.predicted.notes, *plan.predicted.assumptions):
+            places.setdefault(words, []).append(plan.partition.path)
+    for words, paths in places.items():
+        others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
+        show_note(f"{paths[0]}{others}: {words}")
+    for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
+        show_note(f"{target.path}: a start would {refusal_line(refusal)}")
+    if any(plan.drops_mark for plan in plans):
+        show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +287,11 @@ class IndexSummary:
     written: int
 
 
-def index_summary(indexes: Sequence[IndexComparison], done: Collection[str]) -> IndexSummary:
-    """Return the totals; `done` holds the paths of the partitions that were rebuilt."""
-    changed = [index for index in indexes if index.is_changed]
-    written = sum(os.path.dirname(index.path) in done for index in changed)
-    return IndexSummary(len(indexes), len(changed), written)
+def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
+    """Return the totals."""
+    indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
+    changed = [is_done for index, is_done in indexes if index.is_changed]
+    return IndexSummary(len(indexes), len(changed), sum(changed))
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(

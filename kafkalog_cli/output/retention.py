@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
-    from kafkalog.retention.apply import TrimPlan
+    from kafkalog.retention.run import TrimmedPartition
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 
@@ -48,13 +48,6 @@ class Judged(NamedTuple):
 
     found: PartitionRetention
     verdict: Verdict
-
-
-class Trim(NamedTuple):
-    """A partition whose segments are deleted, and whether they already were."""
-
-    plan: TrimPlan
-    performed: bool
 
 
 @dataclass
@@ -188,14 +181,14 @@ RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
           "each period of 24 hours from now in which something is deleted: `from` (exclusive), "
           "`to` (inclusive), `segments`, `bytes`", _forecast),
 )  # fmt: skip
-RETENTION_APPLIED: Final = ObjectType[Trim](
+RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",
     "`apply-retention`",
     "What is deleted from a partition, after the rows of all its segments. The active segment "
     "stays, whatever its `retention` row says.",
     Field("path", TEXT, "the directory", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("performed", BOOL, "whether it was performed; false in a plan"),
+    Field("performed", BOOL, "whether it was performed; false in a plan", "is_done"),
     Field("segments_deleted", INT, "number of segments that are deleted",
           lambda one: len(one.plan.segments)),
     Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
@@ -317,13 +310,11 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     print_heading(lines)
 
 
-def print_trims(
-    plans: Sequence[TrimPlan], done: Sequence[TrimPlan], style: Style, *, in_place: bool
-) -> None:
+def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
     """Print the lines below the tables."""
-    lines = [] if plans else ["nothing to do: retention applies to no segment"]
-    for plan in plans:
-        name = plan.partition.path
+    lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
+    for one in trimmed:
+        plan, name = one.plan, one.plan.partition.path
         if plan.active_stays:
             lines.append(
                 f"{name}: everything but the active segment would be deleted; a broker "
@@ -332,15 +323,15 @@ def print_trims(
         if plan.is_empty:
             lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
             continue
-        verb = "removed" if plan in done else "would be removed"
+        verb = "removed" if one.is_done else "would be removed"
         files = sum(map(len, plan.files))
         freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
         what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
         if plan.left_overs:
-            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=plan in done)}")
-    if not in_place and any(not plan.is_empty for plan in plans):
+            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
+    if not in_place and any(not one.plan.is_empty for one in trimmed):
         lines.append("nothing was changed; --in-place applies the plan")
-    elif plans and not done:
+    elif trimmed and not any(one.is_done for one in trimmed):
         lines.append("nothing was changed")
     print_heading(lines)

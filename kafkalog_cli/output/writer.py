@@ -14,7 +14,6 @@ from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from kafkalog.model import Defect
 
@@ -68,12 +67,7 @@ class Writer(Generic[T]):
             _put("[")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, KafkaLogError):
             return  # an unclosed array is not taken for an answer
         if self.form == Format.TABLE:

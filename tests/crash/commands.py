@@ -21,7 +21,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode
-from kafkalog.repair import plan_recovery, rebuild_indexes, recover
+from kafkalog.repair import perform_recovery, plan_recovery, rebuild_indexes
 from kafkalog.retention.apply import perform_trim, plan_trim
 from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.test_recovery import CONFIG
@@ -285,7 +285,7 @@ class Recovery:
         with Run(str(root / "log"), observe, command="recover", backup=backup) as run:
             partition = open_partition(str(root / "log" / PARTITION))
             if not run.is_done(partition):
-                recover(plan_recovery(partition, self.mode, CONFIG), run, forced=True)
+                perform_recovery(plan_recovery(partition, self.mode, CONFIG), run, forced=True)
 
     def prepare(self, root: Path) -> None:
         """Done already."""

@@ -15,11 +15,12 @@ from kafkalog.model import Batch
 from kafkalog.names import DirectoryState, parse_directory_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartMode
-from tests.kafka.oracle import Oracle
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 NOW_MS = 1_700_086_400_000
 CONFIG = StartConfig(index_interval_bytes=200, segment_index_bytes=65536, now_ms=NOW_MS)
@@ -135,11 +136,10 @@ def load_command(log_dir: Path, name: str) -> list[str]:
     return [*words, "--clean"] if mode_of(log_dir) == StartMode.CLEAN else words
 
 
-def starts_of_kafka(log_dirs: list[Path], cwd: Path) -> list[dict[str, Served]]:
-    """The same after a start by Kafka's own loader, all in one JVM."""
+def starts_of_kafka(log_dirs: list[Path], oracle: Oracle) -> list[dict[str, Served]]:
+    """The same after a start by Kafka's own loader."""
     wanted = [(log_dir, name) for log_dir in log_dirs for name in partitions(log_dir)]
-    with Oracle(cwd) as oracle:
-        answers = [oracle.ask(*load_command(*each)) for each in wanted]
+    answers = [oracle.ask(*load_command(*each)) for each in wanted]
     found: dict[Path, dict[str, Served]] = {log_dir: {} for log_dir in log_dirs}
     for (log_dir, name), answer in zip(wanted, answers, strict=True):
         assert "error" not in answer, (log_dir, name, answer)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.commands import CLEANER_OFFSETS, COMMANDS, Command
-from tests.crash.disk import Recorder, Tree, crashes, put, tries_everything
+from tests.crash.disk import Recorder, crashes, put, tries_everything
 from tests.crash.readers import seen
 from tests.crash.served import (
     CONFIG,
@@ -22,24 +22,25 @@ from tests.crash.served import (
     start_of_ours,
     starts_of_kafka,
 )
-from tests.kafka.conftest import SEED_VARIABLE, harness
+from tests.kafka.conftest import SEED_VARIABLE, harness, oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.crash.served import Served
+    from tests.kafka.oracle import Oracle
 
-__all__ = ["harness"]
+__all__ = ["harness", "oracle"]
 
 STATES_OF_OURS = 100
 STATES_OF_KAFKA = 40
 
 
 class Enumeration:
-    """A command that was run once, and the trees its crashes may leave."""
+    """A command that was run once, and the trees its crashes may leave: a share for each judge."""
 
-    def __init__(self, command: Command, corpus_dir: Path, root: Path, states_max: int) -> None:
+    def __init__(self, command: Command, corpus_dir: Path, root: Path) -> None:
         seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
         self.command = command
         self.words = f"{command.name}, seed {seed}"
@@ -53,11 +54,13 @@ class Enumeration:
         self.new = copy_and_start(log_dir, self.scratch)
         self.steps = len(recorder.steps)
         rng = random.Random(seed)
-        self.trees = list(crashes(recorder, rng))
-        self.count = len(self.trees)
-        self.is_sample = self.count > states_max and not tries_everything()
-        if self.is_sample:
-            self.trees = rng.sample(self.trees, states_max)
+        trees = list(crashes(recorder, rng))
+        self.count = len(trees)
+        if tries_everything():
+            self.ours = self.kafkas = trees
+        else:
+            rng.shuffle(trees)
+            self.ours, self.kafkas = trees[:STATES_OF_OURS], trees[-STATES_OF_KAFKA:]
 
     def judge(self, how: str, log_dir: Path, got: dict[str, Served]) -> str:
         """Which log it is; an old one whose cleaner offset is above its own would stay dirty."""
@@ -71,44 +74,46 @@ class Enumeration:
 
     def conclude(self, found: Counter[str], judge: str, tell: Callable[[str], None]) -> None:
         """Say how many states were tried; of all of them some are the old log, some the new."""
-        tried = f"{len(self.trees)} of {self.count} states"
+        tried = f"{found.total()} of {self.count} states"
         tell(f"{judge}: {self.words}: {self.steps} steps, {tried}: {dict(found)}")
         assert self.count > self.steps / 2
-        assert self.is_sample or self.old == self.new or {"old", "new"} <= found.keys()
-
-    def put(self, tree: Tree, target: Path) -> Path:
-        shutil.rmtree(target, ignore_errors=True)
-        return put(tree, target)
+        is_sample = found.total() < self.count
+        assert is_sample or self.old == self.new or {"old", "new"} <= found.keys()
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.fixture(scope="module", params=COMMANDS, ids=lambda command: command.name)
+def enumeration(
+    request: pytest.FixtureRequest, corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Enumeration]:
+    """The crashes of each command, for both judges."""
+    root = tmp_path_factory.mktemp("crashes")
+    yield Enumeration(request.param, corpus_dir, root)
+    shutil.rmtree(root)
+
+
 def test_a_start_as_predicted_finds_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
+    enumeration: Enumeration, tell: Callable[[str], None]
 ) -> None:
     """By our own prediction, performed; both logs are met, and nothing else."""
-    enumeration = Enumeration(command, corpus_dir, tmp_path, STATES_OF_OURS)
     found: Counter[str] = Counter()
-    for how, tree in enumeration.trees:
+    for how, tree in enumeration.ours:
         log_dir = put(tree, enumeration.scratch)
         found[enumeration.judge(how, log_dir, start_of_ours(log_dir))] += 1
     enumeration.conclude(found, "our start", tell)
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("harness")
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_kafkas_own_start_finds_a_whole_log(
-    command: Command,
-    corpus_dir: Path,
+    enumeration: Enumeration,
+    oracle: Oracle,
     tmp_path: Path,
     tell: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same states, loaded by Kafka 4.3 in one JVM; readers have shown the same before."""
-    enumeration = Enumeration(command, corpus_dir, tmp_path, STATES_OF_KAFKA)
+    """Loaded by Kafka 4.3; readers have shown the same before."""
     log_dirs = [
         put(tree, tmp_path / "kafka" / str(number) / "log")
-        for number, (_, tree) in enumerate(enumeration.trees)
+        for number, (_, tree) in enumerate(enumeration.kafkas)
     ]
     found: Counter[str] = Counter()
     monkeypatch.setattr(
@@ -118,9 +123,9 @@ def test_kafkas_own_start_finds_a_whole_log(
         {name: seen(log_dir / name) for name in partitions(log_dir) if is_live(name)}
         for log_dir in log_dirs
     ]
-    answers = starts_of_kafka(log_dirs, tmp_path)
+    answers = starts_of_kafka(log_dirs, oracle)
     for (how, _), log_dir, got, views in zip(
-        enumeration.trees, log_dirs, answers, shown, strict=True
+        enumeration.kafkas, log_dirs, answers, shown, strict=True
     ):
         for name, view in views.items():
             view.require(got[name], f"{enumeration.words}: {how}: {name}")

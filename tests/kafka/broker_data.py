@@ -230,11 +230,6 @@ def dump(calls: Iterable[list[str]], cwd: Path) -> list[Dump]:
     return [Dump(a["exit"], base64.b64decode(a["stdout"]), a["stderr"]) for a in answers]
 
 
-def oracle(*args: str, cwd: Path) -> dict[str, Any]:
-    """One command of KafkaOracle; see the head of its source for what there is."""
-    return json.loads(java(ORACLE, *args, cwd=cwd))
-
-
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
     """Relative path -> size, mtime in ns and digest, of every file and folder below."""
     seen = {}

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka import broker_data
+from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SEED_VARIABLE = "KAFKALOG_SEED"
@@ -25,6 +27,13 @@ def harness() -> None:
     if missing:
         pytest.skip(missing)  # at home only, with the missing tool as the reason shown
     broker_data.build()
+
+
+@pytest.fixture(scope="session")
+def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:  # noqa: ARG001
+    """Kafka's storage classes, in one JVM for all tests; paths in commands are absolute."""
+    with Oracle(tmp_path_factory.mktemp("oracle")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.audit import Reason, audit_compaction
+from kafkalog.audit import Reason, audit_partition
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import CompactionConfig
 from kafkalog.log_dir import open_partition
 from kafkalog.unified_log import UnifiedLog
-from tests.kafka import broker_data
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -48,7 +49,7 @@ def append(key: bytes | str, value: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def collided(harness: None, tmp_path: Path) -> Path:  # noqa: ARG001
+def collided(oracle: Oracle, tmp_path: Path) -> Path:
     """A log with a live record of each of the two keys, one superseded record, and an end."""
     operations = [append("k", "old"), append(FIRST_KEY, "one"), append(second_key(), "two"),
                   append("k", "new"), {"op": "roll"}, append("end", "x")]  # fmt: skip
@@ -57,7 +58,7 @@ def collided(harness: None, tmp_path: Path) -> Path:  # noqa: ARG001
                                 "ops": operations}))  # fmt: skip
     partition = tmp_path / "before" / PARTITION
     partition.mkdir(parents=True)
-    answer = broker_data.oracle("append", str(partition), str(spec), cwd=tmp_path)
+    answer = oracle.ask("append", str(partition), str(spec))
     assert "error" not in answer, answer
     return tmp_path / "before"
 
@@ -71,16 +72,14 @@ def test_the_keys_collide() -> None:
 
 
 def test_kafkas_cleaner_loses_a_live_record_and_the_audit_names_it(
-    collided: Path, tmp_path: Path
+    collided: Path, oracle: Oracle, tmp_path: Path
 ) -> None:
     """Its map holds one offset for both keys, and the record of the first lies below that."""
     after = tmp_path / "after"
     shutil.copytree(collided, after)
-    said = broker_data.oracle(
-        "compact", str(after / PARTITION), "--now", str(START_MS + 1000), cwd=tmp_path
-    )
+    said = oracle.ask("compact", str(after / PARTITION), "--now", str(START_MS + 1000))
     assert said["passes"][0]["endOffset"] == 4, said
-    found = audit_compaction(
+    found = audit_partition(
         open_partition(str(after / PARTITION)),
         open_partition(str(collided / PARTITION)),
         now_ms=START_MS + 1000,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.kafka.oracle import Oracle
+
 pytestmark = pytest.mark.kafka
 
 SEEDS = 1 << 31
@@ -31,26 +33,24 @@ EXPECTED: dict[str, set[str]] = {
 """What cases have to be about."""
 
 
-@pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize(
     ("subject", "cases"),
     [("compactions", 220), ("retentions", 40), ("rolls", 60), ("starts", 40)],
 )
 def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
-    subject: str, cases: int, tmp_path: Path, tell: Callable[[str], None]
+    subject: str, cases: int, oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Same files, offsets and statistics; and the cases are rich enough to mean something.
 
     Seeds are new each time; KAFKALOG_SEED begins with the one that a failure names.
     """
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
-    report = run_cases(subject, range(first, first + cases), tmp_path)
+    report = run_cases(subject, range(first, first + cases), tmp_path, oracle)
     tell(f"{subject}: {report.cases} cases: {dict(report.seen)}")
     assert not report.differences, f"{len(report.differences)} of {cases} differ\n{report}"
     assert EXPECTED[subject] <= set(report.seen), (first, report.seen)
 
 
-@pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize(
     "seed",
     [
@@ -58,6 +58,6 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
         pytest.param(1937699407, id="the value of a compressed message is not within it"),
     ],
 )
-def test_starts_that_differed_once(seed: int, tmp_path: Path) -> None:
+def test_starts_that_differed_once(seed: int, oracle: Oracle, tmp_path: Path) -> None:
     """Kafka's loader takes the first for magic 2, and dies of the second."""
-    assert run_cases("starts", range(seed, seed + 1), tmp_path).differences == {}
+    assert run_cases("starts", range(seed, seed + 1), tmp_path, oracle).differences == {}

@@ -19,12 +19,12 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Level
 from tests.builders import BASE_TIME, batch, message, record
-from tests.kafka.oracle import Oracle
 from tests.kafkalog.compaction.test_edges import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -117,12 +117,6 @@ UNREADABLE = {
     "decompression-failed": batch(0, payload=_RECORDS, count=2, attributes=c.GZIP),
 }
 """A batch that is damaged in this way, before a sound one."""
-
-
-@pytest.fixture(scope="module")
-def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:  # noqa: ARG001
-    with Oracle(tmp_path_factory.mktemp("oracle")) as one:
-        yield one
 
 
 def kafkas_passes(oracle: Oracle, partition: Path, *options: str) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.kafka.broker_data import BrokerData
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -277,7 +278,7 @@ def test_special_lookups_answer_like_list_offsets(
 
 
 def test_fetch_positions_are_those_of_the_storage_classes(
-    broker: BrokerData, kafkalog: Callable[..., Any], tmp_path: Any
+    broker: BrokerData, oracle: Oracle, kafkalog: Callable[..., Any], tmp_path: Any
 ) -> None:
     """`UnifiedLog.read` for every offset: segment, position, batch, first record at or above it.
 
@@ -293,7 +294,7 @@ def test_fetch_positions_are_those_of_the_storage_classes(
         # Without it the oracle would begin at the first segment, not where DeleteRecords cut.
         options = ["--log-start", str(recorded[name]["earliest"]["offset"])]
         options += [word for offset in offsets for word in ("--offset", offset)]
-        read = broker_data.oracle("lookup", str(tmp_path / "copy" / name), *options, cwd=tmp_path)
+        read = oracle.ask("lookup", str(tmp_path / "copy" / name), *options)
         got = rows(kafkalog, "lookup-offset", partition, "--isolation", "log", *offsets)
         for row, wanted in zip(got, read["offsets"], strict=True):
             total += 1

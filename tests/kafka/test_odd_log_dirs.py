@@ -13,36 +13,37 @@ from kafkalog.recovery import StartMode, Verdict
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.starts import Start
-from tests.kafka.oracle import Oracle
 from tests.odd_log_dirs import ODD_LOG_DIRS, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.kafka.oracle import Oracle
+
 pytestmark = pytest.mark.kafka
 
 ROUNDS = 3
 
 
-@pytest.mark.usefixtures("harness")
-def test_odd_log_dirs_start_as_kafkas(tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_odd_log_dirs_start_as_kafkas(
+    oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     """Each partition that Kafka can load, in each mode; seeds are new each time."""
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     outcome = Outcome()
-    with Oracle(tmp_path) as oracle:
-        for kind in (kind for kind in ODD_LOG_DIRS if kind.is_loadable):
-            for seed in range(first, first + ROUNDS):
-                root = make(kind, tmp_path / f"{kind.name}-{seed}", seed)
-                for partition in sorted(root.glob("*-[0-9]")):
-                    for mode in StartMode:
-                        home = root / "copies" / f"{partition.name}-{mode}"
-                        ours, kafkas = home / "ours" / "t-0", home / "kafka" / "t-0"
-                        for copy in (ours, kafkas):
-                            shutil.copytree(partition, copy)
-                        start = Start(ours, kafkas, mode, 0)
-                        answer = oracle.ask(*start.words())
-                        start.compare(answer, outcome, f"{kind.name}, seed {seed}")
+    for kind in (kind for kind in ODD_LOG_DIRS if kind.is_loadable):
+        for seed in range(first, first + ROUNDS):
+            root = make(kind, tmp_path / f"{kind.name}-{seed}", seed)
+            for partition in sorted(root.glob("*-[0-9]")):
+                for mode in StartMode:
+                    home = root / "copies" / f"{partition.name}-{mode}"
+                    ours, kafkas = home / "ours" / "t-0", home / "kafka" / "t-0"
+                    for copy in (ours, kafkas):
+                        shutil.copytree(partition, copy)
+                    start = Start(ours, kafkas, mode, 0)
+                    answer = oracle.ask(*start.words())
+                    start.compare(answer, outcome, f"{kind.name}, seed {seed}")
     tell(f"odd directories from seed {first}: {dict(outcome.seen)}")
     assert not outcome.differences, "\n".join(outcome.differences)
     assert {Verdict.NOTHING, Verdict.TIDY, Verdict.REBUILD} <= set(outcome.seen)

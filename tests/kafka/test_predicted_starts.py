@@ -14,10 +14,11 @@ from tests.builders import write_log
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION
 from tests.kafka.differential.starts import Start
-from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -79,41 +80,37 @@ CUT_SHORT = [
 ]
 
 
-@pytest.mark.usefixtures("harness")
-def test_messages_that_are_cut_short_stop_a_start_as_kafkas(tmp_path: Path) -> None:
+def test_messages_that_are_cut_short_stop_a_start_as_kafkas(oracle: Oracle, tmp_path: Path) -> None:
     """The exception is Kafka's, in each mode; the checksum is right."""
     outcome = Outcome()
-    with Oracle(tmp_path) as oracle:
-        for number, (what, magic, length, value) in enumerate(CUT_SHORT):
-            body = struct.pack(">bb", magic, 1) + bytes(8 if magic == 1 else 0)
-            body = (body + struct.pack(">i", 0) + value + bytes(length))[: length - 4]
-            data = struct.pack(">qiI", 0, length, zlib.crc32(body)) + body
-            for mode in StartMode:
-                home = tmp_path / f"{number}-{mode}"
-                ours, kafkas = home / "ours" / PARTITION, home / "kafka" / PARTITION
-                for partition in (ours, kafkas):
-                    write_log(partition, data)
-                start = Start(ours, kafkas, mode, 0)
-                start.compare(oracle.ask(*start.words()), outcome, what)
+    for number, (what, magic, length, value) in enumerate(CUT_SHORT):
+        body = struct.pack(">bb", magic, 1) + bytes(8 if magic == 1 else 0)
+        body = (body + struct.pack(">i", 0) + value + bytes(length))[: length - 4]
+        data = struct.pack(">qiI", 0, length, zlib.crc32(body)) + body
+        for mode in StartMode:
+            home = tmp_path / f"{number}-{mode}"
+            ours, kafkas = home / "ours" / PARTITION, home / "kafka" / PARTITION
+            for partition in (ours, kafkas):
+                write_log(partition, data)
+            start = Start(ours, kafkas, mode, 0)
+            start.compare(oracle.ask(*start.words()), outcome, what)
     assert not outcome.differences, "\n".join(outcome.differences)
     assert outcome.seen[Verdict.REFUSE]
 
 
-@pytest.mark.usefixtures("harness")
-def test_odd_directories_start_as_kafkas(corpus_dir: Path, tmp_path: Path) -> None:
+def test_odd_directories_start_as_kafkas(oracle: Oracle, corpus_dir: Path, tmp_path: Path) -> None:
     """Names, checkpoints and indexes that no broker writes, where Java's own rules decide."""
     outcome = Outcome()
-    with Oracle(tmp_path) as oracle:
-        for number, (scenario, changes) in enumerate(ODD):
-            for mode in StartMode:
-                ours = tmp_path / f"{number}-{mode}-ours" / PARTITION
-                shutil.copytree(corpus_dir / "recovery" / scenario / PARTITION, ours)
-                change(ours, changes)
-                kafkas = tmp_path / f"{number}-{mode}-kafka" / PARTITION
-                shutil.copytree(ours, kafkas)
-                start = Start(ours, kafkas, mode, 0 if mode == StartMode.FULL else 51)
-                answer = oracle.ask(*start.words())
-                start.compare(answer, outcome, f"{scenario} {changes}")
+    for number, (scenario, changes) in enumerate(ODD):
+        for mode in StartMode:
+            ours = tmp_path / f"{number}-{mode}-ours" / PARTITION
+            shutil.copytree(corpus_dir / "recovery" / scenario / PARTITION, ours)
+            change(ours, changes)
+            kafkas = tmp_path / f"{number}-{mode}-kafka" / PARTITION
+            shutil.copytree(ours, kafkas)
+            start = Start(ours, kafkas, mode, 0 if mode == StartMode.FULL else 51)
+            answer = oracle.ask(*start.words())
+            start.compare(answer, outcome, f"{scenario} {changes}")
     assert not outcome.differences, "\n".join(outcome.differences)
 
 

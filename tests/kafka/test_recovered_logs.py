@@ -12,7 +12,7 @@ import pytest
 from kafkalog.journal import Run
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict
-from kafkalog.repair import plan_recovery, recover
+from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served
@@ -58,7 +58,7 @@ def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
             plan = plan_recovery(partition, mode)
             if partition.topic.startswith("__cluster"):
                 continue
-            done = recover(plan, run, forced=True)
+            done = perform_recovery(plan, run, forced=True)
             assert done.after.verdict in (Verdict.NOTHING, Verdict.REBUILD), partition.path
             assert done.is_settled or mode == StartMode.FULL, partition.path
             ends[os.path.basename(partition.path)] = done.log_end_offset

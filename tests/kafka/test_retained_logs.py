@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -34,12 +33,8 @@ RETENTION = ("--config", "cleanup.policy=delete", "--config", "retention.bytes=1
 def running_broker(log_dir: Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
     """A broker that runs within the block and is shut down cleanly at its end."""
     cwd.mkdir()
-    class_path = os.pathsep.join(
-        [str(broker_data.TARGET / "classes"), str(broker_data.TARGET / "lib" / "*")]
-    )
-    command = ["java", *broker_data.JVM_OPTIONS, "-cp", class_path]
     process = subprocess.Popen(
-        [*command, "kafkalog.harness.RunningBroker", str(log_dir)],
+        broker_data.java_command("kafkalog.harness.RunningBroker", str(log_dir)),
         cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

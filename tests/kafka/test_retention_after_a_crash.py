@@ -20,36 +20,35 @@ from tests.kafka.differential.retentions import (
     small_log,
     written,
 )
-from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
 LOGS = 25
 
 
-@pytest.mark.usefixtures("harness")
-def test_largest_timestamps_after_a_crash_are_kafkas(tmp_path: Path) -> None:
+def test_largest_timestamps_after_a_crash_are_kafkas(oracle: Oracle, tmp_path: Path) -> None:
     """A broker that was killed left preallocated indexes: the next start knows what we say."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     rng = random.Random(seed)
-    with Oracle(tmp_path) as oracle:
-        for number in range(LOGS):
-            root = tmp_path / str(number)
-            point = written(oracle, root, small_log(rng) | {"crash": True})["log"]["recoveryPoint"]
-            for path in sorted((root / PARTITION).glob("*.log")):
-                stamp = START_MS + rng.randrange(20) * STEP_MS
-                os.utime(path, ns=(stamp * 10**6, stamp * 10**6))
-            kafkas = tmp_path / f"{number}-kafka"
-            shutil.copytree(root, kafkas)
-            said = oracle.ask("load", str(kafkas / PARTITION), "--recovery-point", str(point))
-            configs = ConfigSources().in_log_dir(str(root)).of_topic("orders")
-            log = simulate_retention(open_partition(str(root / PARTITION)), configs, START_MS).log
-            wanted = said["log"]
-            assert log.log_end_offset == wanted["logEndOffset"], root
-            assert [(one.largest_timestamp, one.size_bytes) for one in log.segments] == [
-                (one["largestTimestamp"], one["size"]) for one in wanted["segments"]
-            ], root
+    for number in range(LOGS):
+        root = tmp_path / str(number)
+        point = written(oracle, root, small_log(rng) | {"crash": True})["log"]["recoveryPoint"]
+        for path in sorted((root / PARTITION).glob("*.log")):
+            stamp = START_MS + rng.randrange(20) * STEP_MS
+            os.utime(path, ns=(stamp * 10**6, stamp * 10**6))
+        kafkas = tmp_path / f"{number}-kafka"
+        shutil.copytree(root, kafkas)
+        said = oracle.ask("load", str(kafkas / PARTITION), "--recovery-point", str(point))
+        configs = ConfigSources().in_log_dir(str(root)).of_topic("orders")
+        log = simulate_retention(open_partition(str(root / PARTITION)), configs, START_MS).log
+        wanted = said["log"]
+        assert log.log_end_offset == wanted["logEndOffset"], root
+        assert [(one.largest_timestamp, one.size_bytes) for one in log.segments] == [
+            (one["largestTimestamp"], one["size"]) for one in wanted["segments"]
+        ], root

@@ -17,11 +17,12 @@ from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.model import StartRefusedError
 from tests.crash.disk import tries_everything
 from tests.kafka.conftest import SEED_VARIABLE
-from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -115,29 +116,27 @@ def kafkas(answer: dict[str, Any], name: str) -> tuple[str | None, Any]:
     return "only logged" if is_logged else error, None
 
 
-@pytest.mark.usefixtures("harness")
 def test_malformed_small_files_are_read_as_kafka_reads_them(
-    tmp_path: Path, tell: Callable[[str], None]
+    oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
     wrong, errors = [], set()
     count = 2000 if tries_everything() else MUTATIONS
-    with Oracle(tmp_path) as oracle:
-        for name, data in FILES.items():
-            directory = tmp_path / name / ("" if name.endswith("offset-checkpoint") else "orders-0")
-            directory.mkdir(parents=True)
-            if name.endswith("offset-checkpoint"):
-                (directory / "meta.properties").write_text(IDENTITY)
-            cases = [data, b"", *(mutated(data, rng) for _ in range(count))]
-            for case in cases:
-                path = directory / name
-                path.write_bytes(case)
-                wanted = kafkas(oracle.ask("small-file", str(path)), name)
-                got = ours(path)
-                errors.add(wanted[0])
-                if got != wanted:
-                    wrong.append((name, case, wanted, got))
+    for name, data in FILES.items():
+        directory = tmp_path / name / ("" if name.endswith("offset-checkpoint") else "orders-0")
+        directory.mkdir(parents=True)
+        if name.endswith("offset-checkpoint"):
+            (directory / "meta.properties").write_text(IDENTITY)
+        cases = [data, b"", *(mutated(data, rng) for _ in range(count))]
+        for case in cases:
+            path = directory / name
+            path.write_bytes(case)
+            wanted = kafkas(oracle.ask("small-file", str(path)), name)
+            got = ours(path)
+            errors.add(wanted[0])
+            if got != wanted:
+                wrong.append((name, case, wanted, got))
     tell(f"small files, seed {seed}: {count} mutations of each; {sorted(map(str, errors))}")
     assert not wrong, f"seed {seed}, {len(wrong)}:\n" + "\n".join(map(str, wrong[:20]))
     assert {None, "KafkaStorageException", "NumberFormatException", "only logged"} <= errors

@@ -12,12 +12,12 @@ from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import DirectoryState, parse_directory_name
 from tests.crash.readers import seen
 from tests.crash.served import CHECKPOINTS, offset_in, served
-from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import State
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
@@ -32,9 +32,8 @@ def load_command(copy: Path, log_dir: Path) -> list[str]:
     return [*words, "--config", "segment.index.bytes=10485760"]
 
 
-@pytest.mark.usefixtures("harness")
 def test_logs_of_killed_brokers_are_shown_as_kafka_loads_them(
-    any_state: State, tmp_path: Path
+    any_state: State, oracle: Oracle, tmp_path: Path
 ) -> None:
     """Each reader, each live partition of each state that a broker left without the mark."""
     unclosed = [one for one in any_state.log_dirs if not (one / ".kafka_cleanshutdown").exists()]
@@ -47,13 +46,12 @@ def test_logs_of_killed_brokers_are_shown_as_kafka_loads_them(
     ]
     if not found:
         return
-    with Oracle(tmp_path) as oracle:
-        for log_dir, partition in found:
-            view = seen(partition)
-            copy = tmp_path / log_dir.name / partition.name
-            shutil.copytree(partition, copy)
-            answer = oracle.ask(*load_command(copy, log_dir))
-            assert "error" not in answer, answer
-            log = answer["log"]
-            wanted = served(copy, log["logStartOffset"], log["logEndOffset"])
-            view.require(wanted, os.path.join(any_state.name, partition.name))
+    for log_dir, partition in found:
+        view = seen(partition)
+        copy = tmp_path / log_dir.name / partition.name
+        shutil.copytree(partition, copy)
+        answer = oracle.ask(*load_command(copy, log_dir))
+        assert "error" not in answer, answer
+        log = answer["log"]
+        wanted = served(copy, log["logStartOffset"], log["logEndOffset"])
+        view.require(wanted, os.path.join(any_state.name, partition.name))

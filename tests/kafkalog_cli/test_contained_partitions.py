@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["log_dir"]
 
 PLANNED = {
-    "recover": "kafkalog.repair.plan_recovery",
-    "rebuild-index": "kafkalog.repair.compare_indexes",
+    "recover": "kafkalog.repair.run.plan_recovery",
+    "rebuild-index": "kafkalog.repair.rebuild_run.compare_indexes",
     "compact": "kafkalog.compaction.log_dirs.find_candidate",
-    "apply-retention": "kafkalog.retention.apply.plan_trim",
+    "apply-retention": "kafkalog.retention.run.plan_trim",
     "ls": "kafkalog.inventory._partition_row",
     "simulate-retention": "kafkalog.retention.simulate_retention",
 }
 PERFORMED = {
-    "recover": "kafkalog.repair.recover",
-    "rebuild-index": "kafkalog.repair.rebuild_indexes",
-    "compact": "kafkalog.compaction.compact_partition",
-    "apply-retention": "kafkalog.retention.apply.perform_trim",
+    "recover": "kafkalog.repair.run.perform_recovery",
+    "rebuild-index": "kafkalog.repair.rebuild_run.rebuild_indexes",
+    "compact": "kafkalog.compaction.compact.compact_partition",
+    "apply-retention": "kafkalog.retention.run.perform_trim",
 }
 READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
 

@@ -71,21 +71,23 @@ class Cluster:
             "spark.authenticate": "true",
             "spark.authenticate.secret": self.secret,
             "spark.executor.memory": "512m",
+            "spark.cores.max": "2",  # one of each worker: there is room for another driver
             **QUICK,
         }
 
-    def executors(self) -> list[int]:
-        """The numbers of the executors' processes: children of the workers."""
+    def executors(self, application: str = "") -> list[int]:
+        """The numbers of the executors' processes, all or an application's: children of workers."""
         workers = {process.pid for process in self.processes[1:]}
         return sorted(
             pid
             for pid, parent, command in running_processes()
             if parent in workers and _EXECUTOR in command
+            if application.encode() in command
         )
 
-    def kill_an_executor(self, task: int | None = None) -> int:
+    def kill_an_executor(self, application: str = "", task: int | None = None) -> int:
         """End one executor, that of a task's process, as the kernel would; another one starts."""
-        executors = self.executors()
+        executors = self.executors(application)
         pid = executors[0] if task is None else task
         above = {pid: parent for pid, parent, _ in running_processes()}
         while pid not in executors:
@@ -96,7 +98,7 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster of workers with one core each; it ends with the block, whatever happens in it."""
+    """A cluster of workers with two cores each; it ends with the block, whatever happens in it."""
     secret = secrets.token_hex(16)
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -104,7 +106,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
     try:
         wait_for(directory / "master.log", "I have been elected leader")
         for number in range(workers):
-            arguments = ["--cores", "1", "--memory", "1g"]
+            arguments = ["--cores", "2", "--memory", "1g"]
             arguments += ["--work-dir", str(directory / f"work-{number}"), master]
             own = _own_disk(directory, number)
             processes.append(

@@ -1,8 +1,9 @@
 """Command lines in one process with one session on a cluster: what each of them did.
 
-What is asked comes as JSON on stdin: `master`, `conf`, `commands`; the command `stream SOURCE TO`
-is a query of the data source. Starting a session and its
-executors takes far longer than most commands do.
+Starting a session and its executors takes far longer than most commands do. The process is asked
+by lines of JSON: first `master` and `conf`, then `cwd` and `words` of one command after the other;
+it answers with the id of its application, and with exit status, stdout and stderr. The command
+`stream SOURCE TO` is a query of the data source.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import contextlib
 import io
 import json
 import os
+import select
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource, spark_session
@@ -23,36 +26,87 @@ from kafkalog_cli.outcome import show_error
 from tests.spark.driver import REPOSITORY, WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from tests.spark.cluster import Cluster
 
+Done = tuple[int, str, str]
+"""Exit status, stdout and stderr."""
 
-def run_commands(
-    cluster: Cluster, cwd: Path, commands: Iterable[Sequence[object]]
-) -> list[tuple[int, str, str]]:
-    """Exit status, stdout and stderr of each command line; `--master` is added."""
-    own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(cwd), "PYTHONWARNINGS": "error"}
-    asked = {
-        "master": cluster.master,
-        "conf": cluster.conf,
-        "commands": [[*map(str, words), "--master", cluster.master] for words in commands],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.commands"],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=2 * WAIT_S,
-        env={**os.environ, **own},
-    )
-    assert done.returncode == 0, done.stderr
-    return [(status, stdout, stderr) for status, stdout, stderr in json.loads(done.stdout)]
+
+class CommandSession:
+    """The process; use it as a context manager.
+
+    Args:
+        cluster: where the tasks run.
+        temporary: its directory for temporary files.
+
+    Attributes:
+        application: the id of its application.
+    """
+
+    def __init__(self, cluster: Cluster, temporary: Path) -> None:
+        own = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(temporary), "PYTHONWARNINGS": "error"}
+        self._master = cluster.master
+        self._log = (temporary / "stderr.log").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.commands"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=temporary,
+            env={**os.environ, **own},
+        )
+        self._say({"master": cluster.master, "conf": cluster.conf})
+        self.application: str = self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process, self._log:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(WAIT_S)
+
+    def run(self, cwd: Path, *words: object) -> Done:
+        """What a command does; `--master` is added."""
+        self.start(cwd, *words)
+        return self.end()
+
+    def start(self, cwd: Path, *words: object) -> None:
+        """Begin with a command; `end` has to follow."""
+        self._say({"cwd": str(cwd), "words": [*map(str, words), "--master", self._master]})
+
+    def wait_for(self, is_so: Callable[[], object]) -> None:
+        """Until then; the command is in the middle of its work."""
+        while not is_so():
+            assert not self._has_answered(), "it has ended already"
+            time.sleep(0.02)  # looking takes some of the processors that the job needs
+
+    def end(self) -> Done:
+        """What the command did that was started."""
+        status, stdout, stderr = self._answer()
+        return status, stdout, stderr
+
+    def _say(self, asked: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        assert self._has_answered(2 * WAIT_S), "it does not end"
+        line = self._process.stdout.readline()
+        assert line, (self._log.seek(0), self._log.read())
+        return json.loads(line)
+
+    def _has_answered(self, wait_s: float = 0) -> bool:
+        """Whether there is an answer, or never will be one."""
+        return bool(select.select([self._process.stdout], [], [], wait_s)[0])
 
 
 def follow(session: SparkSession, source: str, to: str) -> int:
@@ -70,17 +124,24 @@ def follow(session: SparkSession, source: str, to: str) -> int:
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    found: list[Any] = []
+    asked = json.loads(sys.stdin.readline())
     with spark_session(asked["master"], asked["conf"]) as session:
-        for words in asked["commands"]:
+        _answer(session.sparkContext.applicationId)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            words = asked["words"]
+            os.chdir(asked["cwd"])
             stdout, stderr = io.TextIOWrapper(io.BytesIO()), io.StringIO()
             with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
                 is_stream = words[0] == "stream"
                 status = follow(session, *words[1:3]) if is_stream else run(words)
             stdout.flush()
-            found.append((status, stdout.buffer.getvalue().decode(), stderr.getvalue()))
-    json.dump(found, sys.stdout)
+            _answer((status, stdout.buffer.getvalue().decode(), stderr.getvalue()))
+
+
+def _answer(answer: object) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

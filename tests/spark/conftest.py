@@ -1,4 +1,4 @@
-"""A cluster for the tests here. Where Java is missing they fail."""
+"""A cluster for the tests here, and a session on it. Where Java is missing they fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.cluster import Cluster, standalone_cluster
+from tests.spark.commands import CommandSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,4 +17,13 @@ if TYPE_CHECKING:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers, for drivers in processes of their own."""
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def commands(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CommandSession]:
+    """Command lines with one session on the cluster, for what is not about the driver's end."""
+    with CommandSession(cluster, tmp_path_factory.mktemp("commands")) as running:
         yield running

@@ -16,10 +16,11 @@ from tests.builders import batch, copy_tree, flip, record
 from tests.spark.cluster import REPOSITORY, running_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.spark.cluster import Cluster
+    from tests.spark.commands import CommandSession, Done
 
 PARTITIONS = 6
 PER_BATCH = 500
@@ -49,34 +50,12 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-class Job:
-    """A command with its own process, on a cluster."""
-
-    def __init__(self, cluster: Cluster, *words: object) -> None:
-        conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
-        line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
-                "--master", cluster.master, *conf]  # fmt: skip
-        self.process = subprocess.Popen(
-            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-
-    def wait_for(self, is_so: Callable[[], object]) -> None:
-        """Until then; the job is in the middle of its work."""
-        while not is_so():
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.02)  # looking takes some of the processors that the job needs
-
-    def end(self) -> tuple[int, str]:
-        """Exit status and stdout; it may say where configs are not from, and what a start cuts."""
-        stdout, stderr = self.process.communicate(timeout=180)
-        known = ("note: ", "warning: ")
-        assert all(line.startswith(known) for line in stderr.splitlines()), stderr
-        return self.process.returncode, stdout
-
-    def kill(self) -> None:
-        """As the kernel does."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
+def quietly(done: Done) -> tuple[int, str]:
+    """Exit status and stdout; it may say where configs are not from, and what a start cuts."""
+    status, stdout, stderr = done
+    known = ("note: ", "warning: ")
+    assert all(line.startswith(known) for line in stderr.splitlines()), stderr
+    return status, stdout
 
 
 def rows_of(text: str, place: Path) -> list[dict[str, Any]]:
@@ -96,15 +75,18 @@ def tree(place: Path) -> dict[str, bytes]:
     }
 
 
-def test_verify(cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any]) -> None:
+def test_verify(
+    cluster: Cluster, commands: CommandSession, log_dir: Path, kafkalog: Callable[..., Any]
+) -> None:
     """The same findings in the same order, in pieces, though an executor is killed."""
     words = ("verify", "--level", "deep", "--format", "ndjson", log_dir)
     here = kafkalog(*words)
-    job = Job(cluster, *words)
-    job.wait_for(cluster.executors)
-    time.sleep(1)
-    cluster.kill_an_executor()
-    status, stdout = job.end()
+    commands.start(log_dir, *words, "--engine", "spark")
+    commands.wait_for(lambda: cluster.executors(commands.application))
+    began = time.monotonic()
+    commands.wait_for(lambda: time.monotonic() > began + 1)
+    cluster.kill_an_executor(commands.application)
+    status, stdout = quietly(commands.end())
     found = rows_of(stdout, log_dir)
     assert (status, here.status) == (1, 1)
     wanted = rows_of(here.stdout.decode(), log_dir)
@@ -116,22 +98,30 @@ def test_verify(cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any]) -
 
 @pytest.mark.parametrize("victim", ["executor", "driver"])
 def test_export(
-    cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any], tmp_path: Path, victim: str
+    cluster: Cluster,
+    commands: CommandSession,
+    log_dir: Path,
+    kafkalog: Callable[..., Any],
+    tmp_path: Path,
+    victim: str,
 ) -> None:
     """Killed when the first files are there: the same bytes in the end, and no litter."""
     words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
     here, there = tmp_path / "here", tmp_path / "there"
     assert kafkalog(*words, here, "--engine", "local").status == 1
-    job = Job(cluster, *words, there)
-    job.wait_for(lambda: len([*there.rglob("*.parquet")]) >= 2)
+
+    def is_begun() -> bool:
+        return len([*there.rglob("*.parquet")]) >= 2
+
     if victim == "executor":
-        cluster.kill_an_executor()
+        commands.start(tmp_path, *words, there, "--engine", "spark")
+        commands.wait_for(is_begun)
+        cluster.kill_an_executor(commands.application)
     else:
-        job.kill()
+        kill_a_driver(cluster, commands, [*words, there], is_begun)
         assert len([*there.rglob("*.parquet")]) < len([*here.rglob("*.parquet")])
-        wait_for_no_executors(cluster)
-        job = Job(cluster, *words, there)
-    status, _ = job.end()
+        commands.start(tmp_path, *words, there, "--engine", "spark")
+    status, _ = quietly(commands.end())
     assert status == 1
     assert data(there) == data(here)
     assert tree(there).keys() == tree(here).keys()
@@ -144,7 +134,12 @@ def data(lake: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("victim", ["executor", "driver"])
 def test_compact(
-    cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any], tmp_path: Path, victim: str
+    cluster: Cluster,
+    commands: CommandSession,
+    log_dir: Path,
+    kafkalog: Callable[..., Any],
+    tmp_path: Path,
+    victim: str,
 ) -> None:
     """Killed when the first new segments are staged: the same bytes in the end, and no litter."""
     here, there = tmp_path / "here", tmp_path / "there"
@@ -154,22 +149,42 @@ def test_compact(
     copy_tree(here, there)
     assert kafkalog("compact", here, *COMPACT).status == 0
     before = tree(there)
-    job = Job(cluster, "compact", there, *COMPACT)
-    job.wait_for(lambda: [*there.glob("*-delete/*")])
+    words = ("compact", there, *COMPACT)
+
+    def is_begun() -> bool:
+        return any(there.glob("*-delete/*"))
+
     if victim == "executor":
-        cluster.kill_an_executor()
+        commands.start(tmp_path, *words, "--engine", "spark")
+        commands.wait_for(is_begun)
+        cluster.kill_an_executor(commands.application)
     else:
-        job.kill()
-        wait_for_no_executors(cluster)
-        job = Job(cluster, "compact", there, *COMPACT)
-    status, _ = job.end()
+        kill_a_driver(cluster, commands, words, is_begun)
+        commands.start(tmp_path, *words, "--engine", "spark")
+    status, _ = quietly(commands.end())
     assert status == 0
     assert tree(there) == tree(here) != before
 
 
-def wait_for_no_executors(cluster: Cluster) -> None:
-    """Those of a driver that was killed end when they notice."""
+def kill_a_driver(
+    cluster: Cluster,
+    others: CommandSession,
+    words: Sequence[object],
+    is_so: Callable[[], object],
+) -> None:
+    """Kill that of a command in mid-job, as the kernel does; its executors end when they notice."""
+    conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
+    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
+            "--master", cluster.master, *conf]  # fmt: skip
+    driver = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    while not is_so():
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.02)  # looking takes some of the processors that the job needs
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
     until = time.monotonic() + 150  # on two busy processors it takes a minute
-    while cluster.executors():
+    while cluster.executors() != cluster.executors(others.application):
         assert time.monotonic() < until, [*running_processes()]
         time.sleep(0.05)

@@ -92,7 +92,10 @@ def rows(said: bytes, place: Path) -> list[dict[str, object]]:
 
 
 def test_a_killed_driver(
-    kafkalog: Callable[..., Result], tmp_path: Path, tell: Callable[[str], None]
+    spark: SparkSession,
+    kafkalog: Callable[..., Result],
+    tmp_path: Path,
+    tell: Callable[[str], None],
 ) -> None:
     """Killed as soon as a task has ended, run again: the same rows and bytes, and no litter."""
     one = make(tmp_path / "one", 4, 5, segment_batches=300)
@@ -102,9 +105,12 @@ def test_a_killed_driver(
              "--now", LATER_MS, "--format", "ndjson"]  # fmt: skip
     here = kafkalog("compact", one, *words)
     assert here.status == 0
-    line = [sys.executable, "-m", "kafkalog_cli", "compact", other, *words, "--engine", "spark",
-            "--master", "local[2]"]  # fmt: skip
-    driver = subprocess.Popen([*map(str, line)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = ["compact", other, *words, "--engine", "spark", "--master", spark.sparkContext.master]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog_cli", *map(str, line)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     staging = other / staging_name()
     while driver.poll() is None and not list(staging.glob("*/result.json")):
         time.sleep(0.001)
@@ -114,7 +120,7 @@ def test_a_killed_driver(
     left = len(list(staging.glob("*/result.json")))
     tell(f"a driver was killed with {left} of 4 results")
     assert left
-    again = subprocess.run([*map(str, line)], capture_output=True, check=False)
-    assert again.returncode == 0, again.stderr.decode()
+    again = kafkalog(*line)
+    assert again.status == 0, again.stderr
     assert rows(again.stdout, other) == rows(here.stdout, one)
     assert tree(other) == tree(one)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import batch, copy_tree, record, write_log
-from tests.spark.commands import run_commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.spark.cluster import Cluster
+    from tests.spark.commands import CommandSession
 
 PARTITIONS = 6
 BATCHES = 40
@@ -73,7 +73,9 @@ def disks(cluster: Cluster) -> Path:
     return disk
 
 
-def test_other_disks_are_refused_every_time(cluster: Cluster, disks: Path, tmp_path: Path) -> None:
+def test_other_disks_are_refused_every_time(
+    cluster: Cluster, commands: CommandSession, disks: Path, tmp_path: Path
+) -> None:
     """Another broker's, a lagging copy, and a target that is not the driver's."""
     make_logs(tmp_path / "shared")
     spark = ("--engine", "spark")
@@ -91,7 +93,7 @@ def test_other_disks_are_refused_every_time(cluster: Cluster, disks: Path, tmp_p
         "stream": ("stream", disks / "other", tmp_path / "copied"),
         "target": ("export", tmp_path / "shared", "--to", disks / "lake", *spark),
     }
-    found = dict(zip(named, run_commands(cluster, tmp_path, named.values()), strict=True))
+    found = {name: commands.run(tmp_path, *words) for name, words in named.items()}
     assert found.pop("same") == (0, json.dumps({"n": ROWS}, separators=(",", ":")) + "\n", "")
     for name, whole in (("mixed", f"{ROWS}"), ("mixed export", f"{ROWS} rows")):
         status, stdout, stderr = found.pop(name)  # all tasks may run where it is right

@@ -6,29 +6,27 @@ import json
 from typing import TYPE_CHECKING
 
 from tests.builders import batch, record, write_log
-from tests.spark.commands import run_commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.spark.cluster import Cluster
+    from tests.spark.commands import CommandSession
 
 
-def test_relative_paths_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+def test_relative_paths_on_a_cluster(commands: CommandSession, tmp_path: Path) -> None:
     """Executors have working directories of their own; files of an export are at its target."""
     for number in range(3):
         write_log(tmp_path / "logs" / f"orders-{number}", batch(0, [record(0, b"k", b"v")] * 5))
     (tmp_path / "logs" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     query = "select count(*) n, count(distinct partition) p from records"
-    exported, asked, profiled, verified = run_commands(
-        cluster,
-        tmp_path,
-        [
+    exported, asked, profiled, verified = (
+        commands.run(tmp_path, *words)
+        for words in (
             ("export", "logs", "--to", "lake", "--format", "ndjson", "--engine", "spark"),
             ("sql", query, "logs", "--format", "ndjson"),
             ("profile", "logs", "--format", "ndjson", "--engine", "spark"),
             ("verify", "logs", "--format", "ndjson", "--engine", "spark"),
-        ],
+        )
     )
     assert (exported[0], exported[2]) == (0, "")
     assert len([*(tmp_path / "lake").glob("topic=orders/*/*.parquet")]) == 3

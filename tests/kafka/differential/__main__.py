@@ -14,7 +14,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.kafka import broker_data
-from tests.kafka.differential.cases import SUBJECTS, run_cases
+from tests.kafka.differential.cases import SUBJECTS, Report, run_cases
+from tests.kafka.oracle import Oracle
 
 CASES_OF_A_PROCESS = 100
 
@@ -36,7 +37,7 @@ def main() -> int:
     done = differ = 0
     with ProcessPoolExecutor(arguments.workers) as pool:
         for running in as_completed(
-            [pool.submit(run_cases, subject, seeds, place) for subject, seeds in pieces]
+            [pool.submit(_run, subject, seeds, place) for subject, seeds in pieces]
         ):
             report = running.result()
             done += report.cases
@@ -45,6 +46,12 @@ def main() -> int:
                 print(report, flush=True)
             print(f"{done} of {arguments.cases * len(subjects)} cases, {differ} differ", flush=True)
     return 1 if differ else 0
+
+
+def _run(subject: str, seeds: range, place: Path) -> Report:
+    """Some cases in a process of their own, with a JVM of its own."""
+    with Oracle(place) as oracle:
+        return run_cases(subject, seeds, place, oracle)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from tests.kafka.broker_data import HarnessError
 from tests.kafka.differential import compactions, retentions, rolls, starts
 from tests.kafka.differential.outcome import Outcome
-from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
 
     Case = Callable[[int, Oracle, Path], Outcome]
 
@@ -47,20 +48,19 @@ class Report:
         )
 
 
-def run_cases(subject: str, seeds: Iterable[int], place: Path) -> Report:
+def run_cases(subject: str, seeds: Iterable[int], place: Path, oracle: Oracle) -> Report:
     """The cases of some seeds, one after the other, below `place`."""
     report = Report()
-    with Oracle(place) as oracle:
-        for seed in seeds:
-            here = place / f"{subject}-{seed}"
-            here.mkdir(parents=True)
-            outcome = _run(subject, seed, oracle, here)
-            report.cases += 1
-            report.seen += outcome.seen
-            if outcome.differences:
-                report.differences[seed] = outcome.differences
-            else:
-                shutil.rmtree(here)
+    for seed in seeds:
+        here = place / f"{subject}-{seed}"
+        here.mkdir(parents=True)
+        outcome = _run(subject, seed, oracle, here)
+        report.cases += 1
+        report.seen += outcome.seen
+        if outcome.differences:
+            report.differences[seed] = outcome.differences
+        else:
+            shutil.rmtree(here)
     return report
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.audit import Audit, Reason, audit_compaction
+from kafkalog.audit import Audit, Reason, audit_partition
 from kafkalog.audit.proof import proved_keys
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
@@ -64,7 +64,7 @@ class Cleaning:
     first_dirty: int | None
 
     def judged(self, **options: Any) -> Audit:
-        return audit_compaction(
+        return audit_partition(
             open_partition(str(self.after / "orders-0")),
             open_partition(str(self.before / "orders-0")),
             now_ms=self.now,
@@ -147,9 +147,9 @@ def test_what_was_not_cleaned_is_not_judged(name: str, corpus_dir: Path) -> None
 def test_without_the_original_the_log_before_is_not_compacted(name: str, corpus_dir: Path) -> None:
     """The log that Kafka cleaned has stale keys; the one it made has none."""
     cleaning = cleanings(corpus_dir, name)[0]
-    after = audit_compaction(open_partition(str(cleaning.after / "orders-0")), now_ms=0)
+    after = audit_partition(open_partition(str(cleaning.after / "orders-0")), now_ms=0)
     assert not after.findings
-    before = audit_compaction(
+    before = audit_partition(
         open_partition(str(cleaning.before / "orders-0")),
         now_ms=0,
         cleaner_offset=after.bounds.cleaner_offset,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 import random
@@ -16,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from kafkalog.check import identity
 from kafkalog.check.verify import Verification
+from kafkalog.configs import cluster_metadata
 from kafkalog.model import Level
 from tests.kafkalog.check.file_fields import Place, places
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
@@ -25,6 +30,8 @@ from tests.kafkalog.check.undetectable import class_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog.cluster_image import ClusterImage
+    from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
 
 _clock = itertools.count(1_800_000_000_000_000_000, 1_000_000_000)
@@ -44,6 +51,27 @@ def findings(log_dir: Path) -> frozenset[Defect]:
     """All that `verify --level deep` says."""
     run = Verification(Level.DEEP)
     return frozenset(run.verify(log_dir))
+
+
+@contextmanager
+def metadata_read_once() -> Iterator[None]:
+    """Nothing is changed in the log of the cluster's metadata: it is decoded once for all trials.
+
+    Its partition is checked in each of them as any other one.
+    """
+    images: dict[str, ClusterImage | None] = {}
+    read = identity.read_cluster_image
+
+    def image_of(log_dir: LogDir) -> ClusterImage | None:
+        if log_dir.path not in images:
+            images[log_dir.path] = read(log_dir)
+        return images[log_dir.path]
+
+    configs = functools.cache(cluster_metadata.read_metadata_configs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(identity, "read_cluster_image", image_of)
+        patch.setattr(cluster_metadata, "read_metadata_configs", configs)
+        yield
 
 
 @contextmanager
@@ -87,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rng = random.Random(options.seed)
     total = 0
     missed: Counter[str | None] = Counter()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, metadata_read_once():
         for small in SMALL_LOG_DIRS:
             if options.names and small.name not in options.names:
                 continue

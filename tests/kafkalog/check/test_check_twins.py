@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import struct
@@ -27,11 +28,12 @@ from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
+from tests.crash.disk import tries_everything
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tests.conftest import State
@@ -61,8 +63,10 @@ def verdict(path: Path, level: Level) -> tuple[list[Defect], dict[str, Any]]:
     return found, vars(run.summary)
 
 
-def assert_twins(path: Path, *, small: bool = False) -> list[Defect]:
-    for level in Level:
+def assert_twins(
+    path: Path, *, small: bool = False, levels: Iterable[Level] = Level
+) -> list[Defect]:
+    for level in levels:
         with sized(NEVER):
             wanted = verdict(path, level)
         with sized(ALWAYS, small=small):
@@ -72,14 +76,28 @@ def assert_twins(path: Path, *, small: bool = False) -> list[Defect]:
     return wanted[0]
 
 
-def test_the_corpus(any_state: State):
-    """Every partition that a broker left."""
+@pytest.fixture
+def levels() -> Iterator[tuple[Level, ...]]:
+    """The levels of one log after the other: all, or another one each time, the first by a seed."""
+    seed = random.SystemRandom().randrange(len(Level))
+    print("seed", seed)
+    every = tuple(Level)
+    return (
+        every if tries_everything() else (every[n % len(every)],) for n in itertools.count(seed)
+    )
+
+
+def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
+    """Every partition that a broker left; a sample has each at one level, and all levels."""
     for partition in any_state.partitions():
-        assert_twins(partition, small=partition.name.endswith("-0"))
+        assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
-def test_the_damaged_corpus(any_state: State, tmp_path: Path):
-    """Log, offset index, time index and transaction index, each hurt while the others are sound."""
+def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
+    """Log, offset index, time index and transaction index, each hurt while the others are sound.
+
+    A sample has all of the hurt logs, each at one level, and all levels.
+    """
     rng = random.Random(any_state.name)
     paths = [
         path
@@ -93,7 +111,7 @@ def test_the_damaged_corpus(any_state: State, tmp_path: Path):
         copy = copy_tree(path.parent, tmp_path / f"{i}" / path.parent.name) / path.name
         for changed in hurt(path.read_bytes(), ENTRY_SIZES[path.suffix], rng).values():
             copy.write_bytes(changed)
-            found += assert_twins(copy.parent, small=True)
+            found += assert_twins(copy.parent, small=True, levels=next(levels))
     assert found
 
 
@@ -101,14 +119,21 @@ ENTRY_SIZES = {".log": 61, ".index": 8, ".timeindex": 12, ".txnindex": 34}
 
 
 @GENERATED
-@given(data=st.one_of(rising_logs(), logs()), more=st.data(), small=st.booleans())
-def test_generated_logs_and_indexes(tmp_path: Path, data: bytes, more: st.DataObject, small: bool):
-    """Whatever they say about each other."""
+@given(
+    data=st.one_of(rising_logs(), logs()),
+    more=st.data(),
+    small=st.booleans(),
+    level=st.sampled_from(Level),
+)
+def test_generated_logs_and_indexes(
+    tmp_path: Path, data: bytes, more: st.DataObject, small: bool, level: Level
+):
+    """Whatever they say about each other; each at one level unless everything is tried."""
     path = write_log(tmp_path / "t-0", data)
     write_indexes(more.draw, path, data)
     entries = more.draw(st.lists(st.lists(st.integers(-1, 30), min_size=3, max_size=3), max_size=5))
     write_transactions(path, entries)
-    assert_twins(path.parent, small=small)
+    assert_twins(path.parent, small=small, levels=Level if tries_everything() else [level])
 
 
 def test_epochs_beside_batches_that_overlap(tmp_path: Path):

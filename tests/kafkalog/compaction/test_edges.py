@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from kafkalog.check.index_order import padding_is_sound
+from kafkalog.check.index_files import padding_is_sound
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction import compact_partition, find_candidate
 from kafkalog.compaction.candidates import find_cleanable

@@ -26,7 +26,7 @@ from kafkalog.journal.requirements import mode_to_judge_by
 from kafkalog.log_dir import open_partition
 from kafkalog.names import parse_directory_name
 from kafkalog.recovery import StartMode
-from kafkalog.repair import plan_recovery, recover
+from kafkalog.repair import perform_recovery, plan_recovery
 from tests.builders import flip
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings
@@ -165,7 +165,7 @@ def test_a_log_that_was_not_closed_must_be_recovered_first(log_dir: Path) -> Non
         compact_in_place(log_dir)
     partition = open_partition(str(log_dir / PARTITION))
     with Run(str(log_dir)) as run:
-        recover(plan_recovery(partition, StartMode.UNCLEAN), run)
+        perform_recovery(plan_recovery(partition, StartMode.UNCLEAN), run)
     assert compact_in_place(log_dir).groups
 
 

@@ -11,7 +11,7 @@ import pytest
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode
-from kafkalog.repair import plan_recovery, recover
+from kafkalog.repair import perform_recovery, plan_recovery
 from tests.crash.disk import Recorder, crashes, put
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
@@ -38,7 +38,7 @@ def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -
     plan = plan_recovery(open_partition(str(partition)), mode, CONFIG)
     if plan.is_loadable:
         with Run(str(partition.parent), observe) as run:
-            recover(plan, run, forced=True)
+            perform_recovery(plan, run, forced=True)
     return plan.is_loadable
 
 

@@ -11,7 +11,7 @@ import pytest
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode, Verdict
-from kafkalog.repair import plan_recovery, recover
+from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafkalog.test_recovery import CONFIG, Scenario, scenarios
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def recovered(scenario: Scenario, mode: StartMode, target: Path) -> Path | None:
     if not plan.is_loadable:
         return None
     with Run(str(partition.parent)) as run:
-        recover(plan, run, forced=True)
+        perform_recovery(plan, run, forced=True)
     return partition
 
 

@@ -1,0 +1,304 @@
+"""A run of `compact`: partitions chosen, judged, and cleaned in place or in a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest, Tally
+from kafkalog.errors import KafkaLogError, UsageError, contained
+from kafkalog.journal import Run
+from kafkalog.journal.maintenance import Maintenance, present_ms, sources_of, target_at
+from kafkalog.log_dir import LogDirListing, PartitionDir
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import ExitStack
+
+    from kafkalog.configs import ConfigSources
+    from kafkalog.engine import Engine
+    from kafkalog.journal.maintenance import Listener
+
+
+@dataclass(frozen=True)
+class CompactedPartition:
+    """A partition and the result for it, or the error that stopped the work on it.
+
+    Attributes:
+        partition: the directory as it was before.
+        compaction: what was found, planned or done; None after an error.
+        error: why there is none.
+    """
+
+    partition: PartitionDir
+    compaction: Compaction | None
+    error: KafkaLogError | None = None
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The facts known before it was read; None if it was not examined."""
+        return None if self.compaction is None else self.compaction.candidate
+
+    @property
+    def cleanable(self) -> Cleanable | None:
+        """The part of its log that can be cleaned; None if it was not examined."""
+        return None if self.candidate is None else self.candidate.cleanable
+
+    @property
+    def tally(self) -> Tally:
+        """What was read and kept; zeros if it was not examined."""
+        return Tally() if self.compaction is None else self.compaction.tally
+
+    @property
+    def left_overs(self) -> list[str]:
+        """Names of the files of earlier deletions that are removed with it."""
+        if self.skipped is not None:
+            return []
+        return [entry.name.name for entry in self.partition.left_overs]
+
+    @property
+    def skipped(self) -> str | None:
+        """Why it is skipped; None if it is not."""
+        if self.error is not None:
+            return f"{self.error.reference}: {self.error.message}"
+        skip = None if self.candidate is None else self.candidate.skip
+        return None if skip is None else str(skip)
+
+
+class CompactionRun(Maintenance):
+    """One run over a partition, or over the partitions of a log directory that a broker would take.
+
+    Args:
+        path: path of the log directory or partition.
+        request: what is requested, apart from the configs.
+        sources: the sources of the configs.
+        to: a new directory: `apply` changes a copy there; nothing else is written.
+        take_all: also partitions that are too clean for a broker to choose.
+        engine: gives the engine whose tasks do the work; None if this process does it.
+        task_memory: bytes that the map of a task may take.
+        keeps_clock: take the time of a run by tasks that was killed, so that what its tasks
+            finished is not repeated.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        request: with the time that is used.
+
+    Raises:
+        UsageError: the arguments contradict each other.
+        KafkaLogError: as `Maintenance` and `working_copy`, when the block is entered.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        request: CompactionRequest,
+        sources: ConfigSources,
+        *,
+        in_place: bool = False,
+        to: str | None = None,
+        take_all: bool = False,
+        engine: Callable[[], Engine] | None = None,
+        task_memory: int | None = None,
+        keeps_clock: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, "compact", sources, in_place=in_place, **options)
+        self._to = to
+        self._take_all = take_all
+        self._engine = engine
+        self._task_memory = task_memory
+        self._failures: list[CompactedPartition] = []
+        self._has_told = False
+        if not 0 < request.load_factor <= 1:
+            raise UsageError("A load factor lies above 0 and is at most 1.")
+        if in_place and to is not None:
+            raise UsageError("A partition is compacted in place or as a copy, not both.")
+        self.target = target_at(self._path)
+        self.request = request
+        if keeps_clock and in_place and engine is not None:
+            self.request = self._continued(request)
+        _require_one_partition(self.target, request)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The partitions, in the order in which a cleaner takes them; some are to be skipped."""
+        from kafkalog.compaction.log_dirs import find_candidates, named_candidate
+
+        if isinstance(self.target, LogDirListing):
+            return find_candidates(
+                self._partitions(),
+                self.configs.of_topic,
+                self.request,
+                take_all=self._take_all,
+                failed=lambda *of: self._failures.append(CompactedPartition(of[0], None, of[1])),
+            )
+        return [
+            named_candidate(one, self.configs.of_topic(one.topic), self.request)
+            for one in self._partitions()
+        ]
+
+    @property
+    def wanted(self) -> list[Candidate]:
+        """The candidates that are not skipped."""
+        return [one for one in self.candidates if one.skip is None]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed or written."""
+        return self._to is not None or super().has_changed
+
+    @property
+    def is_concerned(self) -> bool:
+        """Whether there was a partition to compact, or one that could not be judged."""
+        return self._to is not None or bool(self.wanted or self._failures)
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Yield exactly what would become of each partition. Nothing is written.
+
+        Args:
+            progress: called with numbers of bytes as they are read; a log is read up to three
+                times.
+
+        Raises:
+            KafkaLogError: what stops the work on a partition that was named.
+        """
+        return self._results(None, progress)
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
+        """Compact each partition, and yield what became of it. Arguments and errors as `plan`.
+
+        The whole of a log is read and judged before any of it is changed. After a crash at any
+        moment the next run, or the next start of a broker, finds the old segments or the new ones.
+        """
+        return self._results(self._changing(), progress)
+
+    def _results(
+        self, run: Run | None, progress: Callable[[int], None] | None
+    ) -> Iterator[CompactedPartition]:
+        for candidate, found in self._compacted(run, progress):
+            if not isinstance(found, KafkaLogError):
+                yield CompactedPartition(candidate.partition, found)
+            elif self.is_one and not (run is not None and run.has_changed):
+                raise found
+            else:
+                yield CompactedPartition(candidate.partition, None, found)
+        if not self._has_told:
+            self._has_told = True
+            yield from self._failures
+
+    def _compacted(
+        self, run: Run | None, progress: Callable[[int], None] | None
+    ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
+        """Yield each partition with its result."""
+        from kafkalog.compaction.compact import compact_partition
+        from kafkalog.compaction.distributed import compact_partitions
+
+        if self._engine is not None and self.wanted:
+            yield from compact_partitions(
+                self.candidates,
+                self.request,
+                self._engine(),
+                run,
+                progress,
+                task_memory=self._task_memory,
+            )
+            return
+        for candidate in self.candidates:
+            found: list[Compaction | KafkaLogError] = []
+            with contained(candidate.partition.path, found.append):
+                found.append(compact_partition(candidate, self.request, run, progress))
+            yield candidate, found[0]
+
+    def _hold(self, held: ExitStack) -> None:
+        if self._to is None:
+            super()._hold(held)
+            return
+        from kafkalog.compaction.log_dirs import working_copy
+
+        self._configure()
+        copy = held.enter_context(working_copy(self.target, self._to))
+        self._run = held.enter_context(Run(copy.path))
+        self.log_dir = copy.path
+        self.target = copy.partitions[0] if self.is_one else copy
+
+    def _continued(self, request: CompactionRequest) -> CompactionRequest:
+        """Return the request with the time of a run that was killed, if there is one."""
+        from kafkalog.compaction.distributed import clock_of_stopped_run
+
+        stopped = clock_of_stopped_run(self.target, request.now_ms)
+        if stopped is None:
+            return request
+        self._listener.noted(f"continuing a killed run, with its time: --now {stopped}")
+        return replace(request, now_ms=stopped)
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    to: str | None = None,
+    backup: str | None = None,
+    take_all: bool = False,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    now_ms: int | None = None,
+    engine: Engine | None = None,
+    task_memory: int | None = None,
+    listener: Listener | None = None,
+    **request: Any,
+) -> list[CompactedPartition]:
+    """Compact partitions as a broker's cleaner does, or compute exactly what the result would be.
+
+    Without `in_place` or `to` nothing is written.
+
+    Args:
+        path: a partition, or a log directory: there those that a broker would choose.
+        in_place: change them.
+        to: a new directory; change a copy there.
+        backup: keeps what is removed, so that `kafkalog.undo` can restore it.
+        take_all: also partitions that are too clean for a broker to choose.
+        configs: configs of topics by name, or their sources.
+        now_ms: the clock, milliseconds; the present if None.
+        engine: runs a task per partition.
+        task_memory: bytes that the map of a task may take.
+        listener: hears what is said besides results.
+        request: the other fields of `CompactionRequest`.
+
+    Returns:
+        A result per partition. One of a log directory that fails has an `error`, and costs no
+        other.
+
+    Raises:
+        KafkaLogError: the partition that was named must not be compacted, or cannot be; a broker
+            has the log directory.
+    """
+    with CompactionRun(
+        path,
+        CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
+        sources_of(configs),
+        in_place=in_place,
+        to=to,
+        backup=backup,
+        take_all=take_all,
+        engine=None if engine is None else lambda: engine,
+        task_memory=task_memory,
+        keeps_clock=now_ms is None,
+        listener=listener,
+    ) as run:
+        return list(run.plan() if run.is_plan else run.apply())
+
+
+def _require_one_partition(
+    target: LogDirListing | PartitionDir, request: CompactionRequest
+) -> None:
+    """Raise `UsageError` if offsets are given for a log directory."""
+    given = (request.first_dirty_offset, request.up_to_offset)
+    if isinstance(target, LogDirListing) and (
+        any(one is not None for one in given) or isinstance(request.high_watermark, int)
+    ):
+        raise UsageError(
+            "Offsets can only be given for one partition.",
+            path=target.path,
+            hint="Name the partition directory; --high-watermark end may stand for all.",
+        )

@@ -1,0 +1,232 @@
+"""What the runs that change a log directory have in common: opened, locked, listed, configured."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.configs import ConfigSources
+from kafkalog.errors import UsageError
+from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
+from kafkalog.journal.run import Run
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.names import FileKind, FileState
+from kafkalog.paths.uris import require_local
+from kafkalog.storage import LogDirLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from kafkalog.configs import LogDirConfigs
+    from kafkalog.errors import KafkaLogError
+
+
+class Listener:
+    """Hears what a run says besides its results. Derive from it to hear more."""
+
+    def failed(self, error: KafkaLogError) -> None:
+        """Take what stops the work on one partition; by default it stops the run."""
+        raise error
+
+    def noted(self, text: str) -> None:
+        """Take one line worth knowing."""
+
+    def configured(self, configs: LogDirConfigs) -> None:
+        """Take the configs of the topics, before they are used."""
+
+
+class Maintenance:
+    """One run over a log directory or partition, for a plan or for changes: a context manager.
+
+    Within the block its log directory is locked, which keeps brokers off. With a backup, partitions
+    that an earlier run of the command did not finish are restored first, which is noted.
+
+    Args:
+        path: path of the log directory or partition.
+        command: the name of the command.
+        sources: the sources of the configs.
+        in_place: whether it may be changed.
+        backup: as that of `Run`; only with `in_place`.
+        of_log: whether the path may also be a log, which stands for its partition.
+        arguments: of the command, for the journal alone.
+        listener: hears what is said besides results.
+
+    Attributes:
+        target: the log directory or partition, as it is now.
+        log_dir: the log directory at or around it; None for a copied partition.
+        configs: the configs of its topics.
+
+    Raises, when the block is entered:
+        NotFoundError, UnreadableError, NotAKafkaFileError: the path cannot be opened.
+        LogDirInUseError: a broker is using it.
+        RefusedError: it would be changed, but is the backup of a run, or a checkpoint is a link.
+        UnwritableError: it would be changed, but is read-only.
+        Also the errors of `Run`.
+    """
+
+    target: LogDirListing | PartitionDir
+    configs: LogDirConfigs
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        command: str,
+        sources: ConfigSources,
+        *,
+        in_place: bool = False,
+        backup: str | None = None,
+        of_log: bool = False,
+        arguments: Sequence[str] = (),
+        listener: Listener | None = None,
+    ) -> None:
+        self._path = os.fspath(path)
+        self._command = command
+        self._sources = sources
+        self._in_place = in_place
+        self._backup = backup
+        self._of_log = of_log
+        self._arguments = arguments
+        self._listener = listener or Listener()
+        self._held = ExitStack()
+        self._run: Run | None = None
+        self.log_dir: str | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as held:
+            self._hold(held)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._held.__exit__(*raised)
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether nothing can be changed."""
+        return self._run is None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything is not as it was before the run."""
+        return self._run is not None and self._run.has_changed
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one partition was named."""
+        return isinstance(self.target, PartitionDir)
+
+    def _hold(self, held: ExitStack) -> None:
+        target = target_at(self._path, of_log=self._of_log)
+        self.log_dir = log_dir_around(target)
+        if self.log_dir is not None:
+            require_own_checkpoints(self.log_dir)
+        if self._in_place:
+            require_no_backup(target)
+            self._run = held.enter_context(
+                Run(
+                    self.log_dir,
+                    command=self._command,
+                    arguments=self._arguments,
+                    backup=self._backup,
+                )
+            )
+            for name in self._run.restored:
+                self._listener.noted(f"{name} was restored to its state before the killed run")
+        elif self.log_dir is not None:
+            held.enter_context(LogDirLock(self.log_dir))
+        self.target = target_at(self._path, of_log=self._of_log)
+        self._configure()
+
+    def _configure(self) -> None:
+        """Find the configs of the topics in a log directory, or in the one around a partition."""
+        path = self.target.path
+        if not isinstance(self.target, LogDirListing):
+            path = os.path.normpath(os.path.join(path, os.pardir))
+        self.configs = self._sources.in_log_dir(path)
+        self._listener.configured(self.configs)
+
+    def _changing(self) -> Run:
+        """Return what changes logs. Raises `UsageError` in a plan."""
+        if self._run is None:
+            raise UsageError("This run is only a plan.", hint="in_place=True changes logs.")
+        return self._run
+
+    def _fail(self, error: KafkaLogError) -> None:
+        """Take what stops the work on one partition."""
+        self._listener.failed(error)
+
+    def _partitions(self) -> Iterator[PartitionDir]:
+        """Yield the partitions to work on; note those that an earlier run finished."""
+        target = self.target
+        if isinstance(target, LogDirListing):
+            for error in target.errors.values():
+                self._fail(error)
+        for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
+            if self._run is not None and self._run.is_done(partition):
+                self._listener.noted(
+                    f"{partition.path} is skipped: an earlier run with this backup finished it"
+                )
+            else:
+                yield partition
+
+
+def segment_at(path: str) -> int | None:
+    """Return the base offset of the segment if a path names a log; None for anything larger."""
+    target = open_path(path)
+    return target.name.offset if isinstance(target, FileEntry) else None
+
+
+def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
+    """Open what is at a path. Raises as `maintenance`."""
+    require_local(path)
+    target = open_path(path)
+    if not isinstance(target, FileEntry):
+        return target
+    if not of_log:
+        raise UsageError(
+            "This is a file, not a partition or log directory.",
+            path=path,
+            hint="All segments of a partition are judged together.",
+        )
+    if (target.name.kind, target.name.state) != (FileKind.LOG, FileState.LIVE):
+        raise UsageError(
+            "This is neither a directory nor the log of a segment.",
+            path=path,
+            hint="Give a log directory, a partition directory, or a .log file.",
+        )
+    return open_partition(os.path.dirname(os.path.abspath(path)))
+
+
+@contextmanager
+def share_of(
+    progress: Callable[[int], None] | None, size_bytes: int
+) -> Iterator[Callable[[int], None] | None]:
+    """Report progress on one piece of the work; bytes that were not read count at its end."""
+    if progress is None:
+        yield None
+        return
+    left = size_bytes
+
+    def advance(done: int) -> None:
+        nonlocal left
+        done = min(done, left)
+        left -= done
+        progress(done)
+
+    try:
+        yield advance
+    finally:
+        progress(left)
+
+
+def sources_of(configs: Mapping[str, str] | ConfigSources | None) -> ConfigSources:
+    """Return the sources of configs: those that are given, or configs by name."""
+    return configs if isinstance(configs, ConfigSources) else ConfigSources(configs)
+
+
+def present_ms() -> int:
+    """Return the time of this machine's clock, in milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,249 @@
+"""A run of `recover`: all partitions are planned together, then recovered in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InternalError, KafkaLogError, contained
+from kafkalog.journal.maintenance import Maintenance, present_ms, share_of, sources_of
+from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.recovery import StartMode, Verdict, read_hosting, start_config, start_line
+from kafkalog.repair.model import RecoveryPlan, require_performable
+from kafkalog.repair.plan import plan_recovery
+from kafkalog.repair.recover import RecoveryDone, perform_recovery
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.configs import ConfigSources, ConfigValue
+    from kafkalog.journal.maintenance import Listener
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery import Hosting
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredPartition:
+    """A partition, what a recovery would do with it, and what it did.
+
+    Attributes:
+        plan: the plan for it.
+        configs: the configs that decide.
+        refused: why it must not be recovered; None if it may be.
+        done: the recovery; None in a plan.
+    """
+
+    plan: RecoveryPlan
+    configs: Sequence[ConfigValue] = ()
+    refused: KafkaLogError | None = None
+    done: RecoveryDone | None = None
+
+    @property
+    def log_end_offset(self) -> int | None:
+        """Offset that the next record gets after the start; None if a broker refuses the log."""
+        loaded = self.plan.predicted.loaded
+        return loaded.log_end_offset if loaded else None
+
+
+class RecoveryRun(Maintenance):
+    """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
+
+    Args:
+        path: path of the log directory or partition, or of a segment's log, for its partition.
+        mode: as which start of a broker.
+        sources: the sources of the configs.
+        now_ms: the clock of the start.
+        forced: also truncate below the high watermark.
+        metadata_dir: the log directory with the cluster's metadata, if it is another one.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        results: of each partition that could be planned.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: StartMode,
+        sources: ConfigSources,
+        *,
+        now_ms: int,
+        forced: bool = False,
+        metadata_dir: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, "recover", sources, of_log=True, **options)
+        self._mode = mode
+        self._now_ms = now_ms
+        self._forced = forced
+        self._metadata_dir = metadata_dir
+        self._has_failed = False
+        self.results: list[RecoveredPartition] = []
+
+    @property
+    def plans(self) -> list[RecoveryPlan]:
+        """The plans, in order."""
+        return [one.plan for one in self.results]
+
+    @property
+    def refused(self) -> dict[str, KafkaLogError]:
+        """Why partitions must not be recovered, by path."""
+        return {one.plan.partition.path: one.refused for one in self.results if one.refused}
+
+    @property
+    def wanted(self) -> list[RecoveryPlan]:
+        """The plans that change something."""
+        return [plan for plan in self.plans if plan.changes]
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether all may be recovered: one that must not be stops the others.
+
+        If kafkalog itself fails on one, the others are recovered all the same.
+        """
+        stops = self.refused.values()
+        return not self._has_failed and all(isinstance(one, InternalError) for one in stops)
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether something is left to do, or is lost."""
+        if self.is_plan:
+            return any(plan.verdict != Verdict.NOTHING for plan in self.plans)
+        return any(
+            bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
+            for plan in self.plans
+        )
+
+    @cached_property
+    def partitions(self) -> list[PartitionDir]:
+        """The partitions to plan."""
+        return list(self._partitions())
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Plan each partition. Nothing is written.
+
+        Args:
+            progress: called with numbers of bytes, of all that is in the partitions once.
+        """
+        hosting = self._hosting()
+        for partition in self.partitions:
+            with (
+                contained(partition.path, self._fail),
+                share_of(progress, partition.size_bytes) as advance,
+            ):
+                configs = self.configs.of_topic(partition.topic)
+                config, values = start_config(partition, configs, self._now_ms)
+                plan = plan_recovery(
+                    partition, self._mode, config, hosting=hosting, progress=advance
+                )
+                self.results.append(RecoveredPartition(plan, values, self._refusal(plan)))
+        return self.results
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Do what the plans say, partition by partition.
+
+        After a crash at any moment another recovery, or the start of a broker, comes to the same
+        result. A partition on which the work fails is heard by the listener, and costs no other.
+
+        Args:
+            progress: called with numbers of bytes, of all that is in the partitions twice.
+
+        Raises:
+            UsageError: this run is only a plan.
+            KafkaLogError: a partition must not be recovered.
+        """
+        run = self._changing()
+        if not self.may_apply:
+            raise next(iter(self.refused.values()), KafkaLogError("A partition was not planned."))
+        for number, one in enumerate(self.results):
+            partition = one.plan.partition
+            if not one.plan.changes:
+                continue
+            with (
+                contained(partition.path, self._fail),
+                share_of(progress, 2 * partition.size_bytes) as advance,
+            ):
+                done = perform_recovery(one.plan, run, forced=self._forced, progress=advance)
+                self.results[number] = replace(one, done=done)
+        for one in self.results:
+            if one.done is not None and not one.done.is_settled:
+                words = f"the next start will {start_line(one.done.after)}"
+                self._listener.noted(f"{one.plan.partition.path}: {words}")
+        return self.results
+
+    def _fail(self, error: KafkaLogError) -> None:
+        self._has_failed |= not isinstance(error, InternalError)
+        super()._fail(error)
+
+    def _hosting(self) -> Hosting | None:
+        """Return which partitions the broker hosts; None if the log directories do not say."""
+        paths = (self.log_dir, self._metadata_dir)
+        own, other = (None if path is None else open_path(path) for path in paths)
+        if not isinstance(own, LogDirListing):
+            return None
+        return read_hosting(own, other if isinstance(other, LogDirListing) else None)
+
+    def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
+        """Return why a partition must not be recovered.
+
+        What is left to the broker is refused only if it was named.
+        """
+        is_left = plan.untouched is not None and plan.is_loadable
+        if is_left and (not self.is_one or plan.verdict == Verdict.NOTHING):
+            return None
+        try:
+            require_performable(plan, forced=self._forced)
+        except KafkaLogError as stop:
+            return stop
+        return None
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    backup: str | None = None,
+    mode: StartMode | str = StartMode.UNCLEAN,
+    forced: bool = False,
+    configs: Mapping[str, str] | ConfigSources | None = None,
+    metadata_dir: str | None = None,
+    now_ms: int | None = None,
+    listener: Listener | None = None,
+) -> list[RecoveredPartition]:
+    """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
+
+    Without `in_place` nothing is written.
+
+    Args:
+        path: a log directory, a partition, or a segment's log for its partition.
+        in_place: change them.
+        backup: keeps what is removed, so that `kafkalog.undo` can restore it.
+        mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing.
+        forced: also truncate below the high watermark.
+        configs: configs of topics by name, or their sources.
+        metadata_dir: the log directory with the cluster's metadata, if it is another one.
+        now_ms: the clock of the start, milliseconds; the present if None.
+        listener: hears what is said besides results, and lets a run survive what fails.
+
+    Returns:
+        A result per partition, with what was done if `in_place`.
+
+    Raises:
+        KafkaLogError: a partition must not be recovered: then none is; a broker has the log
+            directory.
+    """
+    with RecoveryRun(
+        path,
+        StartMode(mode),
+        sources_of(configs),
+        now_ms=present_ms() if now_ms is None else now_ms,
+        in_place=in_place,
+        backup=backup,
+        forced=forced,
+        metadata_dir=metadata_dir,
+        listener=listener,
+    ) as run:
+        run.plan()
+        return run.results if run.is_plan else run.apply()
