@@ -76,9 +76,9 @@ class AppendInfo:
     """What batches of one producer change in its state.
 
     Attributes:
-        current: the state before them, None without one.
+        current: the state before them, None if none.
         has_batch: whether one of these batches is the last that the state remembers.
-        txn_first_offset: first offset of its open transaction, None without one.
+        txn_first_offset: first offset of its open transaction, None if none.
     """
 
     __slots__ = (
@@ -184,7 +184,7 @@ class AppendInfo:
     ) -> CompletedTransaction | None:
         """Apply a transaction marker; return the transaction that it completes, if any.
 
-        A control batch without records, as the cleaner leaves it, is no marker.
+        A control batch without records, as the cleaner leaves it, is not a marker.
         """
         if self._epoch != epoch:
             self.has_batch = False

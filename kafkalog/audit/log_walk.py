@@ -68,8 +68,8 @@ class Finding:
         path: the `.log` of the record or batch, the directory for the log as a whole.
         position: position of its batch in the file; None for the log as a whole.
         offset: offset of the record, or base offset of the batch; None for the log as a whole.
-        key: key of the record; None without one.
-        other_offset: offset of the record that it is compared with; None without one.
+        key: key of the record; None if none.
+        other_offset: offset of the record that it is compared with; None if none.
     """
 
     reason: Reason
@@ -155,7 +155,7 @@ def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
-    """Return the record at that offset, None without one. Raises as `walk`."""
+    """Return the record at that offset, None if none. Raises as `walk`."""
     segments = [segment for segment in log.segments if segment.base_offset <= offset]
     for segment in segments[-1:]:
         with log.open_segment(segment) as opened:
@@ -175,8 +175,8 @@ class Transactions:
         producers: the state of each producer at the log end.
 
     Memory:
-        Some 100 bytes per aborted transaction that still has data and per lone marker, and some 500
-        per producer.
+        About 100 bytes per aborted transaction that still has data and per lone marker, and about
+        500 per producer.
     """
 
     lone_markers: set[int] = field(default_factory=set)

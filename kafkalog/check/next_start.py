@@ -128,7 +128,7 @@ def unexplained(
 ) -> Iterator[Defect]:
     """Yield the defect of a start that would go wrong although nothing else was found.
 
-    Losing records of a directory that awaits deletion is no defect.
+    Losing records of a directory that awaits deletion is not a defect.
     """
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)

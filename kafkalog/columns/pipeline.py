@@ -53,8 +53,8 @@ def scan_parts(
 ) -> Iterator[Part]:
     """Yield the parts of a plan in order, up to its limit; each is valid until the next.
 
-    `progress` is called with numbers of bytes as they are read. Scans that share a turnstile hold
-    large batches one after the other.
+    `progress` is called with the number of bytes read since the last call. Scans that share a
+    turnstile hold large batches one after another.
     """
     found = _all_parts(plan, work, progress, threads or default_threads(), turnstile)
     return limited(found, plan, work)

@@ -47,8 +47,8 @@ def scan(
         batch_rows: maximum number of rows per record batch.
         threads: number of decoding threads; None for one per processor, up to 8.
         defects: called with each defect, in order.
-        progress: called with numbers of bytes as they are read.
-        turnstile: scans that share it hold large batches one after the other.
+        progress: called with the number of bytes read since the last call.
+        turnstile: scans that share it hold large batches one after another.
 
     Raises:
         UnsupportedError: pyarrow is missing.

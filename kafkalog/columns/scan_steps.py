@@ -173,7 +173,7 @@ class Format(Protocol):
     """Maximum number of rows decoded at a time."""
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """Return some rows of a part's content."""
+        """Return the rows from `first` up to `last` of a part's content."""
 
     def release(self, content: Any) -> None:
         """Release the content, which is no longer used."""

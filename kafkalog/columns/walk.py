@@ -180,7 +180,7 @@ class Walk:
         self._lanes.spaces.append(task.chunk.workspace)
 
     def _after_false(self, task: Task) -> Defect | KafkaLogError | None:
-        """Cut a chunk before a wrong checksum that is no batch; return what is there."""
+        """Cut a chunk before a wrong checksum that is not a batch's; return what is there."""
         chunk = task.chunk
         task.future.result()  # the first of its steps compares the checksums
         for ordinal in np.flatnonzero(~chunk.crc_valid).tolist():

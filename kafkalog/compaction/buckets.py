@@ -92,7 +92,7 @@ class KeySpill:
         failure: the error of a failed write, even if the judge of the log suppressed it.
 
     Cost:
-        Some 100 MB of memory; 24 bytes of disk per record with a key.
+        About 100 MB of memory; 24 bytes of disk per record with a key.
     """
 
     def __init__(self, files: Sequence[BinaryIO]) -> None:

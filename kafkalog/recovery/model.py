@@ -218,7 +218,7 @@ class LoadedLog:
         log_end_offset: offset that the next record gets.
         recovery_point: offset below which everything is assumed to be flushed.
         first_unstable_offset: first offset of the earliest transaction that is undecided, or that
-            was replayed and is above the high watermark of a start; None without one.
+            was replayed and is above the high watermark of a start; None if none.
         segments: by base offset; never empty.
         producers: their states by producer id.
         leader_epochs: the entries of leader-epoch-checkpoint.

@@ -92,7 +92,7 @@ def _below_log_start(log: LogFacts, number: int) -> bool:
 
 
 def _over_size(log: LogFacts, policy: Policy) -> Predicate:
-    """Return a predicate that holds while the rest has at least `retention.bytes`."""
+    """Return a predicate that holds while the remaining segments have `retention.bytes` or more."""
     surplus = log.size_bytes - policy.retention_bytes
     is_on = policy.retention_bytes >= 0 and surplus >= 0
 

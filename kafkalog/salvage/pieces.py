@@ -148,7 +148,7 @@ class Bounds:
 
     Attributes:
         base_offset: base offset of the segment.
-        next_base_offset: base offset of the next segment; None without one.
+        next_base_offset: base offset of the next segment; None if none.
         next_epoch: leader epoch of the first sound batch after it; None if unknown.
     """
 

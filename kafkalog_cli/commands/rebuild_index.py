@@ -75,7 +75,7 @@ def rebuild_index(
     if in_place:
         put_work_first()
     with run, Writer(show.index_view(Style(exact)), form, outcome.defect) as out:
-        # One scan is enough where nobody looks at the plan.
+        # One scan is enough if nobody looks at the plan.
         with byte_progress(run.wanted, enabled=not quiet) as progress:
             results = run.apply(progress) if in_place and yes else run.plan(progress)
         for one in results:

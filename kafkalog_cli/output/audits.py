@@ -40,8 +40,8 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     Field("offset", INT | None,
           "offset of the record, or base offset of the batch; null if the loss concerns the whole "
           "log"),
-    Field("key", BYTES, "key of the record; null without one"),
-    Field("other_offset", INT | None, "offset of the later record with that key; null without one"),
+    Field("key", BYTES, "key of the record; null if none"),
+    Field("other_offset", INT | None, "offset of the later record with that key; null if none"),
     Field("detail", TEXT, "description, not for programs"),
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
@@ -50,7 +50,7 @@ AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "The last object of a run: what was judged.",
     Field("path", TEXT, "the directory", "partition.path"),
     *topic_and_partition("partition."),
-    Field("original", TEXT | None, "directory of the original; null without one",
+    Field("original", TEXT | None, "directory of the original; null if none",
           lambda one: one.original and one.original.path),
     Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
     Field("cleaner_offset", INT,

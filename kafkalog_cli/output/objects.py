@@ -159,10 +159,10 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True)
 class View(Generic[T]):
-    """How values of one type are shown: as cells of a table, and as objects.
+    """Shows values of one type, as rows of a table and as JSON objects.
 
-    `names` are the fields of the objects if those are always the fields of one declared type, so
-    that kernels can write them, too.
+    `names` are the fields of the objects, if they are always the fields of one declared type: then
+    kernels can write them, too.
     """
 
     columns: tuple[Column[T], ...]
@@ -243,7 +243,7 @@ DEFECT: Final = ObjectType[Defect](
     Field("severity", TEXT, "`damage`, `index`, `warning` or `note`"),
     Field("path", TEXT, "the file, as given or found"),
     Field("position", INT | None, "byte position; null for the file as a whole"),
-    Field("offset", INT | None, "record offset; null without one"),
+    Field("offset", INT | None, "record offset; null if none"),
     Field("size", INT | None, "bytes that the defect covers; null if that makes no sense",
           "size_bytes"),
     Field("detail", TEXT, "description, not for programs"),

@@ -77,7 +77,7 @@ ROLL: Final = ObjectType[TrialSegment](
           "largest timestamp of its first batch, from which `segment.ms` counts; -1 if the "
           "broker's clock decides",
           lambda one: one.segment.first_timestamp if one.segment.batches else None),
-    Field("largest_timestamp", TIME | None, "largest timestamp of all its batches, -1 without one",
+    Field("largest_timestamp", TIME | None, "largest timestamp of all its batches, -1 if none",
           lambda one: one.segment.largest_timestamp if one.segment.batches else None),
     Field("is_active", BOOL, "whether a broker would append to it", "segment.is_active"),
     Field("rolled_by", TEXT | None,

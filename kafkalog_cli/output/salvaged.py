@@ -63,7 +63,7 @@ LOST_RANGE: Final = ObjectType[Row](
     Field("detail", TEXT, "description of that defect, not for programs"),
     Field("defects", INT, "batches, and ranges without one, that are left out"),
     Field("first_offset", INT | None,
-          "first offset that may be lost, after the batch before; null without one"),
+          "first offset that may be lost, after the batch before; null if none"),
     Field("last_offset", INT | None,
           "last offset that may be lost, the one before the next batch or segment; null if none, "
           "and at the end of a log if no checkpoint notes where it ended"),
@@ -73,7 +73,7 @@ SALVAGE: Final = ObjectType[Row](
     "`salvage`",
     "A log, after its ranges: `size_copied` and `size_lost` together are `size`.",
     _LOG,
-    Field("to", TEXT | None, f"the new log, {_TARGET}; null if nothing is left of it"),
+    Field("to", TEXT | None, f"the new log, {_TARGET}; null if nothing was salvaged"),
     *topic_and_partition(),
     Field("base_offset", INT, "offset in the file's name"),
     Field("size", INT, "bytes of the log of the source"),
@@ -105,7 +105,7 @@ SALVAGED_PARTITION: Final = ObjectType[Row](
     Field("log_start_offset", INT, "first offset of the new log"),
     Field("log_end_offset", INT, "offset that the next record would get"),
     Field("first_unstable_offset", INT | None,
-          "first offset of a transaction without an end; null without one, and in a dry run"),
+          "first offset of a transaction without an end; null if none, and in a dry run"),
 )  # fmt: skip
 FAILED_PARTITION: Final = ObjectType[Row](
     "failed_partition",

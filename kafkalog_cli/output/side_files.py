@@ -89,14 +89,14 @@ PRODUCER_STATE: Final = ObjectType[Entry](
     _PATH,
     _of_entry("producer_id", INT, "producer id"),
     _of_entry("producer_epoch", INT, "producer epoch"),
-    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 without one"),
+    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 if none"),
     _of_last_batch("first_sequence", "first sequence of the last batch"),
     _of_last_batch("last_sequence", "last sequence of the last batch"),
     _of_last_batch("last_offset", "last offset of the last batch"),
     _of_entry("offset_delta", INT, "offsets between the last batch's first and last record"),
     _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker, milliseconds"),
     _of_entry("current_txn_first_offset", INT | None,
-              "first offset of the open transaction; null without one"),
+              "first offset of the open transaction; null if none"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",
