@@ -126,8 +126,54 @@ def _built(
     return data[: c.CRC_POSITION] + checksum.to_bytes(4, "big") + data[c.ATTRIBUTES_POSITION :]
 
 
-class Pass:
-    """One pass: builds the offset map, then cleans one group of segments after the other.
+class CleaningPass:
+    """The common part of passes over batches and over columns.
+
+    Attributes:
+        tally: counts of what was read and written so far.
+        config: the configs of the topic that affect the result.
+        end_offset: offset from which on nothing is cleaned.
+    """
+
+    end_offset: int
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        config: CompactionConfig,
+        cleanable: Cleanable,
+        producers: Mapping[int, LastRecord],
+        progress: Callable[[int], None] | None,
+        transactions: TransactionState | None = None,
+    ) -> None:
+        self.tally = Tally()
+        self.config = config
+        self._log = log
+        self._producers = producers
+        self._upper = cleanable.first_uncleanable_offset
+        self._progress = progress
+        self._transactions = transactions or TransactionState()
+
+    def groups(self) -> list[list[Segment]]:
+        """Return the segments to clean, grouped by the new segment that they are merged into."""
+        segments = segments_between(self._log.segments, 0, self.end_offset)
+        return group_segments(segments, self.config, self._upper)
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """Transaction index entries for the new segment of the group that was cleaned last."""
+        return self._transactions.kept
+
+    def _expect_aborted(self, segment: Segment, upper: int) -> None:
+        """Read which of the transactions that overlap a segment were aborted."""
+        lower = self._log.log_start_offset
+        self._transactions.expect(
+            collect_aborted(self._log.segments, segment.base_offset, lower, upper)
+        )
+
+
+class Pass(CleaningPass):
+    """One pass over batches: builds the offset map, then cleans one group after another.
 
     Args:
         log: the partition.
@@ -151,17 +197,11 @@ class Pass:
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.tally = Tally()
-        self.config = config
-        self._log = log
+        super().__init__(log, config, cleanable, producers, progress)
         self._now_ms = now_ms
-        self._producers = producers
-        self._upper = cleanable.first_uncleanable_offset
-        self._progress = progress
         self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
         self.map = self._build(cleanable)
         self.end_offset = self.map.latest_offset + 1
-        self._transactions = TransactionState()
 
     def _legacy_horizon(self, first_dirty: int) -> int:
         clean = [s.log.mtime_ms for s in self._log.segments if s.base_offset < first_dirty]
@@ -179,21 +219,12 @@ class Pass:
             self._log, dirty, cleanable, transactions, self.config.keys_max, self._progress
         )
 
-    def groups(self) -> list[list[Segment]]:
-        """Return the segments to clean, grouped by the new segment that they are merged into."""
-        segments = segments_between(self._log.segments, 0, self.end_offset)
-        return group_segments(segments, self.config, self._upper)
-
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
         """Yield the batches of the new segment of a group; the groups must be cleaned in order."""
         self._transactions.kept = []
         for segment in group:
             upper = self._next_base(segment)
-            self._transactions.expect(
-                collect_aborted(
-                    self._log.segments, segment.base_offset, self._log.log_start_offset, upper
-                )
-            )
+            self._expect_aborted(segment, upper)
             keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
             with self._log.open_segment(segment) as opened:
                 for batch in opened.scan_from(segment.base_offset):
@@ -211,11 +242,6 @@ class Pass:
     def keys(self) -> int:
         """Number of keys in the offset map."""
         return len(self.map)
-
-    @property
-    def aborted(self) -> list[AbortedTransaction]:
-        """Transaction index entries for the new segment of the group that was cleaned last."""
-        return self._transactions.kept
 
     def _next_base(self, segment: Segment) -> int:
         if segment.next_base_offset is not None:
