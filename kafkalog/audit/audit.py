@@ -115,7 +115,7 @@ def audit_partition(
 
 
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
-    """Return the distinct keys of a log that the kernels prove at once; None for the reference."""
+    """Return the number of distinct keys if the kernels prove the log compacted, else None."""
     size = sum(segment.log.size_bytes for segment in log.segments)
     if size < fast_path.FAST_SIZE_MIN:
         size = logs_to_decode(segment.log.path for segment in log.segments)

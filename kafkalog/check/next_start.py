@@ -94,7 +94,7 @@ class PartitionStart(PartitionCheck):
 
 
 def _config(partition: CheckedPartition) -> StartConfig | None:
-    """Return the configs that matter to a start; None if no source sets them."""
+    """Return the configs that affect a start; None if no source sets them."""
     if partition.configs is None:
         return None
     try:

@@ -308,7 +308,7 @@ class Chunk:
             yield Rows(table, space.arena, range(begins, ended), failures)
 
     def refusal(self, ordinal: int) -> KafkaLogError:
-        """Return the error with which the reference decoder rejects the batch."""
+        """Return the error that the reference decoder raises for the batch."""
         try:
             for _ in decode_records(self, self.batch(ordinal)):
                 pass

@@ -55,7 +55,7 @@ _MEMORY_MIN: Final = 1 << 20
 
 
 def bucket_count(offsets: int, memory: int) -> int:
-    """Return the number of buckets with which each bucket's keys fit into a task's memory.
+    """Return the number of buckets needed for each one's keys to fit into a task's memory.
 
     Assumes a key per offset, the worst case. There are at most 256 buckets: beyond that a task
     takes the memory that it needs.

@@ -174,7 +174,7 @@ class _Watch:
         return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Take the next batches of a log."""
+        """Handle the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
         self.has_huge |= bool((stretch.headers[h.SIZE] > BATCH_SIZE_MAX).any())

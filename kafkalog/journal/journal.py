@@ -213,7 +213,7 @@ class PartitionEntry:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line that says it is in progress."""
+        """Return the journal's `in-progress` line for the partition."""
         return {
             "type": "partition",
             "partition": self.name,

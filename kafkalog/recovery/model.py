@@ -322,7 +322,7 @@ class PredictedStart:
 
 
 class StartRefusedError(Exception):
-    """Kafka's loader would throw; becomes the `Refusal` with which a prediction ends.
+    """Kafka's loader would throw; it becomes the `Refusal` that ends a prediction.
 
     Args:
         error: simple name of Kafka's exception.

@@ -91,11 +91,11 @@ class Report:
         """End the report, even after an error."""
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         raise NotImplementedError
 
 
@@ -120,13 +120,13 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))
@@ -172,7 +172,7 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("records_lost", INT, "records that are dropped, by the headers of their batches"),
     Field("bytes_lost", INT, "bytes of logs that are dropped"),
     Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
-    Field("error", TEXT | None, "the exception with which Kafka refuses; null otherwise"),
+    Field("error", TEXT | None, "the exception that Kafka throws; null if it does not refuse"),
     Field("consequence", TEXT | None, "how far a refusal reaches; null if none"),
     Field("detail", TEXT, "everything above in one line"),
     Field("assumptions", ARRAY, "what could not be read and was assumed"),
@@ -292,7 +292,7 @@ class FindingTable(Report):
             self._flush_notes()
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         directory, name = os.path.split(defect.path)
         if defect.severity == Severity.NOTE:
             self._notes.setdefault(directory, _Notes()).take(defect)
@@ -306,7 +306,7 @@ class FindingTable(Report):
             self._kept.setdefault(defect.path, []).append(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         self._flush()
         self._flush_notes()
         if not facts.schedule.targets:
@@ -376,7 +376,7 @@ class _Notes:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Take the next note."""
+        """Handle the next note."""
         key = defect.reference, defect.detail
         first = self._seen.get(key)
         if first is not None and first.path != defect.path:

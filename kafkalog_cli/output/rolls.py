@@ -96,7 +96,7 @@ ROLL_SUMMARY: Final = ObjectType["Trial"](
     "The totals of a replay, after the rows of its segments.",
     *topic_and_partition("partition."),
     Field("configs", TEXT, "`present` or `proposed`", "name"),
-    Field("values", CONFIGS, "the configs that matter, as in `retention_partition`", "configs"),
+    Field("values", CONFIGS, "the configs that have an effect, as in `retention_partition`", "configs"),
     Field("segments", INT, "segments that result", lambda trial: len(trial.replay.segments)),
     Field("segments_on_disk", INT, "existing segments",
           lambda trial: len(trial.partition.segments)),

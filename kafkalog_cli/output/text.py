@@ -66,7 +66,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_escape(match: re.Match[str]) -> str:
-    """Return the character as JSON escapes it, as two halves above the basic plane."""
+    """Return the JSON escape of a character: a surrogate pair if it is above U+FFFF."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
