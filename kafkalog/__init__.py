@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from kafkalog.model import Severity as Severity
     from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
-    from kafkalog.retention import simulate_retention as simulate_retention
     from kafkalog.retention.run import apply_retention as apply_retention
-    from kafkalog.roll import simulate_roll as simulate_roll
+    from kafkalog.retention.simulation import simulate_retention as simulate_retention
+    from kafkalog.roll.trials import simulate_roll as simulate_roll
     from kafkalog.unified_log import LogOffset as LogOffset
     from kafkalog.unified_log import LogOffsets as LogOffsets
     from kafkalog.verification import Findings as Findings
@@ -67,9 +67,9 @@ _MODULES = {
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
     "repair.rebuild_run": ("rebuild_index",),
     "repair.run": ("recover",),
-    "retention": ("simulate_retention",),
+    "retention.simulation": ("simulate_retention",),
     "retention.run": ("apply_retention",),
-    "roll": ("simulate_roll",),
+    "roll.trials": ("simulate_roll",),
     "unified_log": ("LogOffset", "LogOffsets"),
     "verification": ("Findings", "verify"),
 }

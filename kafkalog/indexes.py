@@ -225,3 +225,14 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
 def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
     """Parse one entry of a `.txnindex` file."""
     return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))
+
+
+def aborted_transaction_bytes(entry: AbortedTransaction) -> bytes:
+    """Return the bytes of one entry of a `.txnindex` file."""
+    return ABORTED_TRANSACTION.struct.pack(
+        entry.version,
+        entry.producer_id,
+        entry.first_offset,
+        entry.last_offset,
+        entry.last_stable_offset,
+    )

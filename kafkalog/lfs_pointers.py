@@ -9,8 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import make_defect
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.defects import corrupt_data, make_defect
+from kafkalog.errors import KafkaLogError
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def require_contents(path: str, files: Iterable[FileEntry]) -> None:
     pointers = pointers_among(files)
     if pointers:
         defect = pointer_defect(path, pointers)
-        raise CorruptDataError(
-            defect.detail, reference=defect.reference, path=defect.path, hint=defect.hint
-        )
+        raise corrupt_data(defect, hint=defect.hint)
 
 
 def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:

@@ -247,8 +247,8 @@ class OpenTransactions:
 
 
 _VERSION: Final = 1
-_VERSION_SIZE: Final = 2
-_CRC_START: Final = 6
+_VERSION_SIZE: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
+_CRC_START: Final = PRODUCER_SNAPSHOT_HEADER.size
 _SIZE_MAX: Final = 1 << 28  # more than five million producers
 
 

@@ -31,8 +31,8 @@ from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producers import read_producer_snapshot
-from kafkalog.retention import simulate_retention
-from kafkalog.roll import roll_settings, simulate_roll
+from kafkalog.retention import judge_partition
+from kafkalog.roll import replay_partition, roll_settings
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ def simulate_in_every_way(path: Path) -> None:
         configs = ConfigSources(given).in_log_dir(str(path.parent)).of_topic("orders")
         for now_ms in (0, 1 << 50):
             with suppress(KafkaLogError):
-                simulate_retention(partition, configs, now_ms)
+                judge_partition(partition, configs, now_ms)
         with suppress(KafkaLogError):
-            simulate_roll(partition, [roll_settings(configs)[0]])
+            replay_partition(partition, [roll_settings(configs)[0]])
 
 
 def audit_in_every_way(path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records, hold_records, resolve_batch
+from kafkalog.defects import corrupt_data
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, Defect
 from kafkalog.payloads.control_records import control_record
@@ -133,12 +134,7 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
         with log.open_segment(segment) as opened:
             for found in scan_batches(opened.source, check_crc=True):
                 if isinstance(found, Defect):
-                    raise CorruptDataError(
-                        found.detail,
-                        reference=found.reference,
-                        path=found.path,
-                        position=found.position,
-                    )
+                    raise corrupt_data(found)
                 if found.crc_valid is False:
                     raise CorruptDataError(
                         f"Batch at base offset {found.base_offset} does not match its checksum.",

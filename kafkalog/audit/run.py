@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def audit_compaction(
     path: str | os.PathLike[str],
     original: str | os.PathLike[str] | None = None,
     *,
-    now_ms: int,
+    now_ms: int | None = None,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
     producer_expiration_ms: int = EXPIRATION_MS,
@@ -35,7 +36,7 @@ def audit_compaction(
     Args:
         path: a compacted partition, or a log directory.
         original: the same partition or log directory before one cleaning.
-        now_ms: the time of that cleaning, or any later time.
+        now_ms: the time of that cleaning, or any later time; the present if None.
         cleaner_offset: end of the compacted part of a partition; None reads it from the checkpoint.
         first_dirty_offset: where the cleanings of a partition began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
@@ -56,7 +57,7 @@ def audit_compaction(
     target = open_path(os.fspath(path))
     judge = partial(
         audit_partition,
-        now_ms=now_ms,
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=producer_expiration_ms,

@@ -214,11 +214,34 @@ class Chunk:
         if wrapped.any():
             old.find_values(self.workspace.arena, wrapped, starts, ends)
         errors: dict[int, KafkaLogError] = {}
+        for step in self.ranges(special, starts, ends, left_over, errors):
+            if isinstance(step, range):
+                yield from self._decode_range(step.start, step.stop, starts, ends, errors)
+            else:
+                yield step
+
+    def ranges(
+        self,
+        special: NDArray[np.bool_],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        left_over: NDArray[np.bool_] | None = None,
+        errors: dict[int, KafkaLogError] | None = None,
+    ) -> Iterator[range | int | Turn]:
+        """Yield ranges of batches to decode, of bounded size; for a left-over batch, its ordinal.
+
+        Args:
+            special: which batches are compressed or left over.
+            starts, ends: where the records of each batch are; updated as they are decompressed.
+            left_over: which batches are left over.
+            errors: gets the errors of batches, by ordinal; if None, the first one is raised.
+        """
+        magics, codecs = self.headers[[k.MAGIC, k.ATTRIBUTES]].tolist()
         done, fill = 0, self.size_bytes
-        magics, codecs = headers[k.MAGIC].tolist(), headers[k.ATTRIBUTES].tolist()
         for i in np.flatnonzero(special).tolist():
             if left_over is not None and left_over[i]:
-                yield from self._decode_range(done, i, starts, ends, errors)
+                if done < i:
+                    yield range(done, i)
                 yield i
                 done, fill = i + 1, self.size_bytes
                 continue
@@ -229,21 +252,25 @@ class Chunk:
                     raise self.refusal(i)
                 unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
                 if unpacked is None:
-                    yield from self._decode_range(done, i, starts, ends, errors)
+                    if done < i:
+                        yield range(done, i)
                     done, fill = i, self.size_bytes
                     yield Turn.WAIT
                     unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
                     assert unpacked is not None, "its turn has come"
             except KafkaLogError as error:
+                if errors is None:
+                    raise
                 errors[i] = error
                 starts[i] = -1
                 continue
             starts[i], ends[i] = fill, unpacked
             fill = unpacked
             if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
-                yield from self._decode_range(done, i + 1, starts, ends, errors)
+                yield range(done, i + 1)
                 done, fill = i + 1, self.size_bytes
-        yield from self._decode_range(done, self.count, starts, ends, errors)
+        if done < self.count:
+            yield range(done, self.count)
 
     def _decode_range(
         self,

@@ -39,11 +39,10 @@ PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.
  HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
 # Why a header scan stopped.
 SCAN_END, SCAN_NEEDS_MORE, SCAN_FULL, SCAN_ODD = range(4)
-# Outcome of decoding a batch; CODES holds the reference decoder's references.
-OK, COUNT_INVALID, MALFORMED, LEFT_OVER, PENDING = range(5)
-CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
+# Outcome of decoding a batch.
+OK, COUNT_INVALID, MALFORMED, LEFT_OVER = range(4)
 # Fields of the state from which decoding continues.
-STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
+STATE_BATCH, STATE_POSITION, STATE_ORDINAL = range(3)
 
 _LEGACY_MIN = c.MESSAGE_V0_LENGTH_MIN
 _LEGACY_V1_MIN = c.MESSAGE_V1_LENGTH_MIN
@@ -51,7 +50,6 @@ _UP_TO_MAGIC = c.HEADER_SIZE_UP_TO_MAGIC
 _OVERHEAD = c.RECORD_BATCH_OVERHEAD
 _LOG_OVERHEAD = c.LOG_OVERHEAD
 _BATCH_MIN = c.BATCH_LENGTH_MIN
-_RECORD_MIN = c.RECORD_SIZE_MIN
 _CODEC = c.COMPRESSION_MASK
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 

@@ -126,7 +126,53 @@ def _built(
     return data[: c.CRC_POSITION] + checksum.to_bytes(4, "big") + data[c.ATTRIBUTES_POSITION :]
 
 
-class Pass:
+class CleaningPass:
+    """What a pass by batches and one by columns have in common.
+
+    Attributes:
+        tally: what was read and written so far.
+        config: what decides the result.
+        end_offset: nothing from this offset on is cleaned.
+    """
+
+    end_offset: int
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        config: CompactionConfig,
+        cleanable: Cleanable,
+        producers: Mapping[int, LastRecord],
+        progress: Callable[[int], None] | None,
+        transactions: TransactionState | None = None,
+    ) -> None:
+        self.tally = Tally()
+        self.config = config
+        self._log = log
+        self._producers = producers
+        self._upper = cleanable.first_uncleanable_offset
+        self._progress = progress
+        self._transactions = transactions or TransactionState()
+
+    def groups(self) -> list[list[Segment]]:
+        """Return the groups of segments, from the first one on."""
+        segments = segments_between(self._log.segments, 0, self.end_offset)
+        return group_segments(segments, self.config, self._upper)
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The entries of the transaction index of the last cleaned group."""
+        return self._transactions.kept
+
+    def _expect_aborted(self, segment: Segment, upper: int) -> None:
+        """Read which transactions that reach into a segment were aborted."""
+        lower = self._log.log_start_offset
+        self._transactions.expect(
+            collect_aborted(self._log.segments, segment.base_offset, lower, upper)
+        )
+
+
+class Pass(CleaningPass):
     """One pass: builds the map, then writes group after group.
 
     Args:
@@ -151,17 +197,11 @@ class Pass:
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.tally = Tally()
-        self.config = config
-        self._log = log
+        super().__init__(log, config, cleanable, producers, progress)
         self._now_ms = now_ms
-        self._producers = producers
-        self._upper = cleanable.first_uncleanable_offset
-        self._progress = progress
         self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
         self.map = self._build(cleanable)
         self.end_offset = self.map.latest_offset + 1
-        self._transactions = TransactionState()
 
     def _legacy_horizon(self, first_dirty: int) -> int:
         clean = [s.log.mtime_ms for s in self._log.segments if s.base_offset < first_dirty]
@@ -179,21 +219,12 @@ class Pass:
             self._log, dirty, cleanable, transactions, self.config.keys_max, self._progress
         )
 
-    def groups(self) -> list[list[Segment]]:
-        """Return the segments from the first one on, as they are put together."""
-        segments = segments_between(self._log.segments, 0, self.end_offset)
-        return group_segments(segments, self.config, self._upper)
-
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
         """The batches of the new segment of a group, one after the other; groups come in order."""
         self._transactions.kept = []
         for segment in group:
             upper = self._next_base(segment)
-            self._transactions.expect(
-                collect_aborted(
-                    self._log.segments, segment.base_offset, self._log.log_start_offset, upper
-                )
-            )
+            self._expect_aborted(segment, upper)
             keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
             with self._log.open_segment(segment) as opened:
                 for batch in opened.scan_from(segment.base_offset):
@@ -211,11 +242,6 @@ class Pass:
     def keys(self) -> int:
         """How many keys are in the map."""
         return len(self.map)
-
-    @property
-    def aborted(self) -> list[AbortedTransaction]:
-        """The entries of the transaction index of the group that was cleaned last."""
-        return self._transactions.kept
 
     def _next_base(self, segment: Segment) -> int:
         if segment.next_base_offset is not None:

@@ -17,12 +17,10 @@ from kafkalog.columns.chunks import ChunkReader, Turn
 from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.compaction import kernels as r
 from kafkalog.compaction.buckets import SupersededByMap
-from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.chunks import Buffers, Fate, Rule, opened, rewrite
-from kafkalog.compaction.cleaning import group_segments
-from kafkalog.compaction.model import Dropped, Tally, read_otherwise
+from kafkalog.compaction.cleaning import CleaningPass
+from kafkalog.compaction.model import Dropped, read_otherwise
 from kafkalog.compaction.offset_map import MapBuilding, discardable_among
-from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.crew import Crew
 from kafkalog.jit.fast_path import default_threads
 from kafkalog.paths.source import Source
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
     from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Cleanable, CompactionConfig
+    from kafkalog.compaction.transactions import TransactionState
     from kafkalog.log_dir import Segment
-    from kafkalog.model import AbortedTransaction
     from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
@@ -63,7 +61,7 @@ class _Piece:
         return len(self.data)
 
 
-class ColumnPass:
+class ColumnPass(CleaningPass):
     """A pass without a limit on keys over a log that suits the kernels; see `cleaning.Pass`.
 
     One thread reads chunks and returns the new batches in order; others decode and rewrite.
@@ -86,27 +84,16 @@ class ColumnPass:
         superseded: Superseded | None = None,
         transactions: TransactionState | None = None,
     ) -> None:
-        self.tally = Tally()
-        self.config = config
-        self.end_offset = cleanable.first_uncleanable_offset
-        self._log = log
-        self._producers = producers
-        self._upper = cleanable.first_uncleanable_offset
-        self._progress = progress
+        super().__init__(log, config, cleanable, producers, progress, transactions)
+        self.end_offset = self._upper
         if superseded is None:
             building = MapBuilding(log, cleanable)
             building.read(progress)
             superseded = SupersededByMap(building, cleanable)
         self._superseded = superseded
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
-        self._transactions = transactions or TransactionState()
         self._buffers = Buffers()
         self._passed = 0  # records of this segment before the next chunk
-
-    def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments, from the first one on."""
-        segments = segments_between(self._log.segments, 0, self.end_offset)
-        return group_segments(segments, self.config, self._upper)
 
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
         """Yield the bytes of a group's new segment, piece by piece; groups must come in order."""
@@ -120,10 +107,7 @@ class ColumnPass:
     def _segment(self, segment: Segment, lanes: Lanes) -> Iterator[memoryview]:
         upper = segment.next_base_offset
         assert upper is not None, "the active segment is not cleaned"
-        lower = self._log.log_start_offset
-        self._transactions.expect(
-            collect_aborted(self._log.segments, segment.base_offset, lower, upper)
-        )
+        self._expect_aborted(segment, upper)
         self._passed = self._superseded.begin(segment.log.path)
         with Source(segment.log.path) as source:
             walk = Walk(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
@@ -192,11 +176,6 @@ class ColumnPass:
         """Number of keys in the map."""
         return self._superseded.keys
 
-    @property
-    def aborted(self) -> list[AbortedTransaction]:
-        """The entries of the transaction index of the last cleaned group."""
-        return self._transactions.kept
-
     def _fate_of_batches(self, headers: Table, discardable: Mask) -> Fate:
         attributes = headers[k.ATTRIBUTES]
         is_control = attributes & c.CONTROL_MASK != 0
@@ -204,8 +183,8 @@ class ColumnPass:
         is_over = has_horizon & (headers[k.BASE_TIMESTAMP] <= self._rule.now_ms)
         drop_all = discardable & (~is_control | is_over)
         stays = headers[k.LAST_OFFSET] + 1 == self._upper
-        for producer_id, last in self._producers.items():
-            own = headers[k.PRODUCER_ID] == producer_id
+        for producer_id in self._producers.keys() & set(headers[k.PRODUCER_ID].tolist()):
+            last, own = self._producers[producer_id], headers[k.PRODUCER_ID] == producer_id
             if last.last_data_offset is not None:
                 stays |= own & (headers[k.LAST_OFFSET] == last.last_data_offset)
             else:

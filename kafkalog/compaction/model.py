@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog.defects import corrupt_data
 from kafkalog.errors import CorruptDataError
 from kafkalog.producers import EXPIRATION_MS
 
@@ -259,10 +260,4 @@ def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
             reference="bytes-unreadable",
             path=path,
         )
-    return CorruptDataError(
-        defect.detail,
-        reference=defect.reference,
-        path=defect.path,
-        position=defect.position,
-        note="The log was sound when it was judged.",
-    )
+    return corrupt_data(defect, note="The log was sound when it was judged.")

@@ -14,11 +14,11 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.errors import CorruptDataError
+from kafkalog.indexes import aborted_transaction_bytes
 from kafkalog.model import Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig
@@ -198,7 +198,9 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
         file_names.TIME_INDEX: segment.time_index,
     }
     if cleaning.aborted:
-        indexes[file_names.TRANSACTION_INDEX] = _transaction_index(cleaning.aborted)
+        indexes[file_names.TRANSACTION_INDEX] = b"".join(
+            map(aborted_transaction_bytes, cleaning.aborted)
+        )
     files = NewFiles(
         first.base_offset,
         segment.next_offset,
@@ -283,17 +285,4 @@ def _wrong(what: str, path: str) -> CorruptDataError:
         path=path,
         note="The old segments are untouched.",
         hint="Check the disk.",
-    )
-
-
-def _transaction_index(entries: Sequence[AbortedTransaction]) -> bytes:
-    return b"".join(
-        ABORTED_TRANSACTION.struct.pack(
-            one.version,
-            one.producer_id,
-            one.first_offset,
-            one.last_offset,
-            one.last_stable_offset,
-        )
-        for one in entries
     )

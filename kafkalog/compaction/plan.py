@@ -22,7 +22,8 @@ from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
-from kafkalog.errors import CorruptDataError, InternalError, RefusedError
+from kafkalog.defects import corrupt_data
+from kafkalog.errors import InternalError, RefusedError
 from kafkalog.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,
@@ -121,11 +122,8 @@ def require_sound(
         if defect.severity == Severity.DAMAGE:
             ends = defect.reference in ENDS_READING and watch.is_cleaned(defect.path)
             note = " A broker's cleaner fails on this partition here." if ends else ""
-            raise CorruptDataError(
-                defect.detail,
-                reference=defect.reference,
-                path=defect.path,
-                position=defect.position,
+            raise corrupt_data(
+                defect,
                 note=f"Nothing was changed in this partition.{note}",
                 hint=f"`kafkalog verify {partition.path}` lists all findings; `kafkalog recover` "
                 f"truncates a torn tail, `kafkalog salvage` copies what is sound.",

@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest, Tally
+from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.journal import Run
-from kafkalog.journal.maintenance import Maintenance, present_ms, sources_of, target_at
+from kafkalog.journal.maintenance import Maintenance, present_ms, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir
 
 if TYPE_CHECKING:
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import ExitStack
 
-    from kafkalog.configs import ConfigSources
     from kafkalog.engine import Engine
-    from kafkalog.journal.maintenance import Listener
+    from kafkalog.listener import Listener
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def compact(
     with CompactionRun(
         path,
         CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
-        sources_of(configs),
+        ConfigSources.of(configs),
         in_place=in_place,
         to=to,
         backup=backup,

@@ -197,6 +197,11 @@ class ConfigSources:
         self._given = _checked_options(given or {})
         self._properties = {} if properties is None else _read_properties(properties)
 
+    @classmethod
+    def of(cls, configs: Mapping[str, str] | ConfigSources | None) -> ConfigSources:
+        """Return the sources of configs given by name; sources are taken as they are."""
+        return configs if isinstance(configs, ConfigSources) else cls(configs)
+
     @property
     def has_given(self) -> bool:
         """Whether there is any source besides the log directory."""

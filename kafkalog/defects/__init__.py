@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import batches, files, indexes, producers, starts
+from kafkalog.defects import files, logs
 from kafkalog.errors import (
     BytesUnreadableError,
     CorruptDataError,
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.defects.reference import Reference
 
 REFERENCES: Final[dict[str, Reference]] = {
-    reference.name: reference
-    for table in (batches, indexes, producers, files, starts)
-    for reference in table.REFERENCES
+    reference.name: reference for table in (logs, files) for reference in table.REFERENCES
 }
 
 _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
@@ -57,6 +55,20 @@ def make_defect(
     )
 
 
+def corrupt_data(
+    defect: Defect, *, note: str | None = None, hint: str | None = None
+) -> CorruptDataError:
+    """Return the error for work that a defect ends, with a note and a hint of its own."""
+    return CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        note=note,
+        hint=hint,
+    )
+
+
 def raise_defect(defect: Defect) -> None:
     """Raise the error of a defect, unless it is a note or covers no bytes.
 
@@ -69,10 +81,4 @@ def raise_defect(defect: Defect) -> None:
     kind: type[KafkaLogError] | None = _ERRORS.get(defect.reference)
     if kind is not None:
         raise kind(defect.detail, path=defect.path, position=defect.position, hint=defect.hint)
-    raise CorruptDataError(
-        defect.detail,
-        reference=defect.reference,
-        path=defect.path,
-        position=defect.position,
-        hint=defect.hint,
-    )
+    raise corrupt_data(defect, hint=defect.hint)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog.defects import corrupt_data
 from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
 from kafkalog.engine.model import told_error
 from kafkalog.errors import (
@@ -281,13 +282,7 @@ class Export:
             return
         for part in self._found.values():
             for defect in part.defects:
-                raise CorruptDataError(
-                    defect.detail,
-                    reference=defect.reference,
-                    path=defect.path,
-                    position=defect.position,
-                    note="An earlier run without --fail-fast skipped it.",
-                )
+                raise corrupt_data(defect, note="An earlier run without --fail-fast skipped it.")
 
     # The work --------------------------------------------------------------------------------
 

@@ -7,35 +7,21 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.configs import ConfigSources
 from kafkalog.errors import UsageError
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.journal.run import Run
+from kafkalog.listener import Listener
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
-    from kafkalog.configs import LogDirConfigs
+    from kafkalog.configs import ConfigSources, LogDirConfigs
     from kafkalog.errors import KafkaLogError
-
-
-class Listener:
-    """Hears what a run says besides its results. Derive from it to hear more."""
-
-    def failed(self, error: KafkaLogError) -> None:
-        """Take what stops the work on one partition; by default it stops the run."""
-        raise error
-
-    def noted(self, text: str) -> None:
-        """Take one line worth knowing."""
-
-    def configured(self, configs: LogDirConfigs) -> None:
-        """Take the configs of the topics, before they are used."""
 
 
 class Maintenance:
@@ -220,11 +206,6 @@ def share_of(
         yield advance
     finally:
         progress(left)
-
-
-def sources_of(configs: Mapping[str, str] | ConfigSources | None) -> ConfigSources:
-    """Return the sources of configs: those that are given, or configs by name."""
-    return configs if isinstance(configs, ConfigSources) else ConfigSources(configs)
 
 
 def present_ms() -> int:

@@ -321,7 +321,10 @@ class Undo:
 
 
 def undo(
-    path: str, *, in_place: bool = False, observe: Callable[[Step], None] | None = None
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    observe: Callable[[Step], None] | None = None,
 ) -> Undo:
     """Restore the bytes, owners and times of each partition that a run changed.
 
@@ -350,7 +353,7 @@ def undo(
     Cost:
         Links and removals; bytes are copied only if the backup is on another file system.
     """
-    path = journal_path(path)
+    path = journal_path(os.fspath(path))
     with ExitStack() as held:
         journal = _journal(path)
         require_place(journal.log_dir, journal.partitions)

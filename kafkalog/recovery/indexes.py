@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from formats import constants as c
 from formats.constants import INT32_MAX, INT64_MAX, NO_TIMESTAMP
-from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from formats.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog.indexes import aborted_transaction_bytes
+from kafkalog.model import AbortedTransaction
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
@@ -49,13 +51,9 @@ class AbortedList:
                 f"{self._last_offset}",
             )
         self._last_offset = completed.last_offset
-        self.data += ABORTED_TRANSACTION.struct.pack(
-            0,
-            completed.producer_id,
-            completed.first_offset,
-            completed.last_offset,
-            last_stable_offset,
-        )
+        ends = completed.first_offset, completed.last_offset, last_stable_offset
+        entry = AbortedTransaction(0, completed.producer_id, *ends)
+        self.data += aborted_transaction_bytes(entry)
 
 
 _WARM_BYTES = 8192

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.configs import ConfigSources
 from kafkalog.errors import contained
 from kafkalog.journal.maintenance import (
     Maintenance,
     present_ms,
     segment_at,
     share_of,
-    sources_of,
 )
 from kafkalog.recovery import start_config
 from kafkalog.repair.rebuild import IndexComparison, compare_indexes, rebuild_indexes
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from kafkalog.configs import ConfigSources
     from kafkalog.journal import Run
-    from kafkalog.journal.maintenance import Listener
+    from kafkalog.listener import Listener
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import StartConfig
 
@@ -169,7 +168,7 @@ def rebuild_index(
     """
     with IndexRun(
         path,
-        sources_of(configs),
+        ConfigSources.of(configs),
         now_ms=present_ms() if now_ms is None else now_ms,
         in_place=in_place,
         backup=backup,

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.configs import ConfigSources
 from kafkalog.errors import InternalError, KafkaLogError, contained
-from kafkalog.journal.maintenance import Maintenance, present_ms, share_of, sources_of
+from kafkalog.journal.maintenance import Maintenance, present_ms, share_of
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict, read_hosting, start_config, start_line
 from kafkalog.repair.model import RecoveryPlan, require_performable
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog.configs import ConfigSources, ConfigValue
-    from kafkalog.journal.maintenance import Listener
+    from kafkalog.configs import ConfigValue
+    from kafkalog.listener import Listener
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting
 
@@ -237,7 +238,7 @@ def recover(
     with RecoveryRun(
         path,
         StartMode(mode),
-        sources_of(configs),
+        ConfigSources.of(configs),
         now_ms=present_ms() if now_ms is None else now_ms,
         in_place=in_place,
         backup=backup,

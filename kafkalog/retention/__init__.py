@@ -17,7 +17,7 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
-from kafkalog.retention.simulate import PartitionRetention, policy_of, simulate_retention
+from kafkalog.retention.simulate import PartitionRetention, judge_partition, policy_of
 from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments, run_policies
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "TimestampSource",
     "Verdict",
     "forecast",
+    "judge_partition",
     "judge_segments",
     "policy_of",
     "run_policies",
-    "simulate_retention",
 ]

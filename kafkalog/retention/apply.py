@@ -26,7 +26,7 @@ from kafkalog.journal.requirements import (
 from kafkalog.log_dir import open_partition
 from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
-from kafkalog.retention import simulate_retention
+from kafkalog.retention import judge_partition
 from kafkalog.storage import require_writable
 from kafkalog.unified_log import LogOffsets
 
@@ -55,7 +55,7 @@ class TrimPlan:
     """The files that one partition loses, and what is left.
 
     Attributes:
-        found: the result of `simulate_retention`, with its configs and marks.
+        found: the result of `judge_partition`, with its configs and marks.
         segments: the segments that are deleted, oldest first.
         files: names of each segment's files, in deletion order: log, indexes, producer snapshot.
         left_overs: names of the files left by earlier deletions, which are deleted, too.
@@ -140,10 +140,10 @@ def plan_trim(
     Raises:
         RefusedError: it is not safe, or not our business: symbolic links, a start that would change
             something, leftovers of a crash, a tiered topic, no high watermark.
-        UnreadableError, CorruptDataError: as `simulate_retention`.
+        UnreadableError, CorruptDataError: as `judge_partition`.
 
     Cost:
-        As `simulate_retention`, and the end of the active segment.
+        As `judge_partition`, and the end of the active segment.
     """
     require_live(partition)
     require_own_files(partition)
@@ -152,7 +152,7 @@ def plan_trim(
     config, _ = start_config(partition, configs, now_ms)
     predicted = predict_start(partition, mode_to_judge_by(log_dir), config=config)
     loaded = require_start(predicted, partition, _ALLOWED)
-    found = simulate_retention(
+    found = judge_partition(
         partition,
         configs,
         now_ms,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkalog.configs import ConfigSources
 from kafkalog.errors import RefusedError, UsageError, contained
-from kafkalog.journal.maintenance import Maintenance, present_ms, sources_of
+from kafkalog.journal.maintenance import Maintenance, present_ms
 from kafkalog.journal.requirements import require_live
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.retention.apply import TrimPlan, perform_trim, plan_trim
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from kafkalog.configs import ConfigSources, TopicConfigs
-    from kafkalog.journal.maintenance import Listener
+    from kafkalog.listener import Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,10 @@ class TrimmedPartition:
 
     Attributes:
         plan: what goes, and why.
-        configs: the configs of its topic.
         is_done: whether it is gone.
     """
 
     plan: TrimPlan
-    configs: TopicConfigs
     is_done: bool = False
 
 
@@ -99,7 +97,7 @@ class RetentionRun(Maintenance):
                     log_start_offset=self._log_start_offset,
                     keep_deleted=self._keep_deleted,
                 )
-                self.results.append(TrimmedPartition(plan, configs))
+                self.results.append(TrimmedPartition(plan))
         return self.results
 
     def apply(self) -> list[TrimmedPartition]:
@@ -153,7 +151,7 @@ def apply_retention(
     """
     with RetentionRun(
         path,
-        sources_of(configs),
+        ConfigSources.of(configs),
         now_ms=present_ms() if now_ms is None else now_ms,
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,

@@ -193,6 +193,7 @@ class PartitionRetention:
         outcome: what is deleted now, and what is left.
         verdicts: one per segment, by base offset.
         now_ms: the clock that was used.
+        topic_configs: all configs of the topic.
     """
 
     partition: PartitionDir
@@ -203,6 +204,7 @@ class PartitionRetention:
     outcome: Outcome
     verdicts: tuple[Verdict, ...]
     now_ms: int
+    topic_configs: TopicConfigs
 
     @property
     def bytes_freed(self) -> int:
@@ -215,7 +217,7 @@ class PartitionRetention:
         return sum(deletion.segment.side_bytes for deletion in self.outcome.deleted)
 
 
-def simulate_retention(
+def judge_partition(
     partition: PartitionDir,
     configs: TopicConfigs,
     now_ms: int,
@@ -264,6 +266,7 @@ def simulate_retention(
         outcome=outcome,
         verdicts=tuple(_explained(partition.segments, verdicts, policy, log, now_ms)),
         now_ms=now_ms,
+        topic_configs=configs,
     )
 
 

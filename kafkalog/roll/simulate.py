@@ -58,7 +58,7 @@ def roll_settings(configs: TopicConfigs) -> tuple[RollSettings, tuple[ConfigValu
     return settings, tuple(configs[name] for name in names)
 
 
-def simulate_roll(
+def replay_partition(
     partition: PartitionDir,
     settings: Sequence[RollSettings],
     *,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kafkalog.batches.selection import ReadPlan, Selection
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import scan
-from kafkalog.errors import CorruptDataError
+from kafkalog.defects import corrupt_data
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
@@ -94,12 +94,8 @@ def _read_small(split: Split, schema: Any) -> Iterator[Any]:
 
 
 def _refuse(defect: Defect) -> None:
-    raise CorruptDataError(
-        defect.detail,
-        reference=defect.reference,
-        path=defect.path,
-        position=defect.position,
-        hint="In permissive mode damage is skipped; the table `defects` lists it.",
+    raise corrupt_data(
+        defect, hint="In permissive mode damage is skipped; the table `defects` lists it."
     )
 
 

@@ -78,7 +78,7 @@ def apply_retention(
     summary = show.RetentionSummary(now_ms, now_ms)
     with run, show.RetentionWriter(summary, form, outcome, style) as writer:
         for one in run.plan():
-            writer.write(one.plan.found, one.configs)
+            writer.write(one.plan.found)
         writer.flush()
         if in_place and run.wanted:
             question = f"Change {len(run.wanted)} of {len(run.results)} partitions in {path}?"

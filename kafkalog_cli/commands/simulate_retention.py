@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kafkalog.paths import file_system
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kafkalog.configs import ConfigSources, LogDirConfigs, TopicConfigs
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog_cli.outcome import Outcome
 
 
 def simulate_retention(
@@ -49,7 +40,8 @@ def simulate_retention(
     kafkalog simulate-retention orders-0 --config retention.ms=3600000 --now 2026-11-21T04:00:00Z
     """
     from kafkalog.configs import ConfigSources
-    from kafkalog.retention import simulate_retention as simulate
+    from kafkalog.retention.simulation import simulate_retention as simulate
+    from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
@@ -69,54 +61,16 @@ def simulate_retention(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with RetentionWriter(summary, form, outcome, style) as writer:
-        for partition, configs in _partitions(targets, sources, outcome):
-            found = None
-            with outcome.contained(partition.path):
-                found = simulate(
-                    partition,
-                    configs,
-                    now_ms,
-                    high_watermark=watermark,
-                    log_start_offset=log_start_offset,
-                )
-            if found is not None:
-                writer.write(found, configs)
+        for found in simulate(
+            *targets,
+            configs=sources,
+            now_ms=now_ms,
+            high_watermark=watermark,
+            log_start_offset=log_start_offset,
+            listener=ShownListener(outcome),
+        ):
+            writer.write(found)
         writer.end()
     if form == Format.TABLE and targets:
         print_retention_summary(summary, style)
     return outcome.status
-
-
-def _partitions(
-    targets: list[LogDirListing | PartitionDir | FileEntry],
-    sources: ConfigSources,
-    outcome: Outcome,
-) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
-    """Yield each partition with a log, and the configs of its topic."""
-    from kafkalog.errors import UsageError
-    from kafkalog.log_dir import FileEntry, LogDirListing
-    from kafkalog_cli.output.configs import note_metadata
-
-    log_dirs: dict[str, LogDirConfigs] = {}
-    for target in targets:
-        if isinstance(target, FileEntry):
-            error = UsageError(
-                "This is a file, not a partition or log directory.",
-                path=target.path,
-                hint="Retention judges all segments of a partition together.",
-            )
-            outcome.error(error)
-            continue
-        partitions = target.partitions if isinstance(target, LogDirListing) else (target,)
-        for partition in partitions:
-            if not partition.segments:
-                continue
-            path = os.path.dirname(file_system.absolute(partition.path))
-            configs = None
-            with outcome.contained(partition.path):
-                if path not in log_dirs:
-                    log_dirs[path] = sources.in_log_dir(path)
-                    note_metadata(log_dirs[path], outcome)
-                configs = log_dirs[path].of_topic(partition.topic)
-            if configs is not None:
-                yield partition, configs

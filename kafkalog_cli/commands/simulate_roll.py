@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
-from kafkalog.paths import file_system
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
@@ -39,11 +37,11 @@ def simulate_roll(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import open_partition
-    from kafkalog.roll import roll_settings
-    from kafkalog.roll import simulate_roll as simulate
+    from kafkalog.roll.trials import simulate_roll as simulate
+    from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
-    from kafkalog_cli.output.configs import note_metadata, note_shadowed, print_heading
+    from kafkalog_cli.output.configs import note_shadowed, print_heading
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
@@ -52,26 +50,17 @@ def simulate_roll(
     given = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    partition = open_partition(partition_dir)
-    log_dir = os.path.dirname(file_system.absolute(partition.path))
     outcome = Outcome()
-    sources = {"present": given.without_given()}
-    if given.has_given:
-        sources["proposed"] = given
-    configs = {name: one.in_log_dir(log_dir) for name, one in sources.items()}
-    note_metadata(configs["present"], outcome)
-    topics = {name: one.of_topic(partition.topic) for name, one in configs.items()}
-    settings = {name: roll_settings(one) for name, one in topics.items()}
-    with byte_progress([partition], enabled=not quiet) as progress:
-        replays = simulate(
-            partition, [one for one, _ in settings.values()], seed=seed, progress=progress
+    with byte_progress([open_partition(partition_dir)], enabled=not quiet) as progress:
+        trials = simulate(
+            partition_dir,
+            configs=given,
+            seed=seed,
+            progress=progress,
+            listener=ShownListener(outcome),
         )
-    trials = [
-        show.Trial(name, partition, used, replay)
-        for (name, (_, used)), replay in zip(settings.items(), replays, strict=True)
-    ]
     with Writer(show.segment_view(style), form, outcome.defect) as writer:
-        for defect in replays[0].defects:
+        for defect in trials[0].replay.defects:
             outcome.count(defect)
             writer.defect(defect)
         for trial in trials:
@@ -79,7 +68,8 @@ def simulate_roll(
                 writer.write(segment)
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.ROLL_SUMMARY.row(trial))
-    note_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
+    last = trials[-1]
+    note_shadowed(last.partition.topic, last.configs, last.topic_configs, set())
     if form == Format.TABLE:
         for trial in trials:
             print_heading(show.trial_lines(trial, style))

@@ -35,7 +35,6 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
     from kafkalog.retention.run import TrimmedPartition
     from kafkalog_cli.outcome import Outcome
@@ -228,10 +227,10 @@ class RetentionWriter:
     def __exit__(self, *raised: Any) -> None:
         self._writer.__exit__(*raised)
 
-    def write(self, found: PartitionRetention, configs: TopicConfigs) -> None:
+    def write(self, found: PartitionRetention) -> None:
         """Write a partition, then its segments."""
         self._summary.add(found)
-        note_shadowed(found.partition.topic, found.configs, configs, self._told)
+        note_shadowed(found.partition.topic, found.configs, found.topic_configs, self._told)
         if self._form == Format.TABLE:
             self._writer.flush()
             print_heading(partition_heading(found))

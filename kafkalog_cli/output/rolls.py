@@ -25,20 +25,9 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.configs import ConfigValue
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.roll import RollReplay, SimulatedSegment
+    from kafkalog.roll import SimulatedSegment
+    from kafkalog.roll.trials import Trial
     from kafkalog_cli.output.objects import Style, View
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One replay, under `present` or `proposed` configs, and its result."""
-
-    name: str
-    partition: PartitionDir
-    configs: tuple[ConfigValue, ...]
-    replay: RollReplay
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,7 @@ ROLL: Final = ObjectType[TrialSegment](
     Field("timeindex_entries", INT, "entries of its `.timeindex`", "segment.timeindex_entries"),
     Field("timeindex_size", SIZE, "length of its `.timeindex`, likewise"),
 )  # fmt: skip
-ROLL_SUMMARY: Final = ObjectType[Trial](
+ROLL_SUMMARY: Final = ObjectType["Trial"](
     "roll_summary",
     "`simulate-roll`",
     "What a replay comes to, after the rows of its segments.",

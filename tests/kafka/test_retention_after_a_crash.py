@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
-from kafkalog.retention import simulate_retention
+from kafkalog.retention import judge_partition
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.retentions import (
     PARTITION,
@@ -46,7 +46,7 @@ def test_largest_timestamps_after_a_crash_are_kafkas(oracle: Oracle, tmp_path: P
         shutil.copytree(root, kafkas)
         said = oracle.ask("load", str(kafkas / PARTITION), "--recovery-point", str(point))
         configs = ConfigSources().in_log_dir(str(root)).of_topic("orders")
-        log = simulate_retention(open_partition(str(root / PARTITION)), configs, START_MS).log
+        log = judge_partition(open_partition(str(root / PARTITION)), configs, START_MS).log
         wanted = said["log"]
         assert log.log_end_offset == wanted["logEndOffset"], root
         assert [(one.largest_timestamp, one.size_bytes) for one in log.segments] == [

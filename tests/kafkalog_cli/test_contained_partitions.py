@@ -26,7 +26,7 @@ PLANNED = {
     "compact": "kafkalog.compaction.log_dirs.find_candidate",
     "apply-retention": "kafkalog.retention.run.plan_trim",
     "ls": "kafkalog.inventory._partition_row",
-    "simulate-retention": "kafkalog.retention.simulate_retention",
+    "simulate-retention": "kafkalog.retention.simulation.judge_partition",
 }
 PERFORMED = {
     "recover": "kafkalog.repair.run.perform_recovery",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects import REFERENCES, batches, indexes
+from kafkalog.defects import REFERENCES, logs
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import command_group
@@ -57,7 +57,7 @@ def test_hints_name_commands_that_exist():
             parameters = group.commands[name].params
             options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
             assert set(re.findall(r"--[a-z-]+", words)) <= options, known.name
-    for known in (*batches.REFERENCES, *indexes.REFERENCES):
+    for known in (*logs.BATCHES, *logs.INDEXES):
         if known.severity in (Severity.DAMAGE, Severity.INDEX):
             assert "`kafkalog " in (known.hint or ""), known.name
 

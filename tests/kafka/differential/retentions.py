@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
-from kafkalog.retention import Reason, simulate_retention
+from kafkalog.retention import Reason, judge_partition
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.oracle import config_words
 
@@ -110,7 +110,7 @@ def _retention(
     words = ["--now", str(now), "--hw", str(watermark), "--no-checkpoints", *config_words(config)]
     words += [] if start is None else ["--delete-records-to", str(start)]
     said = oracle.ask("retention", str(root / PARTITION), *words)
-    found = simulate_retention(
+    found = judge_partition(
         open_partition(str(ours / PARTITION)),
         ConfigSources(config).in_log_dir(str(ours)).of_topic("orders"),
         now,

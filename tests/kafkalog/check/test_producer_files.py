@@ -12,7 +12,7 @@ from kafkalog.check import snapshots
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
 from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.producers import REFERENCES as OF_PRODUCERS
+from kafkalog.defects.logs import PRODUCERS as OF_PRODUCERS
 from kafkalog.model import Level, Severity
 from kafkalog.producers import read_producer_snapshot
 from tests.builders import copy_tree, flip, frames, healthy, write_log

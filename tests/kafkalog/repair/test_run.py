@@ -8,7 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import InternalError, RefusedError
-from kafkalog.journal.maintenance import Listener
+from kafkalog.listener import Listener
 from kafkalog.repair import run as repair_run
 from tests.builders import batch, record, write_log
 from tests.kafkalog.journal.test_undo import everything

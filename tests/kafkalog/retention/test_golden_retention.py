@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
-from kafkalog.retention import PartitionRetention, Reason, run_policies, simulate_retention
+from kafkalog.retention import PartitionRetention, Reason, judge_partition, run_policies
 from tests.conftest import CORPUS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def simulated(root: Path, facts: dict[str, Any]) -> PartitionRetention:
     partition = open_partition(str(root / "orders-0"))
     configs = ConfigSources(facts["config"]).in_log_dir(str(root)).of_topic("orders")
     given = facts["highWatermark"]
-    return simulate_retention(
+    return judge_partition(
         partition,
         configs,
         facts["now"],

@@ -1,0 +1,279 @@
+"""What can be wrong with a log: its batches, its indexes, its producers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.defects.reference import Reference
+from kafkalog.model import Severity
+
+_D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
+_COPY_FIRST = (
+    "Copy the partition before a broker starts on it: recovery drops everything after the "
+    "damage. If another replica is sound, let the broker fetch this one again; if none is, "
+    "`kafkalog salvage` copies every sound batch, including those after the damage."
+)
+_RECOVER = (
+    "`kafkalog recover` shows where an unclean start would truncate the log, and truncates it "
+    "with --in-place."
+)
+_SALVAGE = "Another replica may have a sound one; `kafkalog salvage` copies all other batches."
+_SERVED = (
+    "Recovery does not look inside batches; the batch is served as it is, and consumers fail on it."
+)
+_REPLICA = (
+    "If another replica is sound, remove this one and let the broker fetch it again; if none is, "
+    "`kafkalog salvage` copies the batches that fit together."
+)
+_BITS = "A bit flipped on disk or in memory; another program wrote into the file."
+_REBUILD = (
+    "While the broker is down, `kafkalog rebuild-index --in-place --backup DIR` rebuilds all "
+    "indexes of the segment, as a broker does if .index is missing."
+)
+_LOST = (
+    "Batches were lost, repeated or reordered. Or a broker forgot the producer in between, as "
+    "after producer.id.expiration.ms, and could not reject what it sent."
+)
+_COMPARE = (
+    "Compare the offsets around it with another replica: `kafkalog dump-segment --producer-id` "
+    "lists the producer's batches."
+)
+_SNAPSHOT = (
+    "While the broker is down, delete the snapshot; if it is the newest one, delete "
+    "`.kafka_cleanshutdown` as well: the broker then replays the log from an older one."
+)
+
+BATCHES: Final = (
+    Reference("batch-crc-mismatch", _D, "The bytes of a batch do not match its checksum.",
+              "Recovery truncates the log here; without recovery consumers fail.", _COPY_FIRST,
+              arises="A bit flipped on disk, in memory or in a copy; a write reached the disk "
+                     "only in part; somebody edited the file."),
+    Reference("batch-length-invalid", _D, "The length field of a batch is wrong: no batch "
+              "follows, or it is smaller than a header.",
+              "Reading stops with an exception; recovery truncates the log here.", _COPY_FIRST,
+              arises="A bit of the length flipped; bytes were lost or inserted; a crash left a "
+                     "block of zeros or of another file."),
+    Reference("magic-unknown", _D, "The magic (version) of the batch is not 0, 1 or 2.",
+              "Not noticed for 3 and above: bytes up to the version have no checksum.", _SALVAGE,
+              arises="A bit of the version byte flipped, or the block belongs to another log."),
+    Reference("torn-tail", _D, "The last batch of the file is incomplete, as after a crash "
+              "during a write.", "Recovery truncates it; after a clean shutdown the broker "
+              "appends after it.",
+              _RECOVER,
+              arises="The broker or its machine stopped during an append; the file is a copy "
+                     "of a live log, or an incomplete copy."),
+    Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
+              "file system before a crash.", "Recovery truncates it.",
+              arises="The segment was preallocated (log.preallocate) and not closed, or the "
+                     "machine stopped after the file grew and before its bytes were written."),
+    Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
+              _SERVED, _SALVAGE,
+              arises="A producer wrote broken data and the broker did not look inside; bytes "
+                     "changed before the checksum was computed."),
+    Reference("unknown-codec", _D, "A batch names a compression codec that Kafka does not have "
+              "for its version.", _SERVED, _SALVAGE,
+              arises="A producer wrote it and the broker did not look inside; bytes changed "
+                     "before the checksum was computed."),
+    Reference("record-malformed", _D, "A record inside a batch cannot be read: a number or "
+              "length in it is impossible.", _SERVED, _SALVAGE,
+              arises="A producer wrote broken records and the broker did not look inside; "
+                     "bytes changed before the checksum was computed."),
+    Reference("records-count-invalid", _D, "The number of records in a batch differs from its "
+              "header.", _SERVED, _SALVAGE,
+              arises="A producer or a tool that rewrites logs wrote a wrong header; bytes "
+                     "changed before the checksum was computed."),
+    Reference("records-left-over", _D, "Bytes are left after the last record of a batch.",
+              _SERVED, _SALVAGE,
+              arises="A producer or a tool that rewrites logs wrote a wrong header or a wrong "
+                     "length."),
+    Reference("message-set-invalid", _D, "The content of a compressed message of magic 0 or 1 "
+              "is not a valid message set.", _SERVED, _SALVAGE,
+              arises="A client older than Kafka 0.11 wrote it, or a tool that converts logs."),
+    Reference("control-record-malformed", _D, "A control record, such as a transaction marker, "
+              "has no readable key or value.",
+              "Readers fail on it: read_committed consumers, and recovery.", _SALVAGE,
+              arises="A tool that rewrites logs wrote it; brokers write correct markers."),
+    Reference("decoder-key-missing", _W, "A record of an internal topic has no key.",
+              "kafka-dump-log.sh ends with an exception.",
+              arises="Something other than a broker wrote to an internal topic."),
+    Reference("limit-exceeded", _W, "The decompressed size of a batch exceeds the limit of 512 "
+              "MiB.", "Nothing: only its memory limits it.",
+              arises="The batch compresses extremely well: by chance, by a client with huge "
+                     "batches, or to attack readers."),
+    Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
+              "it.", "Not noticed; consumers see records twice or never.", "`kafkalog "
+              "dump-segment --batches` shows the batches around it; `kafkalog salvage` leaves out "
+              "those that their neighbours contradict.",
+              arises="A bit of the base offset flipped, which no checksum covers; a tool wrote "
+                     "batches twice or in another order."),
+    Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
+              "its segment.", "Recovery truncates the log here.", _COPY_FIRST,
+              arises="A bit of the base offset flipped, which no checksum covers; the file was "
+                     "renamed."),
+    Reference("batch-offset-displaced", _D, "The base offset of a batch does not fit between "
+              "its neighbours; exactly one other offset would.",
+              "Not noticed, since no checksum covers it: consumers see records with wrong "
+              "offsets, twice or never.", _REPLICA, arises=_BITS),
+    Reference("segments-overlap", _D, "A segment contains offsets that belong to the next one.",
+              "Not noticed; the offsets from the next segment's name on are read twice or from the "
+              "next segment only.", _REPLICA,
+              arises="The file came from another replica or was renamed; a bit flipped."),
+    Reference("offsets-missing", _W, "Offsets are missing in a log that shows no sign of "
+              "compaction.", "Not noticed; consumers skip them.",
+              "If the topic was never compacted, records are lost: look for them on another "
+              "replica.", arises="Segments or batches were removed; or the cleaner removed one "
+              "batch, and its checkpoint is missing."),
+    Reference("offsets-with-gaps", _N, "Offsets are missing in several places, and nothing "
+              "else shows that the log was compacted.", "Nothing: a compacted log has such gaps.",
+              arises="The log was compacted and copied without its checkpoints; batches were "
+              "lost."),
+    Reference("segment-offset-overflow", _W, "An offset is more than 2147483647 above the base "
+              "offset of its segment, which no index can hold.",
+              "The segment is split when the log is recovered; appends to it fail.",
+              "`kafkalog recover --from start --in-place` splits it as a broker would.",
+              arises="A broker older than 2.0 wrote the segment; a bit of a base offset "
+              "flipped."),
+    Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
+              "It cannot be opened: the log directory is taken offline.",
+              "`kafkalog export` and `kafkalog dump-segment` read it anyway.",
+              arises="Another program appended to the file."),
+    Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
+              "or its marker.", "Not noticed once the batch is in the log.", None,
+              arises="A bug in a broker or a tool: the checksum is correct."),
+    Reference("attributes-unknown", _N, "A batch has attribute bits that no version of Kafka "
+              "defines.", "Ignored.", None,
+              arises="A client set them; brokers keep unknown bits."),
+    Reference("record-offset-invalid", _D, "Records of a batch have offsets outside the batch, "
+              "or offsets that do not increase.", _SERVED, _SALVAGE,
+              arises="A bug in a broker or a tool: the checksum is correct."),
+    Reference("max-timestamp-wrong", _W, "The largest timestamp in a batch differs from its "
+              "header.", "Lookups by time and retention use the header.", None,
+              arises="A bug in a broker or a tool: the checksum is correct."),
+)  # fmt: skip
+
+INDEXES: Final = (
+    Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found different records "
+              "by scanning and by the indexes.", "Lookups give wrong answers.",
+              "`kafkalog verify` names the wrong index; `kafkalog rebuild-index` rebuilds it.",
+              arises="An index is wrong, see the other references of this severity; or the log "
+                     "changed after its index was written."),
+    Reference("index-size-not-multiple", _I, "The size of an index is not a multiple of its "
+              "entry size (8, 12 or 34 bytes): it was truncated or written in part.",
+              "The rest is ignored, then truncated when the index is closed.", _REBUILD,
+              arises="The machine stopped while the index was written; the copy is incomplete."),
+    Reference("offset-index-not-monotonic", _I, "Offsets or positions of an offset index do "
+              "not increase.", "Lookups may start after the record and miss it.", _REBUILD,
+              arises="A crash left blocks of the index unwritten; bits flipped; a tool wrote "
+                     "it."),
+    Reference("time-index-not-monotonic", _I, "Timestamps of a time index do not increase, or "
+              "offsets decrease.", "Lookups by time give wrong answers.", _REBUILD,
+              arises="A crash left blocks of the index unwritten; bits flipped; a tool wrote "
+                     "it."),
+    Reference("index-entry-misses-batch", _I, "An entry points to a position where no batch "
+              "starts, or past the batch of its offset.",
+              "Lookups that use the entry fail or miss records.", _REBUILD,
+              arises="The index belongs to another state of the log: a file was restored or "
+                     "edited, or a crash came before the index was written; bits flipped."),
+    Reference("index-entry-beyond-log", _I, "An entry has an offset above the end of the "
+              "segment.", "Lookups near the end fail.", _REBUILD,
+              arises="The log was truncated after the index was written, or the index was "
+                     "copied later than the log."),
+    Reference("time-index-entry-wrong", _I, "The timestamp of an entry is not the largest up "
+              "to its offset.", "Lookups by time give wrong answers; retention may delete too "
+              "much or too little.",
+              _REBUILD,
+              arises="The index belongs to another state of the log; bits flipped."),
+    Reference("transaction-index-invalid", _I, "An entry of a transaction index has an unknown "
+              "version, an offset below its segment, or offsets out of order.",
+              "If its sanity check fails, the broker rebuilds it when it starts.", _REBUILD,
+              arises="A crash left blocks of the index unwritten; bits flipped; the index "
+                     "belongs to another segment."),
+    Reference("index-entry-offset-wrong", _I, "No batch between the position of an entry and "
+              "that of the next one ends at the entry's offset.", "Lookups that use the entry may "
+              "miss records.", _REBUILD, arises="A bit flipped; the index belongs to another log."),
+    Reference("time-index-incomplete", _I, "The time index of a closed segment does not end with "
+              "the largest timestamp of the segment.", "Not noticed: lookups by time miss "
+              "records. Retention uses the last entry, or the modification time of the file if "
+              "there is none.",
+              _REBUILD, arises="The file was removed or truncated: if .timeindex is missing, a "
+              "broker creates an empty one and does not rebuild it."),
+    Reference("index-padding-not-zero", _I, "The preallocated part after the entries of an "
+              "index is not all zero.", "Nothing until the index is full, if "
+              "the log is recovered; otherwise the bytes are read as entries.", _REBUILD,
+              arises="A bit flipped, or a write went to the wrong place."),
+    Reference("index-not-trimmed", _I, "The index of a segment other than the active one ends "
+              "with zeros.", "The zeros are read as entries: lookups give wrong answers.", _REBUILD,
+              arises="The machine crashed: the file size reached the disk, the entries did not."),
+    Reference("index-missing", _I, "A log with batches has no offset index or no time index.",
+              "If .index is missing, all indexes of the segment are rebuilt; if .timeindex is "
+              "missing, an empty one is created.", _REBUILD, arises="The file was removed, or "
+                     "not copied."),
+)  # fmt: skip
+
+PRODUCERS: Final = (
+    Reference("producer-snapshot-corrupt", _I, "The version, checksum or layout of a producer "
+              "snapshot is wrong.", "It is discarded and an older one is used.",
+              arises="The machine stopped before the snapshot was written; bits flipped."),
+    Reference("producer-snapshot-wrong", _W, "A producer snapshot with a correct checksum "
+              "contradicts the log.", "It is trusted: the broker rejects batches "
+              "in sequence, accepts duplicates, or blocks read_committed consumers.", _SNAPSHOT,
+              arises="The snapshot belongs to another log or another time of this one, or was "
+              "changed."),
+    Reference("producer-snapshot-misplaced", _W, "The offset of a producer snapshot is above "
+              "the log end offset, or inside a batch.", "A snapshot above the log end is removed "
+              "at the start, after the newest good one was removed because of it, so that the "
+              "broker replays more of the log. One inside a batch is trusted.", _SNAPSHOT,
+              arises="The log lost its end, or the snapshot belongs to another log."),
+    Reference("producer-snapshots-missing", _W, "A cleanly closed log has batches with "
+              "producer ids, but no producer snapshot.", "After a clean shutdown it forgets all "
+              "producers "
+              "and all open transactions without reading the log.", "Delete "
+              "`.kafka_cleanshutdown` before the broker starts, so that it replays the log.",
+              arises="The snapshots were deleted by hand or left out of a copy."),
+    Reference("producer-sequence-repeated", _W, "The sequence numbers of a producer go back, "
+              "although no offset is missing in between.", "Nothing: it only checks what a "
+              "producer sends.",
+              _COMPARE, arises=_LOST),
+    Reference("producer-sequence-skipped", _W, "The sequence numbers of a producer have a gap, "
+              "although no offset is missing in between.",
+              "Nothing: it only checks what a producer sends.", _COMPARE, arises=_LOST),
+    Reference("producer-epoch-went-back", _W, "A batch has a lower producer epoch than an "
+              "earlier batch of the same producer.", "A leader rejects it, unless it has "
+              "forgotten the "
+              "producer; later readers at most log a warning.", _COMPARE,
+              arises="Batches were reordered, or a broker that had forgotten a fenced producer "
+              "accepted it."),
+    Reference("coordinator-epoch-went-back", _W, "A marker has a lower coordinator epoch than "
+              "an earlier marker of the same producer.", "A leader rejects it; later readers at "
+              "most log a warning.", _COMPARE,
+              arises="Markers were reordered, or __transaction_state was recreated."),
+    Reference("batch-outside-transaction", _D, "A producer with an open transaction has a batch "
+              "that is not transactional.", "It fails to load the log when it replays the "
+              "batch: InvalidTxnStateException.",
+              "If another replica is sound, let the broker fetch this one again; if none is, "
+              "`kafkalog salvage` copies the sound batches.",
+              arises="The marker between them was lost, or batches were reordered."),
+    Reference("transaction-open", _N, "A transaction has no marker yet.", "read_committed "
+              "consumers wait before it, and compaction stops there, until it ends or times "
+              "out.", arises="The producer is active, or was when the broker stopped."),
+    Reference("transaction-hanging", _W, "A transaction has no marker, and by the brokers' "
+              "clocks its producer has been silent for more than a day.", "read_committed "
+              "consumers wait before it forever, and compaction stops there. "
+              "`kafka-transactions.sh find-hanging` lists it.", "While brokers run, "
+              "`kafka-transactions.sh abort` with the topic, the partition and the first offset "
+              "of the transaction ends it; `kafkalog dump-segment --producer-id` lists its "
+              "batches.",
+              arises="A late batch was appended after the marker of its transaction, or the "
+              "coordinator lost the transaction (KIP-664, KIP-890)."),
+    Reference("aborted-transaction-missing", _I, "The transaction index lacks a transaction "
+              "that the log shows as aborted.", "read_committed consumers receive its records, "
+              "and compaction treats them as committed.", _REBUILD,
+              arises="The index was lost, truncated, or not written when the broker or the "
+                     "disk failed."),
+    Reference("aborted-transaction-wrong", _I, "An entry of the transaction index contradicts "
+              "the log: producer, offsets or last stable offset.", "read_committed consumers "
+              "receive aborted records, miss committed ones, or search the wrong range.", _REBUILD,
+              arises="The index was changed, or belongs to another log."),
+)  # fmt: skip
+
+REFERENCES: Final = (*BATCHES, *INDEXES, *PRODUCERS)
