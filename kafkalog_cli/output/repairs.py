@@ -113,7 +113,8 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
           "plan.predicted.log_start_checkpoint"),
     Field("high_watermark", INT | None, "high watermark in the checkpoint; null without an entry",
           "plan.high_watermark"),
-    Field("configs", CONFIGS, "the configs that have an effect: `name`, `value`, `source`, `set_as`"),
+    Field("configs", CONFIGS,
+          "the configs that have an effect: `name`, `value`, `source`, `set_as`"),
     Field("verdict", TEXT,
           "`nothing` (except what every start writes), `tidy` (removes leftovers), `rebuild` "
           "(indexes), `truncate` (cuts the end off), `stray` (not assigned to the broker), "
