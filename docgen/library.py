@@ -34,6 +34,8 @@ def _is_plain(value: type) -> bool:
 def _parameter(parameter: inspect.Parameter) -> str:
     if parameter.kind == parameter.VAR_KEYWORD:
         return f"**{parameter.name}"
+    if parameter.kind == parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
     if parameter.default is parameter.empty:
         return parameter.name
     return f"{parameter.name}=…"

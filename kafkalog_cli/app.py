@@ -87,10 +87,10 @@ def _kafka_dump_log(context: typer.Context) -> int:
 
 
 class _Command(TyperCommand):
-    """A command in which only a prompt ends at the end of input."""
+    """A command that treats an `EOFError` as an internal error, except at a prompt."""
 
     def invoke(self, context: Any) -> Any:
-        """Run it. Typer takes any `EOFError` for Ctrl-D and would end silently."""
+        """Run the command; Typer takes any `EOFError` for Ctrl-D and would exit silently."""
         try:
             return super().invoke(context)
         except EOFError as error:

@@ -19,7 +19,8 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog_cli.output.text import counted, printable
+from kafkalog.plurals import counted
+from kafkalog_cli.output.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -197,7 +198,7 @@ class Outcome:
             show_warning(text)
 
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
-        """Note which records of the logs are not in the answer; that is no failure."""
+        """Note which records of the logs are not in the output, which is not a failure."""
         from kafkalog.tables.model import LeftOut
 
         for line in left_out_lines(LeftOut.by(ends)):

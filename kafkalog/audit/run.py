@@ -1,8 +1,9 @@
-"""A run of `audit-compaction`: a partition, or what was cleaned in a log directory."""
+"""A run of `audit-compaction` over a partition, or over the cleaned ones of a log directory."""
 
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def audit_compaction(
     path: str | os.PathLike[str],
     original: str | os.PathLike[str] | None = None,
     *,
-    now_ms: int,
+    now_ms: int | None = None,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
     producer_expiration_ms: int = EXPIRATION_MS,
@@ -35,28 +36,28 @@ def audit_compaction(
     Args:
         path: a compacted partition, or a log directory.
         original: the same partition or log directory before one cleaning.
-        now_ms: the time of that cleaning, or any later time.
+        now_ms: the time of that cleaning, or any later time; the present if None.
         cleaner_offset: end of the compacted part of a partition; None reads it from the checkpoint.
         first_dirty_offset: where the cleanings of a partition began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
         findings_max: maximum number of counterexamples per partition.
-        failed: called with what stops the work on a partition of a log directory, which goes on
-            with the others; without it that is raised.
+        failed: called with the error of a partition of a log directory that cannot be audited;
+            the others are still audited. If None, the error is raised.
 
     Returns:
-        An audit per partition, without those of which no cleaner has noted an offset.
+        One audit per partition, except those without an entry in the cleaner offset checkpoint.
 
     Raises:
         UsageError: an argument is wrong, or offsets are given for a log directory.
         KafkaLogError: as `audit_partition`.
 
     Cost:
-        Per partition that of `audit_partition`.
+        That of `audit_partition` for each partition.
     """
     target = open_path(os.fspath(path))
     judge = partial(
         audit_partition,
-        now_ms=now_ms,
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=producer_expiration_ms,
@@ -84,7 +85,7 @@ def audit_compaction(
 
 
 def _was_cleaned(partition: PartitionDir) -> bool:
-    """Whether a cleaner has noted an offset of the partition."""
+    """Return whether the cleaner offset checkpoint has an entry for the partition."""
     return UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
 
 

@@ -7,19 +7,21 @@ Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.find
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.indexes import Probe
-    from kafkalog.unified_log import UnifiedLog
+
+_COMPARISONS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,10 @@ class Lookup:
     record: Record | None = None
     bytes_read: int = 0
     steps: tuple[Step, ...] = field(default=())
+
+    def agrees_with(self, other: Lookup) -> bool:
+        """Return whether both give the same answer, even if found in different ways."""
+        return (self.offset, self.batch) == (other.offset, other.batch)
 
 
 class _Search:
@@ -222,6 +228,36 @@ def lookup_special(
     return search.finish(
         replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
     )
+
+
+def compared(log: UnifiedLog, question: Callable[[UnifiedLog], Lookup]) -> tuple[Lookup, Lookup]:
+    """Look up with and without indexes; while a broker writes, only a repeated difference counts.
+
+    Raises as the question.
+    """
+    for _ in range(_COMPARISONS_MAX):
+        found, control = map(question, _both_ways(log))
+        if found.agrees_with(control) or not log.may_grow:
+            break
+        log = log.listed_again()
+    return found, control
+
+
+@about_a_log
+def _both_ways(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
+    """Return the log with indexes and without, both ending at the present log end."""
+    end = log.log_end_offset if log.may_grow else None
+    with_indexes, scanned = (
+        UnifiedLog(
+            log.partition,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=end,
+            use_index=use_index,
+        )
+        for use_index in (True, False)
+    )
+    return with_indexes, scanned
 
 
 def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _BUFFER_KEPT_MAX: Final = 1 << 23
-_UNPACKED_AT_ONCE: Final = 1 << 22
 _GROWTH_MAX: Final = 18  # bytes by which a record can grow: its length and its timestamp delta
 
 
@@ -136,25 +135,12 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
     starts = headers[k.POSITION] - chunk.position + c.RECORD_BATCH_OVERHEAD
     ends = starts + headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
     starts[~wanted] = -1
-    first, fill = 0, chunk.size_bytes
-    packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
-    places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
-    for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
-        unpacked = chunk.unpack(start, end, codec, fill, magic=2)
-        if unpacked is None:
-            if first < i:
-                yield _rows(chunk, first, i, starts, ends)
-            first, fill = i, chunk.size_bytes
-            yield Turn.WAIT
-            unpacked = chunk.unpack(start, end, codec, fill, magic=2)
-            assert unpacked is not None, "its turn has come"
-        starts[i], ends[i] = fill, unpacked
-        fill = unpacked
-        if fill - chunk.size_bytes >= _UNPACKED_AT_ONCE:
-            yield _rows(chunk, first, i + 1, starts, ends)
-            first, fill = i + 1, chunk.size_bytes
-    if first < chunk.count:
-        yield _rows(chunk, first, chunk.count, starts, ends)
+    for step in chunk.ranges(wanted & (codecs > 0) & (headers[k.COUNT] > 0), starts, ends):
+        if isinstance(step, range):
+            yield _rows(chunk, step.start, step.stop, starts, ends)
+        else:
+            assert isinstance(step, Turn), "no batch is left over"
+            yield step
 
 
 def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
@@ -185,7 +171,7 @@ def rewrite(
         fate: the flags of the part's batches.
         rule: the settings for all batches.
         counters: COUNTERS numbers of `rewrite_kernels`, which are incremented.
-        buffers: the pool for the new batches; whoever has used them returns them to it.
+        buffers: the pool for the new batches; their user returns them to it.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]

@@ -141,7 +141,7 @@ def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
 
 
 def _known(entry: PartitionEntry) -> set[FileStatus]:
-    """Return the files that were there, or that the run made, whatever they are called."""
+    """Return the files that existed before or were made by the run, under any name."""
     after = entry.after.files.values() if entry.after is not None else ()
     return {*entry.before.files.values(), *after, *entry.made}
 
@@ -321,7 +321,10 @@ class Undo:
 
 
 def undo(
-    path: str, *, in_place: bool = False, observe: Callable[[Step], None] | None = None
+    path: str | os.PathLike[str],
+    *,
+    in_place: bool = False,
+    observe: Callable[[Step], None] | None = None,
 ) -> Undo:
     """Restore the bytes, owners and times of each partition that a run changed.
 
@@ -350,7 +353,7 @@ def undo(
     Cost:
         Links and removals; bytes are copied only if the backup is on another file system.
     """
-    path = journal_path(path)
+    path = journal_path(os.fspath(path))
     with ExitStack() as held:
         journal = _journal(path)
         require_place(journal.log_dir, journal.partitions)

@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnwritableError,
     contained,
 )
-from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.salvage.model import Row
     from kafkalog.salvage.sources import Target
@@ -101,7 +100,7 @@ def findings(
 
 
 def salvage(
-    target: Target,
+    target: str | os.PathLike[str] | Target,
     destination: str,
     *,
     dry_run: bool = False,
@@ -115,7 +114,7 @@ def salvage(
     `destination` holds nothing or the whole result, which was read back and checked first.
 
     Args:
-        target: a log directory, a partition directory or one log.
+        target: a log directory, a partition directory or one log; its path, or what is there.
         destination: the new directory: a free name, or an empty directory.
         dry_run: only report what would be done; nothing is written, and nothing locked.
         tell: called with each row of the manifest.
@@ -138,6 +137,8 @@ def salvage(
         Reads the source once and the copy once; memory does not grow with the logs, except for some
         200 bytes per segment.
     """
+    if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
+        target = open_path(os.fspath(target))
     log_dir = log_dir_of(target)
     require_outside(destination, _sources(target.path, log_dir))
     partitions = partitions_of(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.unified_log import UnifiedLog
 
     Question = Callable[[UnifiedLog], Lookup]
-
-_COMPARISONS_MAX: Final = 3
 
 
 def lookup_offset(
@@ -75,6 +73,7 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --explain
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
     """
+    from kafkalog.batches.lookup import compared
     from kafkalog.defects import make_defect
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import open_partition
@@ -104,7 +103,7 @@ def lookup_offset(
         unread_places() as unread,
     ):
         for question in _questions(offsets or [], times, special or [], isolation):
-            found, control = _both_ways(log, question) if no_index else (question(log), None)
+            found, control = compared(log, question) if no_index else (question(log), None)
             writer.write(found)
             outcome.status = max(outcome.status, 0 if found.found else 1)
             if explain and form == Format.TABLE:
@@ -119,7 +118,7 @@ def lookup_offset(
                     show.print_record(found.record, style)
                 elif form != Format.CSV:
                     writer.write_row(RECORD.row(found.record, style))
-            if control is not None and not _agree(found, control):
+            if control is not None and not found.agrees_with(control):
                 outcome.status = max(outcome.status, 1)
                 writer.defect(
                     make_defect(
@@ -146,40 +145,6 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     if not re.fullmatch("[0-9]{1,19}", text):
         raise UsageError(f"{text!r} is not a high watermark.", hint="Give N, end or checkpoint.")
     return int(text)
-
-
-def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
-    """Look up with indexes and without; next to a broker only a repeated difference counts."""
-    from kafkalog.living import about_a_log
-
-    for _ in range(_COMPARISONS_MAX):
-        found, control = map(question, about_a_log(_of_one_moment)(log))
-        if _agree(found, control) or not log.may_grow:
-            break
-        log = log.listed_again()
-    return found, control
-
-
-def _agree(found: Lookup, control: Lookup) -> bool:
-    return (found.offset, found.batch) == (control.offset, control.batch)
-
-
-def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
-    """Return the log with indexes and without, both ending at the present log end."""
-    from kafkalog.unified_log import UnifiedLog
-
-    end = log.log_end_offset if log.may_grow else None
-    with_indexes, scanned = (
-        UnifiedLog(
-            log.partition,
-            high_watermark=log.high_watermark,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=end,
-            use_index=use_index,
-        )
-        for use_index in (True, False)
-    )
-    return with_indexes, scanned
 
 
 def _questions(

@@ -19,6 +19,8 @@ from kafkalog.model import Batch, Defect
 from kafkalog.paths.source import Source
 from tests.builders import SEGMENT, batch, flip, record, write_log
 from tests.conftest import Result
+from tests.crash.disk import tries_everything
+from tests.sampling import sampled
 from tests.sweeps import (
     covers,
     list_in_every_way,
@@ -78,11 +80,11 @@ def test_each_truncation_of_a_segment(log: Path):
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
 def test_each_truncation_of_an_index(log: Path, suffix: str):
-    """A part of an entry is left out, and told."""
+    """A part of an entry is left out, and told; a sample has a third of the sizes."""
     path = log / f"00000000000000000016.{suffix}"
     data = path.read_bytes()
     width = {"index": 8, "timeindex": 12, "txnindex": 34}[suffix]
-    for size in range(len(data)):
+    for size in sampled(range(len(data)), 3):
         path.write_bytes(data[:size])
         found = {defect.reference for defect in verify_at_every_level(log)}
         assert ("index-size-not-multiple" in found) == bool(size % width), size
@@ -95,20 +97,20 @@ def test_each_truncation_of_an_index(log: Path, suffix: str):
              "../replication-offset-checkpoint"],
 )  # fmt: skip
 def test_each_truncation_of_a_small_file(log: Path, name: str):
-    """All readers over all of them."""
+    """All readers over all of them; a sample has a quarter of the sizes."""
     path = log / name
     data = path.read_bytes()
-    for size in range(len(data)):
+    for size in sampled(range(len(data)), 4):
         path.write_bytes(data[:size])
         read_file_in_every_way(path)
         verify_at_every_level(log.parent)
 
 
 def test_single_bit_flips(log: Path):
-    """Some hundreds over all files; every one of them is put back."""
+    """Some dozens over all files, hundreds in a soak; every one of them is put back."""
     rng = random.Random(SEED)
     files = sorted(path for path in log.parent.rglob("*") if path.is_file())
-    for number in range(160):
+    for number in range(400 if tries_everything() else 60):
         path = rng.choice(files)
         data = path.read_bytes()
         bit = rng.randrange(8 * len(data))

@@ -18,6 +18,7 @@ from kafkalog.model import Defect, Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
 from tests.builders import batch, record, write_log
+from tests.crash.disk import tries_everything
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["scenarios"]
 
 GENERATED = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=2000 if tries_everything() else 150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 Told = list[tuple[str, bytes]]
 
@@ -140,16 +143,21 @@ def transactions(draw: st.DrawFn) -> bytes:
 
 
 @GENERATED
-@given(data=st.one_of(transactions(), logs()), interval=st.sampled_from([0, 100, 300, 4096]))
-def test_generated_logs(tmp_path: Path, data: bytes, interval: int) -> None:
+@given(
+    data=st.one_of(transactions(), logs()),
+    interval=st.sampled_from([0, 100, 300, 4096]),
+    size=st.sampled_from([24, 65536]),
+    mode=st.sampled_from([StartMode.FULL, StartMode.CLEAN]),
+)
+def test_generated_logs(
+    tmp_path: Path, data: bytes, interval: int, size: int, mode: StartMode
+) -> None:
     """Whatever the batches say; sizes at which indexes are full are among them."""
     path = write_log(tmp_path / "t-0", data)
-    for size in (24, 65536):
-        config = StartConfig(
-            index_interval_bytes=interval, segment_index_bytes=size, now_ms=1_700_000_000_000
-        )
-        for mode in (StartMode.FULL, StartMode.CLEAN):
-            assert_twins(path.parent, mode, config=config)
+    config = StartConfig(
+        index_interval_bytes=interval, segment_index_bytes=size, now_ms=1_700_000_000_000
+    )
+    assert_twins(path.parent, mode, config=config)
 
 
 def test_short_timestamps_do_not_stop_the_scan(tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ def test_a_cache_of_kernels_is_all_that_a_first_run_leaves(
     cache = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NUMBA_OPT", "0")  # compiled sooner
     before = pictures(small_tree)
     code = "from kafkalog.jit import fast_path as f\nf.COMPILING_SIZE_MIN = f.FAST_SIZE_MIN = 1\n"
     log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
