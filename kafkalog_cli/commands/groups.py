@@ -158,9 +158,9 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
     import csv
     import io
 
+    from kafkalog.plurals import counted
     from kafkalog.storage import NewFile
     from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output.text import counted
 
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
