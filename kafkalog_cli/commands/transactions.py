@@ -51,7 +51,7 @@ def transactions(
 
     \b
     kafkalog transactions /var/lib/kafka
-    kafkalog transactions /var/lib/kafka --transactional-id checkout --format ndjson
+    kafkalog transactions /var/lib/kafka --transactional-id checkout
     kafkalog transactions /var/lib/kafka --hanging
     """
     from kafkalog.state.transactions import abort_commands, read_transactions

@@ -37,7 +37,7 @@ def where(
 
     \b
     kafkalog where /var/lib/kafka --group billing
-    kafkalog where /var/lib/kafka --transactional-id payments-7 --format ndjson
+    kafkalog where /var/lib/kafka --transactional-id payments-7
     """
     from kafkalog.errors import UsageError
     from kafkalog.state import coordinators as state
