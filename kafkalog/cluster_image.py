@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _NO_LEADER_CHANGE: Final = -2
-# Frame version 1, then the type: topic 2, partition 3, its change 5, remove topic 9, transactions 23
-# to 25, register broker 27. Most records of an idle cluster are of another type, which says nothing.
-_WANTED: Final = re.compile(rb"\A\x01[\x02\x03\x05\x09\x17\x18\x19\x1b]")
+# Frame version 1, then the type: register broker 0, topic 2, partition 3, its change 5, remove
+# topic 9, transactions 23 to 25. The many others say nothing that the image holds.
+_WANTED: Final = re.compile(rb"\A\x01[\x00\x02\x03\x05\x09\x17\x18\x19]")
 
 T = TypeVar("T")
 
