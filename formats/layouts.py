@@ -14,7 +14,7 @@ _WIDTHS: Final = {"b": "i1", "h": "i2", "i": "i4", "I": "u4", "q": "i8"}
 
 
 class Layout:
-    """Fields of fixed size, one after the other.
+    """Fields of fixed size, one after another.
 
     Attributes:
         fields: name to type, as a format character of the module `struct`.

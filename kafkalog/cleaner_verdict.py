@@ -1,8 +1,8 @@
 """Conditions on which a broker's log cleaner fails; it then marks the partition uncleanable.
 
 Follows `MemoryRecordsBuilder`, `ByteBufferLogInputStream` and `DefaultRecordBatch` of Kafka 4.3. A
-batch of magic 2 that keeps all its records is copied whatever its records hold; a batch that is
-rewritten must pass the checks of a leader's append. A full offset map is no failure: the cleaner
+batch of magic 2 that keeps all its records is copied regardless of their content; a batch that is
+rewritten must pass the checks of a leader's append. A full offset map is not a failure: the cleaner
 makes another pass.
 """
 

@@ -88,6 +88,13 @@ class ClusterImage:
         """The ids of all topics that exist or existed."""
         return {*self.topics.values(), *self.removed}
 
+    def partition_count(self, topic: str) -> int | None:
+        """Return how many partitions a topic has, None if there is no such topic."""
+        topic_id = self.topics.get(topic)
+        if topic_id is None:
+            return None
+        return sum(1 for one, _ in self.leader_epochs if one == topic_id)
+
     def owners(self, directory_id: str | None) -> set[int]:
         """Return the ids of the nodes that registered a log directory."""
         return {node for node, one in self.brokers.items() if directory_id in one.directories}

@@ -1,4 +1,4 @@
-"""Who hears what a run says besides its results: failures of parts, notes, configs."""
+"""The listener of a run: receives failures of partitions, notes and configs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Hears what a run says besides its results. Derive from it to hear more."""
+    """Receives what a run reports besides its results; subclasses override what they need."""
 
     def failed(self, error: KafkaLogError) -> None:
-        """Take what stops the work on one partition; by default it stops the run."""
+        """Handle the failure of one partition; by default, raise it and so stop the run."""
         raise error
 
     def noted(self, text: str) -> None:
-        """Take one line worth knowing."""
+        """Handle a note, one line of text."""
 
     def configured(self, configs: LogDirConfigs) -> None:
-        """Take the configs of the topics, before they are used."""
+        """Handle the configs of the topics before they are used."""

@@ -1,8 +1,8 @@
-"""What `kafkalog.open` gives: a log directory as a mapping of logs, and what a log answers.
+"""The objects that `kafkalog.open` returns: a log directory as a mapping of logs, and a log.
 
-Damage reaches the caller in one way. Reading raises the error of the first defect that is met;
-with `on_defect`, each defect is passed to that function instead, and reading goes on with all that
-can be decoded. Notes, and a view that hides nothing, are no reason to raise.
+Damage reaches the caller in one way. Reading raises the error of the first defect; with
+`on_defect`, each defect is passed to that function instead, and reading continues with everything
+that can be decoded. Notes, and a view that hides nothing, raise no error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from kafkalog.model import Defect, Isolation, Level, LogView, Special
 from kafkalog.names import FileKind, parse_directory_name, parse_file_name
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffsets, UnifiedLog
-from kafkalog.verification import verify
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Wanted(TypedDict, total=False):
-    """The keyword arguments that say which records are wanted: those of `Selection`.
+    """The keyword arguments that select records: those of `Selection`.
 
     Times are milliseconds or a `datetime` with a time zone, names and patterns text or bytes.
     """
@@ -80,11 +79,11 @@ def open(path: str | os.PathLike[str]) -> LogDir | Log:  # noqa: A001 # as in gz
     Nothing is written, and no file stays open.
 
     Returns:
-        A `LogDir` or a `Log`. Where it is known which, `kafkalog.LogDir(path)` and
-        `kafkalog.Log(path)` say so to a type checker.
+        A `LogDir` or a `Log`. If you know which, `kafkalog.LogDir(path)` and `kafkalog.Log(path)`
+        tell a type checker.
 
     Raises:
-        NotFoundError, UnreadableError: nothing is there, or it cannot be listed.
+        NotFoundError, UnreadableError: the path does not exist or cannot be listed.
         NotAKafkaFileError: it is nothing that Kafka writes.
         UsageError: it is a file without records, such as an index.
     """
@@ -99,8 +98,8 @@ class LogDir(Mapping[str, "Log"]):
     """A log directory, an entry of `log.dirs`: its logs by the names of their directories.
 
     Args:
-        path: the directory; listed once, so open it again to see new partitions. A directory
-            inside that cannot be listed has its name here as well: what its log is asked raises.
+        path: the directory; listed once, so open it again to see new partitions. A partition that
+            cannot be listed is included; using its log raises the error.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `kafkalog.open`.
@@ -133,20 +132,22 @@ class LogDir(Mapping[str, "Log"]):
         return f"LogDir({self.path!r})"
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
-        """Check all that is in it; `kafkalog.verify` has the arguments."""
+        """Check everything in the directory; `kafkalog.verify` describes the arguments."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 
 class Log:
     """The log of a partition directory, or of one segment's `.log` file.
 
-    It is a place to ask: each call reads the files as they are then, and leaves none of them open.
+    Each call reads the files as they are at that moment, and leaves none of them open.
 
     Args:
-        path: where it is.
+        path: the partition directory or the file.
 
     Attributes:
-        path: where it is.
+        path: the partition directory or the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -160,17 +161,17 @@ class Log:
 
     @property
     def name(self) -> str:
-        """The name of the directory, such as `orders-0`; of one segment, that of the file."""
+        """The name of the directory, such as `orders-0`, or of the single file."""
         return os.path.basename(file_system.absolute(self.path))
 
     @property
     def topic(self) -> str:
-        """The topic; the directory's whole name where that is no partition name."""
+        """The topic; the directory's whole name if that is not a partition's name."""
         return self._directory.topic
 
     @property
     def partition(self) -> int | None:
-        """The partition's number, None where the directory's name has none."""
+        """The partition's number, None if the directory's name has none."""
         return self._directory.partition
 
     @property
@@ -194,15 +195,15 @@ class Log:
     def records(
         self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
     ) -> Iterator[Record]:
-        """Return the records, in the order of the log.
+        """Return the records, in log order.
 
         Args:
-            on_defect: is passed each defect; without it the first one is raised. The records of
-                a batch with a wrong checksum come after its defect, as far as they can be decoded,
+            on_defect: called with each defect; without it the first one is raised. The records of a
+                batch with a wrong checksum come after its defect, as far as they can be decoded,
                 unless `sound` is given.
             wanted: which records: `from_offset`, `to_offset`, `from_time`, `to_time`, `limit`,
-                `key`, `key_regex`, `isolation`, `view` … as `kafkalog.batches.selection.Selection`
-                describes them.
+                `key`, `key_regex`, `isolation`, `view` … as described in
+                `kafkalog.batches.selection.Selection`.
 
         Raises:
             CorruptDataError, UnreadableError, LimitExceededError: the records are damaged.
@@ -219,8 +220,9 @@ class Log:
     ) -> Iterator[Batch]:
         """Return the batches, with their checksums computed (`Batch.crc_valid`).
 
-        One is taken as a whole if it can hold a wanted record by what its header says; keys, values
-        and headers of records are not looked at. Arguments and errors are those of `records`.
+        A batch is selected as a whole if, according to its header, it can hold a wanted record;
+        keys, values and headers of records are not examined. Arguments and errors are those of
+        `records`.
         """
         plan = plan_reading(self.path, selection_of(wanted))
         return _sound(chain(untold_differences(self.path, plan), read_batches(plan)), on_defect)
@@ -235,13 +237,13 @@ class Log:
         on_defect: Callable[[Defect], object] | None = None,
         **wanted: Unpack[Wanted],
     ) -> Scan:
-        """Return the same records as columns of Arrow, read when they are asked for.
+        """Return the same records as Arrow columns, read on demand.
 
         Args:
-            columns: names of the columns to build, those of `Scan.schema`; all of them if None.
-            batches: the batches of the log rather than its records.
-            batch_rows: how many rows a record batch has at most.
-            threads: how many threads decode; if None, as many as there are processors, up to 8.
+            columns: names of the columns to build, those of `Scan.schema`; None for all of them.
+            batches: read the batches of the log rather than its records.
+            batch_rows: maximum number of rows per record batch.
+            threads: number of decoding threads; None for one per processor, up to 8.
             on_defect: as in `records`.
             wanted: as in `records`.
 
@@ -275,12 +277,12 @@ class Log:
             offset: an offset; either this or a timestamp.
             timestamp: milliseconds, a `datetime` with a time zone, or one of ListOffsets' special
                 timestamps: `earliest`, `latest`, `max-timestamp`.
-            isolation: up to where an answer may lie.
-            high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
+            isolation: how far into the log an answer may lie.
+            high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
 
         Raises:
             CorruptDataError: the batch that would answer cannot be decoded.
-            UsageError: not exactly one of both is given; it is not a partition directory.
+            UsageError: both or neither are given, or the path is not a partition directory.
         """
         from kafkalog.batches import lookup
 
@@ -296,7 +298,9 @@ class Log:
         return lookup.lookup_timestamp(log, _milliseconds(timestamp), bound)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
-        """Check the log; `kafkalog.verify` has the arguments, and checks many together."""
+        """Check the log; `kafkalog.verify` describes the arguments, and checks several together."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 
@@ -304,7 +308,7 @@ def selection_of(wanted: Wanted) -> Selection:
     """Return the selection that keyword arguments describe.
 
     Raises:
-        UsageError: the value of one makes no sense.
+        UsageError: an argument has an invalid value.
         TypeError: there is no such argument.
     """
     named: dict[str, Any] = {**wanted}
@@ -321,7 +325,7 @@ def selection_of(wanted: Wanted) -> Selection:
 def _sound(
     found: Iterator[T | Defect], on_defect: Callable[[Defect], object] | None
 ) -> Iterator[T]:
-    """Yield what is no defect; hand the defects over, or raise the first one that is grave."""
+    """Yield everything but defects; pass these to `on_defect`, or raise the first grave one."""
     take = on_defect or raise_defect
     for one in found:
         if isinstance(one, Defect):

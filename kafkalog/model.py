@@ -76,17 +76,17 @@ class Special(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One thing that is wrong, and where.
+    """Something that is wrong, and its place.
 
     Attributes:
         reference: kebab-case name of the kind of defect, documented in `docs/defects.md`.
         severity: how bad it is.
-        path: the file concerned, as it was given or found.
-        position: byte position in the file, None where the whole file is meant.
-        offset: record offset concerned, None where there is none.
+        path: the file concerned, as given or found.
+        position: byte position in the file; None for the whole file.
+        offset: record offset concerned, if any.
         detail: what was found, as a sentence or phrase.
         hint: what to do, or None.
-        size_bytes: how many bytes the defect covers, None where that makes no sense.
+        size_bytes: number of bytes that the defect covers; None if not applicable.
     """
 
     reference: str
@@ -106,7 +106,7 @@ class Batch:
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
-    `crc_valid` is None where the checksum was not computed.
+    `crc_valid` is None if the checksum was not computed.
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
     """

@@ -224,7 +224,7 @@ def staging_name(uid: str = "0" * 32) -> str:
 
 
 def is_staging(name: str) -> bool:
-    """Return whether a name is one that `staging_name` gives, whatever its uid."""
+    """Return whether a name is one that `staging_name` makes, for any uid."""
     parsed = parse_directory_name(name)
     return parsed is not None and (parsed.topic, parsed.state) == (
         STAGING_TOPIC,

@@ -1,8 +1,8 @@
-"""Producers of a partition: how batches change their states, and the `.snapshot` files of these.
+"""Producers of a partition: how batches change their states, and `.snapshot` files of the states.
 
 Follows `ProducerStateManager`, `ProducerAppendInfo` and `ProducerStateEntry` of Kafka 4.3 with
-origin REPLICATION: nothing is checked that only a leader checks. `check.producer_states` does the
-same on columns.
+origin REPLICATION, that is, without the checks of a leader. `check.producer_states` does the same
+on columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONE: Final = ProducerState(-1, -1, -1, *_NO_DATA, -1, None)
 
 
 def is_expired(state: ProducerState, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether a broker forgets the producer; one with an open transaction it keeps."""
+    """Return whether a broker forgets the producer, which it never does during a transaction."""
     idle_ms = now_ms - state.last_timestamp
     return state.current_txn_first_offset is None and idle_ms >= expiration_ms
 
@@ -43,7 +43,7 @@ class LastRecord:
     """What the cleaner keeps of an active producer: `lastRecordsOfActiveProducers`.
 
     Attributes:
-        last_data_offset: of its last batch of data; None if its epoch began with a marker.
+        last_data_offset: offset of its last data batch; None if its epoch began with a marker.
         producer_epoch: the epoch.
     """
 
@@ -52,7 +52,7 @@ class LastRecord:
 
     @classmethod
     def of(cls, state: ProducerState) -> LastRecord:
-        """Return that of a state."""
+        """Return the last record of a producer with this state."""
         return cls(state.last_offset if state.last_offset >= 0 else None, state.producer_epoch)
 
     def is_held_by(self, batch: Batch) -> bool:
@@ -76,9 +76,9 @@ class AppendInfo:
     """What batches of one producer change in its state.
 
     Attributes:
-        current: the state before them, None without one.
-        has_batch: whether the last batch that the state remembers is one of these.
-        txn_first_offset: where its open transaction begins, None without one.
+        current: the state before them, None if none.
+        has_batch: whether one of these batches is the last that the state remembers.
+        txn_first_offset: first offset of its open transaction, None if none.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class AppendInfo:
         self._coordinator_epoch = before.coordinator_epoch
 
     def state(self) -> ProducerState:
-        """Return the state after all of them, where each was merged before the next came."""
+        """Return the state after all of them, if each was merged before the next came."""
         return ProducerState(
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
@@ -118,13 +118,13 @@ class AppendInfo:
 
     @property
     def has_data(self) -> bool:
-        """Whether the state remembers a batch of data: none before the epoch has one."""
+        """Whether the state remembers a data batch; there is none at the start of an epoch."""
         return self._last != _NO_DATA
 
     def merged_state(self) -> ProducerState:
-        """Return the state after all of them, where they are merged together.
+        """Return the state after all of them, if they are merged together.
 
-        The batches that the current state remembers stay where the epoch is the same in the end.
+        The batches that the current state remembers stay if the epoch is the same in the end.
         """
         current, state = self.current, self.state()
         if current is None or self.has_batch or current.producer_epoch != self._epoch:
@@ -137,7 +137,7 @@ class AppendInfo:
         )
 
     def append_batch(self, batch: Batch) -> bool:
-        """Take a batch of data into account: `append_data` of its header."""
+        """Apply a data batch: `append_data` of its header."""
         return self.append_data(
             batch.producer_epoch,
             batch.base_sequence,
@@ -157,16 +157,16 @@ class AppendInfo:
         *,
         is_transactional: bool,
     ) -> bool:
-        """Take a batch of data into account; return whether a transaction begins with it.
+        """Apply a data batch; return whether a transaction begins with it.
 
-        Kafka refuses one outside the transaction that is open; here that stays open.
+        Kafka refuses a batch outside the open transaction; here the transaction stays open.
 
         Args:
-            epoch: of the producer.
-            sequence: of its first record.
-            base_offset: of the batch.
-            last_offset: of the batch.
-            timestamp: the largest.
+            epoch: epoch of the producer.
+            sequence: sequence of the first record.
+            base_offset: base offset of the batch.
+            last_offset: last offset of the batch.
+            timestamp: largest timestamp of the batch.
             is_transactional: whether it is part of a transaction.
         """
         delta = wrap_int64(last_offset - base_offset)
@@ -182,9 +182,9 @@ class AppendInfo:
     def append_marker(
         self, epoch: int, coordinator_epoch: int, timestamp: int, offset: int, *, is_abort: bool
     ) -> CompletedTransaction | None:
-        """Take a transaction marker into account; return the transaction that it completes, if any.
+        """Apply a transaction marker; return the transaction that it completes, if any.
 
-        A control batch without records, as the cleaner leaves it, is none.
+        A control batch without records, as the cleaner leaves it, is not a marker.
         """
         if self._epoch != epoch:
             self.has_batch = False
@@ -203,24 +203,24 @@ def _wrap_int32(number: int) -> int:
 
 
 class OpenTransactions:
-    """First offset to producer id; the smallest first offset is at hand, however many there are."""
+    """First offset to producer id, with fast access to the smallest first offset."""
 
     def __init__(self) -> None:
         self._producers: dict[int, int] = {}
-        self._firsts: list[int] = []  # a heap; holds offsets that are gone, too
+        self._firsts: list[int] = []  # a heap, which may still hold removed offsets
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Note that a transaction begins; it replaces one with that first offset."""
+        """Begin a transaction; it replaces one with the same first offset."""
         if first_offset not in self._producers:
             heapq.heappush(self._firsts, first_offset)
         self._producers[first_offset] = producer_id
 
     def end(self, first_offset: int) -> bool:
-        """Note that a transaction ends; return whether it was open."""
+        """End a transaction; return whether it was open."""
         return self._producers.pop(first_offset, None) is not None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all transactions."""
         self._producers.clear()
         self._firsts.clear()
 

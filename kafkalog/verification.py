@@ -1,4 +1,4 @@
-"""A run of `verify`: its targets opened, walked over as scheduled, and its state remembered."""
+"""A run of `verify`: opens its targets, walks over them as scheduled, and remembers its state."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ class Findings:
         targets: log directories, partition directories or files, checked against each other.
         level: how much is read.
         sample: check this share of the segments (0 to 1) at `level`, the others at `quick`.
-        seed: of the sample: the same one selects the same segments; the date (UTC) if None.
-        max_duration_s: start nothing new after so many seconds.
+        seed: seed of the sample: the same seed selects the same segments; None for the date (UTC).
+        max_duration_s: start nothing new after this many seconds.
         state: a file that remembers what was checked when: what was checked longest ago comes
             first, and the next run continues where this one stopped.
-        threads: how many threads check; if None, one per processor, up to 8; with an engine one
-            per task.
-        rate_limit: bytes read per second, of all tasks together.
+        threads: number of checking threads; None for one per processor, up to 8, or one per task
+            with an engine.
+        rate_limit: bytes read per second, by all tasks together.
         leaves_cache: leave the page cache as it was, for use next to a running broker.
-        failed: called with what stops the work on a target, which goes on with the others;
-            without it that is raised.
+        failed: called with an error that stops the work on a target, while the run continues with
+            the others; without it the error is raised.
 
     Attributes:
-        schedule: what is read at which level, and what is put off.
+        schedule: what is read at which level, and what is deferred.
         verification: the walk, whose counts are complete at the end.
-        errors: what stopped the work on targets.
+        errors: the errors that stopped the work on targets.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: a target cannot be opened.
-        UsageError: an argument makes no sense, or `state` lies in what is checked.
+        UsageError: an argument makes no sense, or `state` lies inside a target.
         UnwritableError: `state` could not be written after the run.
     """
 
@@ -97,17 +97,17 @@ class Findings:
 
     @property
     def targets(self) -> Sequence[Target]:
-        """What is checked, in order."""
+        """The targets, in order."""
         return self.schedule.targets
 
     @property
     def summary(self) -> Summary:
-        """What was looked at and found so far."""
+        """What has been read and found so far."""
         return self.verification.summary
 
     @property
     def next_starts(self) -> list[NextStart]:
-        """What the next start of a broker would do, as far as there is something to say."""
+        """What the next start of a broker would do, if that is worth mentioning."""
         return self.verification.next_starts
 
     def __iter__(self) -> Iterator[Defect]:
@@ -123,9 +123,10 @@ class Findings:
             engine: checks partitions in tasks of its own; its workers read the same paths.
 
         Raises:
-            UsageError: an engine with `state` or `max_duration_s`, which are about the order of
+            UsageError: an engine together with `state` or `max_duration_s`, which are about the
+                order of
                 work in one process.
-            KafkaLogError: what stops the work, without `failed`.
+            KafkaLogError: an error that stops the work, without `failed`.
         """
         if engine is not None and (self._history is not None or self.schedule.is_limited):
             raise UsageError("A state and a duration are about the order of work in one process.")
@@ -170,7 +171,7 @@ class Findings:
 
     @contextmanager
     def _elsewhere(self, engine: Engine | None) -> Iterator[Elsewhere | None]:
-        """Open what checks the partitions elsewhere; None if this process does."""
+        """Open the remote walk over partitions; None if this process walks over them."""
         if engine is None:
             yield None
             return
@@ -198,7 +199,7 @@ def verify(
     file of `state`.
 
     Args:
-        targets: paths, or what `kafkalog.open` gives.
+        targets: paths, or the results of `kafkalog.open`.
         level: `quick`: headers and indexes; `standard`: also checksums; `deep`: also every record.
         options: the other arguments of `Findings`.
 
@@ -213,10 +214,10 @@ def _seed_of_the_day() -> int:
 
 
 def _read_history(path: str, targets: Sequence[Target]) -> History:
-    """Return what the state file says; an empty history if it is missing.
+    """Return the history in the state file; an empty one if the file is missing.
 
     Raises:
-        UsageError: the file would lie in what is checked, where nothing is ever written.
+        UsageError: the file lies inside a target, where nothing is ever written.
         UnwritableError: it could not be written after the run.
         NotAKafkaFileError: it is something else.
     """
@@ -237,7 +238,7 @@ def _read_history(path: str, targets: Sequence[Target]) -> History:
 
 
 def _write_history(history: History, path: str, targets: Sequence[Target]) -> None:
-    """Replace the file; segments that are gone are forgotten. Raises `UnwritableError`.
+    """Replace the file, dropping segments that are gone. Raises `UnwritableError`.
 
     A crash leaves the old file or the new one.
     """
@@ -251,6 +252,6 @@ def _write_history(history: History, path: str, targets: Sequence[Target]) -> No
 
 
 def _directory(target: Target) -> str:
-    """Return the directory whose files are read."""
+    """Return the directory that contains the files of a target."""
     is_file = isinstance(target, FileEntry)
     return os.path.dirname(target.path) or "." if is_file else target.path

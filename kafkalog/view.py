@@ -41,6 +41,7 @@ from kafkalog.names import (
 )
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,11 +149,11 @@ def summary(differences: Sequence[Difference]) -> str | None:
     if len(differences) < 2:
         return f"{differences[0].path}: {differences[0].detail}" if differences else None
     logs = sum(one.bytes_hidden > 0 for one in differences)
-    told = _actions(differences, f"cut {_count(logs, 'log')}" if logs else None)
+    told = _actions(differences, f"cut {counted(logs, 'log')}" if logs else None)
     refused = [one.detail for one in differences if one.refusal is not None]
     if refused:
-        told += f"; {_count(len(refused), 'partition')} of them: {refused[0]}"
-    return f"{differences[0].path} and {_count(len(differences) - 1, 'other partition')}: {told}"
+        told += f"; {counted(len(refused), 'partition')} of them: {refused[0]}"
+    return f"{differences[0].path} and {counted(len(differences) - 1, 'other partition')}: {told}"
 
 
 def _actions(differences: Sequence[Difference], cut: str | None) -> str:
@@ -161,18 +162,14 @@ def _actions(differences: Sequence[Difference], cut: str | None) -> str:
     if swapped:
         replaced = sum(one.replaced for one in differences)
         place = f" in place of {replaced}" if replaced else ""
-        told.append(f"make {_count(swapped, '.swap segment')} live{place}")
+        told.append(f"make {counted(swapped, '.swap segment')} live{place}")
     if cut:
         records = sum(one.records_hidden for one in differences)
         size = sum(one.bytes_hidden for one in differences)
-        told.append(f"{cut} and drop {_count(records, 'record')} ({_count(size, 'byte')})")
+        told.append(f"{cut} and drop {counted(records, 'record')} ({counted(size, 'byte')})")
     if not told:
         return "a start would not load them"
-    return f"a start would {', and '.join(told)}; --view files shows what has a final name"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"a start would {', and '.join(told)}; --view files shows the files under final names"
 
 
 def _left_over(log: FileEntry) -> Segment:

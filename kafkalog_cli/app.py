@@ -22,6 +22,9 @@ _COMMANDS: Final = {
     "dump-segment": "Show the content of any file Kafka writes.",
     "lookup-offset": "Find a record by offset or time.",
     "verify": "Check log directories, partitions or files.",
+    "groups": "Show groups and committed offsets, now or at a moment.",
+    "transactions": "Show transactional ids and open transactions.",
+    "where": "Show which partition coordinates a group.",
     "explain": "Explain a finding or an error.",
     "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
     "profile": "Count what partitions and topics hold.",
@@ -84,10 +87,10 @@ def _kafka_dump_log(context: typer.Context) -> int:
 
 
 class _Command(TyperCommand):
-    """A command in which only a prompt ends at the end of input."""
+    """A command that treats an `EOFError` as an internal error, except at a prompt."""
 
     def invoke(self, context: Any) -> Any:
-        """Run it. Typer takes any `EOFError` for Ctrl-D and would end silently."""
+        """Run the command; Typer takes any `EOFError` for Ctrl-D and would exit silently."""
         try:
             return super().invoke(context)
         except EOFError as error:

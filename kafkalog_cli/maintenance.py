@@ -1,4 +1,4 @@
-"""What commands that change logs have in common: what they say meanwhile, and consent."""
+"""The common part of commands that change logs: their reports, and asking for consent."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class ShownListener(Listener):
-    """Shows what a run says besides its results, and remembers what counts for the exit status."""
+    """Shows what a run reports besides its results; records what affects the exit status."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
 
     def failed(self, error: KafkaLogError) -> None:
-        """Report it; the run goes on."""
+        """Report the failure; the run continues."""
         self._outcome.error(error)
 
     def noted(self, text: str) -> None:
-        """Show it."""
+        """Show the note."""
         show_note(text)
 
     def configured(self, configs: LogDirConfigs) -> None:
-        """Show what is wrong with the metadata log."""
+        """Report defects of the metadata log."""
         note_metadata(configs, self._outcome)
 
 

@@ -34,10 +34,10 @@ _DIGEST_SIZE = 16
 
 
 class LatestOffsets:
-    """Offsets by key.
+    """Holds the latest offset of each key.
 
     Memory:
-        Some 200 bytes per distinct key, whatever its length.
+        About 200 bytes per distinct key, regardless of its length.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class LatestOffsets:
         return before
 
     def get(self, key: bytes) -> int:
-        """Return the latest offset of the key, -1 without one."""
+        """Return the latest offset of the key, -1 if none."""
         return self._offsets.get(self._digest(key), -1)
 
     def _digest(self, key: bytes) -> bytes:
@@ -193,7 +193,7 @@ def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
 
 
 def _epochs(log: UnifiedLog, original: UnifiedLog) -> list[tuple[int, int]]:
-    """Return the epochs that have records of the original; later ones belong to later leaders."""
+    """Return the leader epochs that begin before the end of the original log."""
     end = original.log_end_offset
     return [
         (entry.epoch, entry.start_offset) for entry in log.leader_epochs if entry.start_offset < end

@@ -28,7 +28,7 @@ class Audit:
 
     Attributes:
         partition: the directory that was judged.
-        original: the directory it was judged by, None without one.
+        original: the directory it was judged by, None if none.
         bounds: which part was judged.
         source: where the cleaner offset comes from.
         keys: distinct keys below the cleaner offset, as far as they were read.
@@ -80,8 +80,8 @@ def audit_partition(
     Cost:
         Reads the log twice, with an original once more, and the original three times. Larger logs
         are first read by the kernels: memory for the distinct keys below the cleaner offset, 30 to
-        60 bytes each, a bit per record, and some 10 MB. If anything is suspicious, the reference
-        reads the log again: some 200 bytes per key, and one batch.
+        60 bytes each, a bit per record, and about 10 MB. If anything is suspicious, the reference
+        reads the log again: about 200 bytes per key, and one batch.
     """
     log = UnifiedLog(partition, high_watermark=END)
     source = "--cleaner-offset"
@@ -115,7 +115,7 @@ def audit_partition(
 
 
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
-    """Return the distinct keys of a log that the kernels prove at once; None for the reference."""
+    """Return the number of distinct keys if the kernels prove the log compacted, else None."""
     size = sum(segment.log.size_bytes for segment in log.segments)
     if size < fast_path.FAST_SIZE_MIN:
         size = logs_to_decode(segment.log.path for segment in log.segments)

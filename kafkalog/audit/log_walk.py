@@ -69,8 +69,8 @@ class Finding:
         path: the `.log` of the record or batch, the directory for the log as a whole.
         position: position of its batch in the file; None for the log as a whole.
         offset: offset of the record, or base offset of the batch; None for the log as a whole.
-        key: key of the record; None without one.
-        other_offset: offset of the record that it is compared with; None without one.
+        key: key of the record; None if none.
+        other_offset: offset of the record that it is compared with; None if none.
     """
 
     reason: Reason
@@ -108,11 +108,11 @@ class Walked:
     _framed: Batch
 
     def records(self) -> Iterator[Record]:
-        """Decode the records; raises as `decode_records`."""
+        """Decode the records. Raises as `decode_records`."""
         return decode_records(self._source, self._framed)
 
     def held_records(self) -> list[Record]:
-        """Decode all records; raises as `hold_records`."""
+        """Decode all records. Raises as `hold_records`."""
         return hold_records(self._source, self._framed)
 
 
@@ -151,7 +151,7 @@ def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
-    """Return the record at that offset, None without one. Raises as `walk`."""
+    """Return the record at that offset, None if none. Raises as `walk`."""
     segments = [segment for segment in log.segments if segment.base_offset <= offset]
     for segment in segments[-1:]:
         with log.open_segment(segment) as opened:
@@ -167,12 +167,12 @@ class Transactions:
     """Aborted transactions, markers and last batches of producers of a whole log.
 
     Attributes:
-        lone_markers: offsets of markers of whose transaction no batch is in the log.
+        lone_markers: offsets of markers whose transaction has no batch in the log.
         producers: the state of each producer at the log end.
 
     Memory:
-        Some 100 bytes an aborted transaction that still has data, or a lone marker, and some 500 a
-        producer.
+        About 100 bytes per aborted transaction that still has data and per lone marker, and about
+        500 per producer.
     """
 
     lone_markers: set[int] = field(default_factory=set)
@@ -183,7 +183,7 @@ class Transactions:
 
     @classmethod
     def of(cls, log: UnifiedLog) -> Transactions:
-        """Read them from a log; raises as `walk`."""
+        """Read the transactions of a log. Raises as `walk`."""
         found = cls()
         for walked in walk(log):
             if walked.batch.producer_id >= 0:
@@ -191,7 +191,7 @@ class Transactions:
         return found
 
     def add(self, batch: Batch, *, is_abort: bool) -> None:
-        """A batch with a producer follows; `is_abort` where its record aborts a transaction."""
+        """Add a producer's next batch; `is_abort` if its record aborts a transaction."""
         who, offset = batch.producer_id, batch.base_offset
         info = self.producers.get(who)
         if info is None:
@@ -213,7 +213,7 @@ class Transactions:
             self._ends.setdefault(who, []).append(offset)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
-        """Return the base offsets of the batches that hold the state of a producer still active."""
+        """Return the base offsets of the batches that hold the state of active producers."""
         return {
             self._holders[who]
             for who, producer in self.producers.items()

@@ -50,7 +50,7 @@ of its key, value and headers, and whether it has a key and a value, even if the
 """
 
 
-class NotPlain(Exception):  # noqa: N818 # it is no error: the reference goes on
+class NotPlain(Exception):  # noqa: N818 # not an error: the reference continues
     """Something is suspicious, or unsuitable for the kernels."""
 
 
@@ -119,8 +119,8 @@ class Columns:
             NotPlain: the reference must read it.
 
         Cost:
-            Memory for a chunk, some 2 MB and the largest batch decompressed, and 200 bytes for each
-            of a quarter of a million records.
+            Memory for a chunk, about 2 MB and the largest batch decompressed, and 200 bytes for
+            each of a quarter of a million records.
         """
         for chunk in _chunks(log, Workspace(_ROWS_AT_ONCE), below):
             if not chunk.crc_valid.all():

@@ -1,4 +1,4 @@
-"""A run of `audit-compaction`: a partition, or what was cleaned in a log directory."""
+"""A run of `audit-compaction` over a partition, or over the cleaned ones of a log directory."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def audit_compaction(
         first_dirty_offset: where the cleanings of a partition began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
         findings_max: maximum number of counterexamples per partition.
-        failed: called with what stops the work on a partition of a log directory, which goes on
-            with the others; without it that is raised.
+        failed: called with the error of a partition of a log directory that cannot be audited;
+            the others are still audited. If None, the error is raised.
 
     Returns:
-        An audit per partition, without those of which no cleaner has noted an offset.
+        One audit per partition, except those without an entry in the cleaner offset checkpoint.
 
     Raises:
         UsageError: an argument is wrong, or offsets are given for a log directory.
         KafkaLogError: as `audit_partition`.
 
     Cost:
-        Per partition that of `audit_partition`.
+        That of `audit_partition` for each partition.
     """
     target = open_path(os.fspath(path))
     judge = partial(
@@ -85,7 +85,7 @@ def audit_compaction(
 
 
 def _was_cleaned(partition: PartitionDir) -> bool:
-    """Whether a cleaner has noted an offset of the partition."""
+    """Return whether the cleaner offset checkpoint has an entry for the partition."""
     return UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
 
 

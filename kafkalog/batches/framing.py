@@ -19,6 +19,7 @@ from kafkalog.checksums import crc32, crc32c
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,11 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     left = end - position
     if left <= c.HEADER_SIZE_UP_TO_MAGIC:
         return _damage(
-            "torn-tail", source, position, left, f"{left} bytes are too few for a header."
+            "torn-tail",
+            source,
+            position,
+            left,
+            f"The file ends {counted(left, 'byte')} into a header.",
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
     offset, length, magic = _UP_TO_MAGIC.unpack_from(header)
@@ -319,6 +324,6 @@ def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Def
     # A few zero bytes are the beginning of an offset rather than preallocated space.
     preallocated = size > c.HEADER_SIZE_UP_TO_MAGIC and end == source.size_bytes
     if preallocated and source.is_zero_from(position):
-        detail = f"The last {size} bytes are zero: preallocated or never written."
+        detail = f"The rest is zero ({counted(size, 'byte')}): preallocated or never written."
         return _damage("zero-tail", source, position, size, detail)
     return dataclasses.replace(found, size_bytes=size)

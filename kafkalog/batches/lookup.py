@@ -70,7 +70,7 @@ class Lookup:
     steps: tuple[Step, ...] = field(default=())
 
     def agrees_with(self, other: Lookup) -> bool:
-        """Return whether both answer alike, however they were found."""
+        """Return whether both give the same answer, even if found in different ways."""
         return (self.offset, self.batch) == (other.offset, other.batch)
 
 
@@ -231,7 +231,7 @@ def lookup_special(
 
 
 def compared(log: UnifiedLog, question: Callable[[UnifiedLog], Lookup]) -> tuple[Lookup, Lookup]:
-    """Look up with indexes and without; next to a broker only a repeated difference counts.
+    """Look up with and without indexes; while a broker writes, only a repeated difference counts.
 
     Raises as the question.
     """

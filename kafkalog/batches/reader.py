@@ -41,7 +41,7 @@ def read_batches(
     If a path is given whose view differs from its files, a `view-differs` comes first. Checksums
     are computed (`Batch.crc_valid`). A batch is selected as a whole if, according to its header, it
     can hold a selected record; keys, values and headers are not examined. `progress` is called with
-    numbers of bytes as they are read.
+    the number of bytes read since the last call.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -60,7 +60,7 @@ def read_records(
 
     If a path is given whose view differs from its files, a `view-differs` comes first. Records come
     in log order; those of a batch with a wrong checksum come after its defect, as far as they can
-    be decoded. `progress` is called with numbers of bytes as they are read.
+    be decoded. `progress` is called with the number of bytes read since the last call.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.

@@ -17,6 +17,7 @@ from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
 from kafkalog.parsing import reason
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,7 +87,9 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
     if batch.magic > 2:
         raise _corrupt("magic-unknown", batch, f"Magic {batch.magic} is unknown.")
     if batch.count < 0:
-        raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
+        raise _corrupt(
+            "records-count-invalid", batch, f"The header says {counted(batch.count, 'record')}."
+        )
     if batch.count == 0:
         return
     from formats.record import Record as RecordSchema
@@ -109,7 +112,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
             raise _corrupt(
                 "records-count-invalid",
                 batch,
-                f"The header says {batch.count} records; the batch holds {ordinal}.",
+                f"The header says {counted(batch.count, 'record')}; the batch holds {ordinal}.",
             )
         fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
         timestamp = batch.max_timestamp
@@ -134,7 +137,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt(
             "records-left-over",
             batch,
-            f"{left} bytes are left after the {batch.count} records of the batch.",
+            f"The last record of the batch is followed by {counted(left, 'byte')}.",
         )
 
 

@@ -20,6 +20,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.source import Source
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,12 +101,12 @@ class AbortedTransactions:
         """Yield the defects that show at the end of a segment, whose offsets are below `limit`."""
         if self._missing:
             (producer_id, offset), count = self._missing[0], len(self._missing)
-            rest = f", and {count - 1} more are not" if count > 1 else ""
-            detail = f"The transaction of producer {producer_id} aborted at offset {offset} is not "
+            rest = f", like {counted(count - 1, 'more transaction')}" if count > 1 else ""
+            detail = f"The transaction of producer {producer_id} aborted at offset {offset} is "
             yield make_defect(
                 "aborted-transaction-missing",
                 self._path or self._log_path,
-                f"{detail}in the index{rest}.",
+                f"{detail}missing from the index{rest}.",
                 offset=offset,
             )
             self._missing = []

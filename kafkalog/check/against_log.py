@@ -21,6 +21,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import Stretch, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,7 +226,7 @@ class _IndexCheck(ABC):
     def _others(self, reference: str) -> Iterator[Defect]:
         """Yield one defect for all entries that were not reported individually."""
         if self._told > _TOLD_ONE_BY_ONE:
-            detail = f"{self._told - _TOLD_ONE_BY_ONE} more entries are wrong."
+            detail = f"{counted(self._told - _TOLD_ONE_BY_ONE, 'more wrong entry')}."
             yield make_defect(reference, self.index.path, detail)
 
     def _beyond(

@@ -119,7 +119,7 @@ class SegmentCheck(BatchCheck):
 
 
 class PartitionCheck(BatchCheck):
-    """An invariant of a whole partition: it sees the segments one after the other.
+    """An invariant of a whole partition: it sees the segments one after another.
 
     Attributes:
         partition: the partition that is walked over.

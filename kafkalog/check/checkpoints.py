@@ -23,6 +23,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -139,7 +140,7 @@ def _missing(
     ]
     if lost:
         named = ", ".join(lost[:_NAMED_MAX]) + (" and others" if lost[_NAMED_MAX:] else "")
-        detail = f"After a clean shutdown {len(lost)} partitions have no entry: {named}."
+        detail = f"After a clean shutdown {counted(len(lost), 'entry')} missing: {named}."
         yield make_defect("checkpoint-entry-missing", file.path, detail)
 
 

@@ -18,6 +18,7 @@ from kafkalog.defects import make_defect
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -37,7 +38,8 @@ def size_is_multiple(entry: FileEntry) -> Iterator[Defect]:
     size = ENTRY_SIZES[entry.name.kind]
     rest = entry.size_bytes % size
     if rest:
-        detail = f"The size {entry.size_bytes} is not a multiple of {size}: {rest} bytes are over."
+        detail = f"The size {entry.size_bytes} is not a multiple of {size}: "
+        detail += f"{counted(rest, 'byte')} too many."
         yield make_defect(
             "index-size-not-multiple",
             entry.path,

@@ -63,7 +63,7 @@ class EpochsMatchFile(PartitionCheck):
     """The epoch of every batch is the one that leader-epoch-checkpoint has at its base offset.
 
     Batches of magic 0 and 1, and those with epoch -1, have none. A batch that is out of order or
-    has a wrong checksum is no evidence about anything else.
+    has a wrong checksum is not evidence for anything else.
 
     Cost:
         Memory for the epochs of the file, and for up to 10,000 changes of epoch among the batches;

@@ -22,6 +22,7 @@ from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -115,8 +116,9 @@ def of_one_moment(
             return result, True
         confirmed, earlier = found & earlier, found
     yield from (one for one in held if not _is_grave(one) or _place(one, files) in confirmed)
-    detail = f"Its files changed during {READINGS_MAX} readings: {len(found - confirmed)} findings "
-    yield make_defect("changed-while-reading", path, f"{detail}of the last one are left out.")
+    left_out = counted(len(found - confirmed), "finding")
+    detail = f"Its files changed during {READINGS_MAX} readings; left out: {left_out} of the last."
+    yield make_defect("changed-while-reading", path, detail)
     return result, False
 
 

@@ -94,7 +94,7 @@ class PartitionStart(PartitionCheck):
 
 
 def _config(partition: CheckedPartition) -> StartConfig | None:
-    """Return the configs that matter to a start; None if no source sets them."""
+    """Return the configs that affect a start; None if no source sets them."""
     if partition.configs is None:
         return None
     try:
@@ -128,7 +128,7 @@ def unexplained(
 ) -> Iterator[Defect]:
     """Yield the defect of a start that would go wrong although nothing else was found.
 
-    Losing records of a directory that awaits deletion is no defect.
+    Losing records of a directory that awaits deletion is not a defect.
     """
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)

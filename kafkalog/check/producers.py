@@ -29,6 +29,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import MARKER_TYPE
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -309,5 +310,7 @@ class ProducerHistory(PartitionCheck):
         """Yield a defect if a closed log with producers has no snapshot of them."""
         states = self._states.table
         if self.partition.log.was_closed and states.size and not self._snapshots.paths:
-            detail = f"The log has batches of {states.shape[1]} producers, but no snapshot."
+            detail = (
+                f"The log has batches of {counted(states.shape[1], 'producer')}, but no snapshot."
+            )
             yield make_defect("producer-snapshots-missing", self.partition.directory.path, detail)

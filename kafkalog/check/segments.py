@@ -20,6 +20,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.source import Source
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +257,7 @@ class OffsetsAreComplete(PartitionCheck):
         if self._gaps > 1:
             reference, detail = (
                 "offsets-with-gaps",
-                f"{detail}, and at {self._gaps - 1} more places",
+                f"{detail}, and at {counted(self._gaps - 1, 'more place')}",
             )
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
 

@@ -13,6 +13,7 @@ import numpy as np
 from kafkalog.check import producer_states as p
 from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import make_defect
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +75,8 @@ class SnapshotCheck:
         self._mark_absent(found)
         if differences:
             producer_id, what = differences[0]
-            rest = f" So are {len(differences) - 1} more." if len(differences) > 1 else ""
+            more = counted(len(differences) - 1, "more producer")
+            rest = f" The same is true of {more}." if len(differences) > 1 else ""
             detail = f"Producer {producer_id} differs from the log: {what}.{rest}"
             yield make_defect("producer-snapshot-wrong", path, detail, offset=offset)
 

@@ -349,7 +349,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
 
 
 def _require_unreadable(defect: Defect) -> None:
-    """Raise if this process can read what a worker cannot: then it is no defect."""
+    """Raise if this process can read what a worker cannot: then it is not a defect."""
     try:
         with Source(defect.path) as source:
             source.read(defect.position or 0, 1)

@@ -21,6 +21,7 @@ from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -129,7 +130,9 @@ class Verification:
         self.next_starts = with_strays(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
-            defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
+            defect = make_defect(
+                "bytes-not-checked", ".", f"Not checked: {counted(missing, 'byte')}."
+            )
             self.summary.defects[defect.severity] += 1
             yield defect
 

@@ -140,7 +140,7 @@ class MadeStretches:
     def stretches(
         self, log: CheckedLog, source: Source, level: Level
     ) -> Iterator[Stretch | Defect]:
-        """Yield as `header_stretches`; call it for logs by rising base offset, then by name."""
+        """Yield the same as `header_stretches`; call it in order of base offset, then name."""
         position = 0
         if log.base_offset is not None:
             key = (log.base_offset, os.path.basename(log.path))
@@ -148,7 +148,7 @@ class MadeStretches:
                 self._advance()
             while self._key == key:
                 found = self._stretch
-                assert found is not None, "a key is that of a stretch"
+                assert found is not None, "there is a key only if there is a stretch"
                 if int(found.headers[POSITION, 0]) != position:
                     break
                 self._advance()

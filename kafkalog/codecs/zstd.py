@@ -33,7 +33,7 @@ def decompress(view: memoryview, output: Output) -> None:
         _decompress_frames(decompressor, view, output)
     except zstandard.ZstdError:
         # A decompressor with buffers from other frames words its errors differently. A fresh one
-        # gives the message, so that damage has one name whoever meets it, and when.
+        # gives the message, so that the same damage always has the same message.
         output.clear()
         try:
             _decompress_frames(zstandard.ZstdDecompressor(), view, output)

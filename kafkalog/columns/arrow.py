@@ -1,6 +1,6 @@
-"""Arrow record batches: the schemas of scans, and batches out of decoded rows.
+"""Arrow record batches: the schemas of scans, and batches built from decoded rows.
 
-Byte strings are copied once, out of the log's bytes into Arrow's memory, so that a record batch
+Byte strings are copied once, from the log's bytes into Arrow's memory, so that a record batch
 outlives the buffers it was decoded in.
 """
 
@@ -87,7 +87,7 @@ BATCH_SCHEMA: Final = pa.schema(
         _field("producer_id", pa.int64()),
         _field("producer_epoch", pa.int16()),
         _field("base_sequence", pa.int32()),
-        _field("last_sequence", pa.int64()),  # of a damaged header it can be anything
+        _field("last_sequence", pa.int64()),  # anything, in a damaged header
         _field("partition_leader_epoch", pa.int32()),
         _field("is_transactional", pa.bool_()),
         _field("is_control", pa.bool_()),
@@ -99,7 +99,7 @@ BATCH_SCHEMA: Final = pa.schema(
 
 
 def schema_of(columns: Iterable[str] | None, schema: Any = SCHEMA) -> Any:
-    """Return the schema of the columns asked for, in the order asked for; all of them if None.
+    """Return the schema of the requested columns, in the requested order; None for all of them.
 
     Raises:
         UsageError: a column is unknown.
@@ -153,7 +153,7 @@ _DICTIONARIES: Final = {"timestamp_type": TIMESTAMP_TYPES, "compression": COMPRE
 
 
 def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:
-    """Return a record batch of records of the reference decoder, or of batches of its scanner."""
+    """Return a record batch of the reference decoder's records, or its scanner's batches."""
     if not values or isinstance(values[0], Batch):
         return _table(values, {}, schema, paths)
     columns = {
@@ -193,16 +193,16 @@ def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
 
 
 class Paths:
-    """The files that a scan reads: all its record batches have one dictionary of them.
+    """The files that a scan reads: all its record batches share one dictionary of them.
 
-    It grows where a file is found under another name while it is read.
+    It grows if a file turns up under another name while it is read.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._know(paths)
 
     def _know(self, paths: Sequence[str]) -> None:
-        # File names need not be text; Arrow's strings have to be.
+        # File names need not be text; Arrow's strings must be.
         names = pa.array([path.encode("utf-8", "replace") for path in paths], pa.binary())
         self._names, self._codes = names.cast(pa.string()), {p: i for i, p in enumerate(paths)}
 
@@ -214,7 +214,7 @@ class Paths:
         return pa.DictionaryArray.from_arrays(codes, self._names)
 
     def column_of(self, paths: Sequence[str]) -> Any:
-        """Return a row for each path."""
+        """Return the path column with a row for each path."""
         if missing := [path for path in dict.fromkeys(paths) if path not in self._codes]:
             self._know([*self._codes, *missing])
         codes = pa.array([self._codes[path] for path in paths], pa.int32())
@@ -243,7 +243,7 @@ _RECORD_NUMBERS: Final = {"offset": k.OFFSET, "timestamp": k.TIMESTAMP}
 
 
 class Columns:
-    """A format for both kinds of work: Arrow record batches of the columns of a schema."""
+    """A format for records and for batches: Arrow record batches with the columns of a schema."""
 
     def __init__(self, schema: Any, batch_rows: int, paths: Sequence[str]) -> None:
         self.rows_max = batch_rows

@@ -108,7 +108,7 @@ class Exporter:
         facts: metadata about the rows to store in the file, besides the schema.
 
     Cost:
-        Two Parquet row groups of some 12 MB each, plus the compressed bytes of one.
+        Two Parquet row groups of about 12 MB each, plus the compressed bytes of one.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
     size = min(source.stored_bytes, end - position)
     if size >= FAST_SIZE_MIN:
         return size
-    with suppress(KafkaLogError):  # reported by whoever reads the log
+    with suppress(KafkaLogError):  # reported when the log is read
         for batch in scan_batches(source, position, end):
             if isinstance(batch, Batch) and batch.compression:
                 is_modern = batch.magic >= 2

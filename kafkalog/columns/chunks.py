@@ -1,9 +1,9 @@
 """Chunks of a log in memory: batch headers as columns, and the rows of their records.
 
-Each command's bound, which `docs/memory.md` states, rests on these numbers.
+The memory bound of each command, which `docs/memory.md` states, rests on these numbers.
 
-A chunk is read by one thread and decoded by another; what it needs meanwhile is in its workspace,
-which is used again for a later chunk.
+A chunk is read by one thread and decoded by another; its buffers are in its workspace, which is
+reused for a later chunk.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Turn(Enum):
     """What a chunk yields instead of rows."""
 
     WAIT = auto()
-    """A large batch comes next: go on, with `waits` unset, when the chunk is the first in line."""
+    """A large batch comes next: continue, with `waits` unset, once the chunk is first in line."""
 
 
 class Workspace:
@@ -60,7 +60,7 @@ class Workspace:
         self.rows: NDArray[np.int64] = np.empty((k.ROW_FIELDS, rows), np.int64)
 
     def reserve(self, size: int, keep: int = 0) -> None:
-        """Reserve `size` bytes, keeping the first `keep`; free what a huge batch needed."""
+        """Reserve `size` bytes, keeping the first `keep`; free the memory of a huge batch."""
         is_huge = not keep and len(self.arena) > max(size, _ARENA_KEPT_MAX)
         if len(self.arena) < size or is_huge:
             grown = np.empty(max(size, 2 * keep), np.uint8)
@@ -68,12 +68,12 @@ class Workspace:
             self.arena = grown
 
     def release(self) -> None:
-        """Free what a huge batch needed."""
+        """Free the memory of a huge batch."""
         if len(self.arena) > _ARENA_KEPT_MAX:
             self.arena = np.empty(CHUNK_SIZE_MIN, np.uint8)
 
     def table(self, count: int) -> NDArray[np.int64]:
-        """Return room for at least `count` rows; reused unless that is very large."""
+        """Return room for at least `count` rows; it is reused unless it is very large."""
         if self.rows.shape[1] >= count:
             return self.rows
         table = np.empty((k.ROW_FIELDS, count + count // 8), np.int64)
@@ -84,7 +84,7 @@ class Workspace:
     def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int, limit: int) -> int:
         """Decompress into the arena after its first `at` bytes, which stay; return the end.
 
-        Raises as `decompress`: then the bytes after `at` are meaningless.
+        Raises as `decompress`; then the bytes after `at` are meaningless.
         """
         output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
         decompress_to(output, self.arena.data[start:end], magic=magic)
@@ -108,7 +108,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records as columns: positions and sizes point into the arena until the next are asked for.
+    """Records as columns: positions and sizes point into the arena until the next request.
 
     Attributes:
         table: int64, one row per field of `kernels` (ORDINAL, OFFSET, ...), one column per record.
@@ -123,7 +123,7 @@ class Rows:
     failures: tuple[Failure, ...]
 
     def row_of(self, ordinal: int) -> int:
-        """Return where the rows of a batch begin."""
+        """Return the first row of a batch."""
         return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
 
 
@@ -131,8 +131,8 @@ class Rows:
 class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
-    If it `waits`, other chunks are being decoded too, so large batches are put off. `shown` is for
-    use by a format of text: the last batch that has its line.
+    If it `waits`, other chunks are being decoded too, so large batches are deferred. `shown` is for
+    text formats: the last batch whose line was written.
     """
 
     path: str
@@ -163,13 +163,13 @@ class Chunk:
         return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
 
     def batch(self, ordinal: int) -> Batch:
-        """Return one batch as the reference decoder has it; its checksum as far as it is known."""
+        """Return one batch as the reference decoder does, with its checksum if that is known."""
         valid = None if self._crc_valid is None else bool(self._crc_valid[ordinal])
         return batch_at(self.headers, ordinal, self.path, valid)
 
     @property
     def crc_valid(self) -> NDArray[np.bool_]:
-        """Whether the checksum of each batch matches; computed when it is first asked for."""
+        """Whether the checksum of each batch matches; computed on first use."""
         if self._crc_valid is None:
             self._crc_valid = self._compare_checksums()
         return self._crc_valid
@@ -186,7 +186,7 @@ class Chunk:
         return valid
 
     def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int) -> int | None:
-        """Decompress as `Workspace.unpack`; None if the batch is large and has to wait."""
+        """Decompress as `Workspace.unpack`; return None if the batch is large and must wait."""
         if not self.waits:
             limit = DECOMPRESSED_SIZE_MAX
             return self.workspace.unpack(start, end, codec, at, magic=magic, limit=limit)
@@ -308,7 +308,7 @@ class Chunk:
             yield Rows(table, space.arena, range(begins, ended), failures)
 
     def refusal(self, ordinal: int) -> KafkaLogError:
-        """Return the error with which the reference decoder rejects the batch."""
+        """Return the error that the reference decoder raises for the batch."""
         try:
             for _ in decode_records(self, self.batch(ordinal)):
                 pass
@@ -318,7 +318,7 @@ class Chunk:
 
 
 class ChunkReader:
-    """Chunks of one log from a position on; it stops before anything that is not a plain batch."""
+    """Reads chunks of one log from a position on; stops before anything irregular."""
 
     def __init__(self, source: Source, position: int, end: int) -> None:
         self.position = position
@@ -337,13 +337,13 @@ class ChunkReader:
         self._size = CHUNK_SIZE_MIN
 
     def chunks(self, workspace: Workspace) -> Iterator[Chunk]:
-        """Yield chunks up to what is not a plain batch, each valid until the next."""
+        """Yield chunks up to anything irregular, each valid until the next."""
         while self.position < self.end and (chunk := self.read(workspace)) is not None:
             yield chunk
             workspace.release()
 
     def read(self, workspace: Workspace) -> Chunk | None:
-        """Return the next chunk; None if the reference scanner has to judge `position`."""
+        """Return the next chunk; None if the reference scanner must judge `position`."""
         left = self.end - self.position
         size = min(self._size, left)
         is_small = size <= CHUNK_SIZE_MIN

@@ -1,7 +1,7 @@
-"""All batches of a log as stretches of columns, with the damage between them, in file order.
+"""Yields all batches of a log as stretches of columns, with the damage between them, in file order.
 
-Small logs come from the reference scanner, without the kernels. Of large ones one thread reads
-chunks and others check checksums; where a chunk ends in something that is not a sound batch, the
+Small logs come from the reference scanner, without the kernels. For large logs, one thread reads
+chunks and others verify checksums; where a chunk ends in something that is not a sound batch, the
 reference scanner judges it, so that both give the same batches and the same defects.
 """
 
@@ -44,11 +44,11 @@ _ROWS_AT_ONCE: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring batches, at least one; valid until the next stretch is requested.
+    """Consecutive batches, at least one; valid until the next stretch is requested.
 
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
-        crc_valid: bool, whether each checksum matches; true where it was not computed.
+        crc_valid: bool, whether each checksum matches; true if it was not computed.
         markers: int64, the contents of control batches: one row per field of `record_facts`
             (MARKER_TYPE, COORDINATOR_EPOCH).
         facts: int64, facts about the records: one row per field of `record_facts` (FOUND, ...);
@@ -120,16 +120,16 @@ def header_stretches(
 
     Args:
         source: the log.
-        level: quick reads headers and control records, standard compares checksums, deep decodes
+        level: quick reads headers and control records, standard verifies checksums, deep decodes
             every record of every batch whose checksum is right.
-        threads: how many threads check; if None, as many as there are processors, up to 8.
-        position: where to begin.
-        end: where the log ends; the end of the file if None.
+        threads: number of checking threads; None for one per processor, up to 8.
+        position: position of the first batch.
+        end: where the log ends; None for the end of the file.
         look: called, in any thread, with the records that the kernels decode; its results come
             with their stretch.
 
     Raises:
-        UnreadableError: the log cannot be read on; what came before has been yielded.
+        UnreadableError: the log cannot be read any further; everything before has been yielded.
 
     Cost:
         About 6 MB per thread, however large the log is; deep also the decompressed batch, and
@@ -151,16 +151,16 @@ def plain_stretches(
 ) -> Generator[Stretch, None, None]:
     """Yield the batches from a position on, up to the first irregularity.
 
-    They end before the first frame that is not a batch of magic 0 to 2, the first wrong checksum
-    (unless the level is quick), the first byte that cannot be read, or at `end`. There is no
-    search for later batches. The kernels do it; the cost is that of `header_stretches`.
+    The walk ends before the first frame that is not a batch of magic 0 to 2, the first wrong
+    checksum (unless the level is quick), the first unreadable byte, or at `end`. It does not search
+    for later batches. The kernels do the work; the cost is that of `header_stretches`.
 
     Args:
         source: the log.
-        level: as that of `header_stretches`.
-        position: where a batch begins.
+        level: as in `header_stretches`.
+        position: position of a batch.
         end: where the log ends.
-        threads: as those of `header_stretches`.
+        threads: as in `header_stretches`.
     """
     threads = threads or fast_path.default_threads()
     with _walk(source, level, threads, position, end) as walk:
@@ -279,7 +279,7 @@ def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[Stretch | 
 
 
 def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
-    """Yield the same in longer stretches: each has a fixed cost for its consumer."""
+    """Yield the same batches in longer stretches, since each has a fixed cost for its consumer."""
     held: list[Stretch] = []
     batches = records = 0
     try:

@@ -321,7 +321,7 @@ def binary_offsets(sizes, offsets, valid):
 
 @kernel("bytes ints ints32 bytes")
 def gather(data, positions, offsets, out):
-    """Copy the byte strings at `positions`, with sizes given by `offsets`, one after the other."""
+    """Copy the byte strings at `positions`, with sizes given by `offsets`, one after another."""
     for i in range(len(positions)):
         size = offsets[i + 1] - offsets[i]
         if size > 0:

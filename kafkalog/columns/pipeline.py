@@ -35,10 +35,10 @@ def read_contents(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """What a format makes of the records or the batches of a log, and defects, in order.
+    """Yield what a format makes of the records or the batches of a log, and defects, in order.
 
-    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is valid until
-    the next piece is requested. Raises as `read_records`.
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; its output is valid until the next
+    piece is requested. Raises as `read_records`.
     """
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
@@ -53,15 +53,15 @@ def scan_parts(
 ) -> Iterator[Part]:
     """Yield the parts of a plan in order, up to its limit; each is valid until the next.
 
-    `progress` is called with numbers of bytes as they are read. Scans that share a turnstile hold
-    large batches one after the other.
+    `progress` is called with the number of bytes read since the last call. Scans that share a
+    turnstile hold large batches one after another.
     """
     found = _all_parts(plan, work, progress, threads or default_threads(), turnstile)
     return limited(found, plan, work)
 
 
 def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
-    """What the parts hold, with each defect at its place between the rows."""
+    """Yield the content of the parts, with each defect at its place between the rows."""
     for part in parts:
         done = 0
         for event in part.events:
@@ -121,7 +121,7 @@ def _all_parts(
 
 
 class _SegmentScan:
-    """One segment."""
+    """Scans one segment."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _SegmentScan:
         )
 
     def stop(self) -> None:
-        """Wait for what is in progress."""
+        """Wait for work in progress."""
         self._walk.stop()
 
     def parts(self) -> Iterator[Part]:

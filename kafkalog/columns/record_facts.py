@@ -1,4 +1,4 @@
-"""Facts about the records of batches, as columns that go with their headers: one per batch.
+"""Facts about the records of batches, one column per batch, to accompany their headers.
 
 Small logs are read by the reference decoder, large ones by the kernels; the results are the same.
 """
@@ -56,7 +56,7 @@ def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
 
 
 def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusals]:
-    """Return facts, and which batches failed; batches with a wrong checksum are skipped."""
+    """Return facts, and which batches failed to decode; wrong checksums are skipped."""
     table = _no_facts(len(batches))
     refusals: Refusals = []
     for i, batch in enumerate(batches):
@@ -165,7 +165,7 @@ def _marker_of(source: Readable, batch: Batch) -> tuple[int, int, int]:
 
 
 def _add(facts: Table, offset: int, timestamp: int) -> None:
-    """Take one record into account, as `fact_kernels.gather_facts` does."""
+    """Add one record to the facts, as `fact_kernels.gather_facts` does."""
     found = int(facts[FOUND])
     facts[FOUND] += 1
     if found == 0:

@@ -1,4 +1,4 @@
-"""Whole logs as Arrow record batches, decoded by the kernels where that pays."""
+"""Reads whole logs as Arrow record batches, decoded by the kernels if that is faster."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def scan(
         columns: names of the columns to build, in their order; all of them if None.
         selection: which records, in which view; offsets, times, producers and epochs are looked up
             in the indexes and the batch headers first.
-        batches: the batches of the log, as `read_batches` gives them, rather than its records.
-        batch_rows: how many rows a record batch has at most.
-        threads: how many threads decode; if None, as many as there are processors, up to 8.
+        batches: read the batches of the log, as `read_batches` does, rather than its records.
+        batch_rows: maximum number of rows per record batch.
+        threads: number of decoding threads; None for one per processor, up to 8.
         defects: called with each defect, in order.
-        progress: called with numbers of bytes as they are read.
-        turnstile: scans that share it hold large batches one after the other.
+        progress: called with the number of bytes read since the last call.
+        turnstile: scans that share it hold large batches one after another.
 
     Raises:
         UnsupportedError: pyarrow is missing.
@@ -99,7 +99,7 @@ def _by_reference(
     batch_rows: int,
     defects: Callable[[Defect], object],
 ) -> Iterator[Any]:
-    """Yield all rows through the reference decoder: the kernels are not loaded for a small log."""
+    """Yield all rows by the reference decoder: a small log is not worth loading the kernels."""
     from kafkalog.columns.arrow import Paths, table_of
 
     paths = Paths(_paths(plan))
@@ -123,17 +123,18 @@ def _paths(plan: ReadPlan) -> list[str]:
 
 
 class Scan:
-    """Rows of one log as columns of Arrow: read when they are asked for, again each time.
+    """Rows of one log as Arrow columns: read on demand, and again each time.
 
-    DuckDB, Polars, pandas and whatever else speaks Arrow's C stream protocol read from it directly.
+    DuckDB, Polars, pandas and anything else that speaks Arrow's C stream protocol reads from it
+    directly.
 
     Args:
         path: what to read.
-        columns: names of the columns to build, in their order; all of them if None.
+        columns: names of the columns to build, in their order; None for all of them.
         selection: which rows.
-        batches: the batches of the log rather than its records.
-        batch_rows: how many rows a record batch has at most.
-        threads: how many threads decode; if None, as many as there are processors, up to 8.
+        batches: read the batches of the log rather than its records.
+        batch_rows: maximum number of rows per record batch.
+        threads: number of decoding threads; None for one per processor, up to 8.
         on_defect: called with each defect, in order; by default the first grave one is raised.
 
     Attributes:
@@ -183,8 +184,8 @@ class Scan:
     def to_reader(self) -> Any:
         """Return the rows as a `pyarrow.RecordBatchReader`, in bounded memory.
 
-        It can be read once. An error that is met while another program reads from it reaches that
-        program as an error of the stream.
+        It can be read once. An error during the read reaches the reading program as an error of the
+        stream.
         """
         import pyarrow as pa
 

@@ -1,9 +1,7 @@
 """The steps of a scan over a chunk, each of bounded output: checksums, selection, formatting.
 
-The twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
-reader.
-
-Work comes in two kinds, records and batches; the format decides what is made of them.
+They are the twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
+reader. Work comes in two kinds, records and batches; the format decides what they become.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
 
 
 def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.bool_]:
-    """Return which batches can hold wanted records, by what their headers say."""
+    """Return which batches can hold wanted records, according to their headers."""
     selection = plan.selection
     wanted = np.ones(headers.shape[1], np.bool_)
     if selection.from_offset is not None:
@@ -82,7 +80,7 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
 
 
 def wanted_rows(rows: Rows, selection: Selection) -> Rows:
-    """Return the rows that are wanted; failures move along."""
+    """Return the wanted rows, with the failures renumbered."""
     if selection is EVERYTHING:
         return rows
     table = rows.table
@@ -123,7 +121,7 @@ def wanted_rows(rows: Rows, selection: Selection) -> Rows:
 def _with_header(
     rows: Rows, candidates: NDArray[np.bool_], name: bytes, value: bytes | None
 ) -> NDArray[np.bool_]:
-    """Return which of the candidates have a header of this name and, where not None, this value."""
+    """Return which of the candidates have a header of this name and, unless None, this value."""
     found = np.zeros(len(candidates), np.bool_)
     counts = np.where(candidates, rows.table[k.HEADERS_COUNT], 0)
     total = int(counts.sum())
@@ -144,13 +142,13 @@ def _array(data: bytes) -> NDArray[np.uint8]:
 
 
 OFFSET_LIMIT: Final = 1 << 62
-"""Beyond this, sums of offsets could overflow: the reference decoder takes over."""
+"""Above this, sums of offsets could overflow: the reference decoder takes over."""
 
 
 class Event(NamedTuple):
-    """A defect, and how many rows of its part come before it.
+    """A defect, and the number of rows of its part that come before it.
 
-    One that `trails` belongs to the row before it: where that row is wanted, so is the defect.
+    If it `trails`, it belongs to the row before it: if that row is wanted, so is the defect.
     """
 
     row: int
@@ -160,7 +158,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """A piece of what a scan gives: its row count, approximate size in bytes, and defects."""
+    """A piece of a scan's output: its row count, approximate size in bytes, and defects."""
 
     content: Any
     rows: int
@@ -169,43 +167,43 @@ class Part:
 
 
 class Format(Protocol):
-    """Makes something of rows; several threads use it at once."""
+    """Formats rows; several threads use it at once."""
 
     rows_max: int
     """Maximum number of rows decoded at a time."""
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """Return some rows of a part's content."""
+        """Return the rows from `first` up to `last` of a part's content."""
 
     def release(self, content: Any) -> None:
         """Release the content, which is no longer used."""
 
 
 class RecordFormat(Format, Protocol):
-    """Makes something of records."""
+    """Formats records."""
 
     def left_over(self, headers: NDArray[np.int64]) -> Mask | None:
-        """Return which batches it wants from the reference decoder."""
+        """Return which batches the reference decoder must decode for it."""
 
     def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """Yield parts of decoded rows, without events."""
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
-        """Yield parts of records of one batch, its first ones or more of them, without events."""
+        """Yield parts of the first or of later records of one batch, without events."""
 
 
 class BatchFormat(Format, Protocol):
-    """Makes something of batches."""
+    """Formats batches."""
 
     def of_batches(self, chunk: Chunk, first: int, last: int, chosen: Mask) -> Iterator[Part]:
         """Yield parts of the chosen batches from `first` up to `last`, without events."""
 
     def of_batch(self, batch: Batch) -> Part:
-        """Return a batch that the reference scanner read."""
+        """Return the part for a batch from the reference scanner."""
 
 
 class Work(Protocol):
-    """The processing of chunks, and of what the reference scanner found between them."""
+    """Processes chunks, and what the reference scanner found between them."""
 
     @property
     def format(self) -> Format:
@@ -218,12 +216,12 @@ class Work(Protocol):
         """Yield the parts of a batch that the reference scanner read and judged."""
 
     def of_plan(self, plan: ReadPlan) -> Work:
-        """Return the same for another plan of the same reading."""
+        """Return the same work for another plan of the same reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
-    """The records that are wanted."""
+    """Yields the wanted records."""
 
     plan: ReadPlan
     format: RecordFormat
@@ -245,7 +243,7 @@ class RecordWork:
                 continue
             if isinstance(rows, int):
                 if chunk.waits:
-                    yield Turn.WAIT  # the reference decoder holds all of a batch
+                    yield Turn.WAIT  # the reference decoder holds the whole batch
                 yield from self.of_batch(chunk, chunk.batch(rows))
                 continue
             chosen = wanted_rows(rows, self.plan.selection)
@@ -277,7 +275,7 @@ class RecordWork:
                 raise  # reading resumes elsewhere
             except KafkaLogError as error:
                 failure, is_over = defect_of(error, batch), True
-            if records:  # the format may fail, too: that does not end the batch
+            if records:  # the format may fail, too, which does not end the batch
                 yield from self.format.of_records(records, begins=begins)
                 begins = False
         if failure is not None:
@@ -286,7 +284,7 @@ class RecordWork:
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """The batches that are wanted."""
+    """Yields the wanted batches."""
 
     plan: ReadPlan
     format: BatchFormat

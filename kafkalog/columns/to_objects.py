@@ -1,5 +1,4 @@
-"""Decoded rows as the values of the reference decoder: for tables, for JSON of internal topics, and
-for the lines that a kernel leaves out."""
+"""Decoded rows as the reference decoder's values: for tables, JSON, and lines without a kernel."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from kafkalog.model import Batch
 
 
-# What a record or a batch takes as an object of Python, about.
+# Approximate size of a record or a batch as a Python object.
 _OBJECT_SIZE: Final = 600
 
 
 class Restored:
-    """A format for both kinds of work: lists of `Record`s and of `Batch`es."""
+    """A format for records and for batches: lists of `Record`s and of `Batch`es."""
 
     rows_max = 4096
 
@@ -97,7 +96,7 @@ def records_of(rows: Rows, chunk: Chunk) -> list[Record]:
 
 
 def record_of(rows: Rows, chunk: Chunk, row: int) -> Record:
-    """Return one row as the reference decoder has it."""
+    """Return one row as the reference decoder's record."""
     from dataclasses import replace
 
     [record] = records_of(replace(rows, table=rows.table[:, row : row + 1]), chunk)

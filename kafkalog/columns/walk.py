@@ -1,7 +1,7 @@
-"""The walk over a log by columns: chunks by kernels, what is irregular by the reference scanner.
+"""Walks over a log by columns: chunks by the kernels, irregular parts by the reference scanner.
 
-One thread reads chunks and looks at batch headers; others process them, and they come back in
-order. The amount of work in progress, and so the memory, is bounded whatever the chunks grow into.
+One thread reads chunks and scans batch headers; others process them, and they come back in order.
+The work in progress, and so the memory, is bounded whatever the chunks decompress into.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _OUTPUT_AT_ONCE: Final = 1 << 24
-# A chunk that becomes more than this is followed by smaller ones: all threads stay busy.
+# A chunk that becomes larger than this is followed by smaller ones, so that all threads stay busy.
 _OUTPUT_OF_CHUNK: Final = 1 << 24
 
 
@@ -36,7 +36,7 @@ _OUTPUT_OF_CHUNK: Final = 1 << 24
 class Result:
     """Some steps of a chunk's work, and whether they are the last: all done, or one failed.
 
-    A chunk that `waits` has a large batch, which is put off until it is the first in line.
+    A chunk that `waits` has a large batch, which is deferred until it is the first in line.
     """
 
     steps: list[Any]
@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(slots=True)
 class Task:
-    """A chunk that is being worked on."""
+    """A chunk that is being processed."""
 
     chunk: Chunk
     steps: Iterator[Any]
@@ -71,17 +71,17 @@ class Lanes:
 
 
 class Walk:
-    """The batches of one log in order.
+    """The batches of one log, in order.
 
     Args:
         reader: reads the chunks.
-        lanes: where they are worked on.
-        steps: the work on a chunk, called in their order; its steps are done in any thread. They
-            are lists or have a `size_bytes`.
-        judge: returns what is at a position where the kernels cannot read on, or a checksum is
-            wrong; the walk goes on after it. If None, the walk ends there.
+        lanes: where they are processed.
+        steps: the work on a chunk, called in chunk order; its steps run in any thread and return
+            lists or objects with a `size_bytes`.
+        judge: returns what is at a position where the kernels cannot continue, or where a checksum
+            is wrong; the walk continues after it. If None, the walk ends there.
         check_crc: whether a wrong checksum is irregular.
-        cut: how many batches of a chunk are wanted; what follows is left to `judge`.
+        cut: returns how many batches of a chunk are wanted; the rest is left to `judge`.
     """
 
     def __init__(
@@ -108,8 +108,9 @@ class Walk:
         """Yield the chunks, whose `results` must be used, and what `judge` found between them.
 
         Raises:
-            KafkaLogError: reading failed; what came before has been yielded, and the reader is at
-                the position after it.
+            KafkaLogError: reading failed; everything before has been yielded, and the reader is at
+                the
+                position after it.
         """
         while True:
             self._fill()
@@ -144,7 +145,7 @@ class Walk:
         self._free(task)
 
     def stop(self) -> None:
-        """Wait for what is in progress, and drop it."""
+        """Wait for work in progress, and drop its results."""
         self._lanes.pool.forget(task.future for task in self._tasks)
         for task in self._tasks:
             self._free(task)
@@ -159,7 +160,7 @@ class Walk:
                 task.chunk.waits = False
                 if self._lanes.turnstile is not None:
                     stack.enter_context(self._lanes.turnstile.passed())
-            # The next steps are done while these are used.
+            # The next steps run while these are used.
             following = None if result.is_last else self._lanes.pool.submit(_advance, task.steps)
             try:
                 yield from result.steps
@@ -179,9 +180,9 @@ class Walk:
         self._lanes.spaces.append(task.chunk.workspace)
 
     def _after_false(self, task: Task) -> Defect | KafkaLogError | None:
-        """Cut a chunk before a batch with a wrong checksum that is none; return what is there."""
+        """Cut a chunk before a wrong checksum that is not a batch's; return what is there."""
         chunk = task.chunk
-        task.future.result()  # checksums are compared with the first of its steps
+        task.future.result()  # the first of its steps compares the checksums
         for ordinal in np.flatnonzero(~chunk.crc_valid).tolist():
             position = int(chunk.headers[k.POSITION, ordinal])
             found: Batch | Defect | KafkaLogError | None = None

@@ -55,7 +55,7 @@ _MEMORY_MIN: Final = 1 << 20
 
 
 def bucket_count(offsets: int, memory: int) -> int:
-    """Return the number of buckets with which each bucket's keys fit into a task's memory.
+    """Return the number of buckets needed for each one's keys to fit into a task's memory.
 
     Assumes a key per offset, the worst case. There are at most 256 buckets: beyond that a task
     takes the memory that it needs.
@@ -92,7 +92,7 @@ class KeySpill:
         failure: the error of a failed write, even if the judge of the log suppressed it.
 
     Cost:
-        Some 100 MB of memory; 24 bytes of disk per record with a key.
+        About 100 MB of memory; 24 bytes of disk per record with a key.
     """
 
     def __init__(self, files: Sequence[BinaryIO]) -> None:

@@ -40,7 +40,7 @@ def find_cleanable(
         log: with the high watermark to use; nothing above it is cleaned.
         config: supplies min_compaction_lag_ms.
         now_ms: the clock.
-        checkpoint: where the last cleaning ended, None without one.
+        checkpoint: where the last cleaning ended, None if none.
         up_to_offset: the segment that holds it and later ones are not cleaned; None for no limit.
     """
     start, end = log.log_start_offset, log.log_end_offset

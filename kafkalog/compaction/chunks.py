@@ -171,7 +171,7 @@ def rewrite(
         fate: the flags of the part's batches.
         rule: the settings for all batches.
         counters: COUNTERS numbers of `rewrite_kernels`, which are incremented.
-        buffers: the pool for the new batches; whoever has used them returns them to it.
+        buffers: the pool for the new batches; their user returns them to it.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]

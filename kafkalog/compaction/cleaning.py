@@ -1,8 +1,7 @@
 """One pass of the cleaner over a log: the fate of each batch, and the new segments.
 
-Follows `MemoryRecords.filterTo` and `MemoryRecordsBuilder` of Kafka 4.3.
-
-Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize` of Kafka 4.3.
+Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize`, `MemoryRecords.filterTo` and
+`MemoryRecordsBuilder` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
 
 
 def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> bytes:
-    """Return the batch with only these of its records, at least one, as magic 2.
+    """Build a magic 2 batch that keeps only some of the records of a batch.
 
     Args:
-        batch: the old one; of magic 0 and 1 first and last offset become those of the records.
-        records: the kept ones, in order.
-        horizon_ms: the delete horizon, None without one; it takes the place of the base timestamp.
+        batch: the original; if it is of magic 0 or 1, the new one begins and ends at the offsets of
+            the kept records, else it keeps its range.
+        records: the kept ones, in order, at least one.
+        horizon_ms: the delete horizon, stored in place of the base timestamp; None for none.
     """
     from formats.record import Record as RecordSchema
 
@@ -79,7 +79,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
 
 
 def emptied(batch: Batch) -> bytes:
-    """Return the batch without records; it still states offsets, producer and sequences."""
+    """Build the batch without its records; it keeps its offsets, producer and sequences."""
     attributes = batch.attributes & ~(c.DELETE_HORIZON_MASK | c.COMPRESSION_MASK)
     return _built(
         batch,
@@ -127,12 +127,12 @@ def _built(
 
 
 class CleaningPass:
-    """What a pass by batches and one by columns have in common.
+    """The common part of passes over batches and over columns.
 
     Attributes:
-        tally: what was read and written so far.
-        config: what decides the result.
-        end_offset: nothing from this offset on is cleaned.
+        tally: counts of what was read and written so far.
+        config: the configs of the topic that affect the result.
+        end_offset: offset from which on nothing is cleaned.
     """
 
     end_offset: int
@@ -155,17 +155,17 @@ class CleaningPass:
         self._transactions = transactions or TransactionState()
 
     def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments, from the first one on."""
+        """Return the segments to clean, grouped by the new segment that they are merged into."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """The entries of the transaction index of the last cleaned group."""
+        """Transaction index entries for the new segment of the group that was cleaned last."""
         return self._transactions.kept
 
     def _expect_aborted(self, segment: Segment, upper: int) -> None:
-        """Read which transactions that reach into a segment were aborted."""
+        """Read which of the transactions that overlap a segment were aborted."""
         lower = self._log.log_start_offset
         self._transactions.expect(
             collect_aborted(self._log.segments, segment.base_offset, lower, upper)
@@ -173,13 +173,13 @@ class CleaningPass:
 
 
 class Pass(CleaningPass):
-    """One pass: builds the map, then writes group after group.
+    """One pass over batches: builds the offset map, then cleans one group after another.
 
     Args:
         log: the partition.
-        config: what decides the result.
+        config: the configs of the topic that affect the result.
         now_ms: the clock at the start of the pass.
-        cleanable: which part is dirty.
+        cleanable: the dirty part.
         producers: the active producers at the log end.
         progress: called with the number of bytes read since the last call, for the map and again
             for the new segments.
@@ -220,7 +220,7 @@ class Pass(CleaningPass):
         )
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
-        """The batches of the new segment of a group, one after the other; groups come in order."""
+        """Yield the batches of the new segment of a group; the groups must be cleaned in order."""
         self._transactions.kept = []
         for segment in group:
             upper = self._next_base(segment)
@@ -240,7 +240,7 @@ class Pass(CleaningPass):
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the offset map."""
         return len(self.map)
 
     def _next_base(self, segment: Segment) -> int:
@@ -250,7 +250,7 @@ class Pass(CleaningPass):
             return opened.next_offset()
 
     def _cleaned(self, opened: OpenSegment, batch: Batch, keep_legacy: bool) -> bytes:
-        """Return what the new log holds of a batch."""
+        """Return the bytes that replace a batch in the new segment, empty if it is dropped."""
         source = opened.source
         is_discardable = self._transactions.is_discardable(source, batch)
         drop_all = is_discardable
@@ -297,7 +297,7 @@ class Pass(CleaningPass):
     def _why_dropped(
         self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool
     ) -> Dropped | None:
-        """Return why a record goes, None if it is kept."""
+        """Return why a record is dropped, None if it is kept."""
         if drop_all:
             return Dropped.MARKER if batch.is_control else Dropped.ABORTED
         if batch.is_control or record.offset > self.map.latest_offset:
@@ -316,11 +316,11 @@ class Pass(CleaningPass):
 def group_segments(
     segments: Sequence[Segment], config: CompactionConfig, upper: int
 ) -> list[list[Segment]]:
-    """Neighbours that together stay within the limits of one segment, greedily.
+    """Group consecutive segments, greedily, so that each group fits into one segment.
 
     Args:
         segments: in order.
-        config: segment_bytes, segment_index_bytes.
+        config: gives `segment_bytes` and `segment_index_bytes`, the limits.
         upper: the offset after the last of them.
     """
     groups: list[list[Segment]] = []

@@ -72,10 +72,10 @@ def compact_partitions(
         UnwritableError: the staging directory cannot be made.
 
     Cost:
-        A task takes the memory of `compact_partition`; with `task_memory` that and some 200 MB, and
-        a byte per record of the segment that it cleans. Buckets take 24 bytes of disk per record
-        with a key; a plan puts them into the worker's temporary directory. New segments are on disk
-        together with the old ones: as many partitions at a time as fit.
+        A task takes the memory of `compact_partition`; with `task_memory` that and about 200 MB,
+        and a byte per record of the segment that it cleans. Buckets take 24 bytes of disk per
+        record with a key; a plan puts them into the worker's temporary directory. New segments are
+        on disk together with the old ones: as many partitions at a time as fit.
     """
     found: dict[str, Found] = {}
     work = [one for one in candidates if one.skip is None and one.cleanable is not None]
@@ -93,7 +93,7 @@ def compact_partitions(
 
 
 def clock_of_stopped_run(target: LogDirListing | PartitionDir, now_ms: int) -> int | None:
-    """Return the clock of a killed run that can be continued, None without one.
+    """Return the clock of a killed run that can be continued, None if none.
 
     A clock that is more than a day old, or in the future, does not count.
     """

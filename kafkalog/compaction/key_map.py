@@ -154,7 +154,7 @@ class KeyMap:
         return flags
 
     def latest(self, keys: Keys) -> Column:
-        """Return, per row, the number of the latest record with its key; -1 without one."""
+        """Return, per row, the number of the latest record with its key; -1 if none."""
         found = np.full(len(keys), -1, np.int64)
         order, parts = _sorted(keys.low, keys.high)
         for part, first, last in parts:

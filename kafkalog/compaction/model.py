@@ -28,7 +28,7 @@ MAP_SLOT_SIZE: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """The configs that decide the result; the defaults are Kafka's, but for the map.
+    """The configs that affect the result; the defaults are Kafka's, but for the map.
 
     Attributes:
         segment_bytes: `segment.bytes` of the topic.
@@ -176,7 +176,7 @@ class Candidate:
 
     Attributes:
         partition: the directory.
-        config: the configs that decide the result.
+        config: the configs that affect the result.
         configs: every config that was looked up, with its source.
         marks: log start offset, high watermark and cleaner offset, with their sources.
         high_watermark: up to where the log is replicated; None if not recorded.

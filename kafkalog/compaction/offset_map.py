@@ -67,7 +67,7 @@ class OffsetMap:
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """Return the latest offset of the key, -1 without one."""
+        """Return the latest offset of the key, -1 if none."""
         return self._offsets.get(key, -1)
 
 

@@ -1,7 +1,7 @@
 """What is decided before a pass: that the log is sound, and every byte of the pass, as JSON.
 
 A task performs a plan. Two equal plans give the same files, wherever and however often they are
-carried out. The seed of the map's hash is no part of it: it decides nothing.
+carried out. The seed of the map's hash is not part of it, because it has no effect.
 
 Kafka's cleaner verifies no checksum: it copies a damaged batch, or rewrites it under a right
 checksum. Here the whole log is read and judged before anything is written.
@@ -174,7 +174,7 @@ class _Watch:
         return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Take the next batches of a log."""
+        """Handle the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
         self.has_huge |= bool((stretch.headers[h.SIZE] > BATCH_SIZE_MAX).any())
@@ -195,7 +195,7 @@ class PassPlan:
         log_start_offset: the log start offset.
         high_watermark: the end of what is replicated.
         cleanable: the dirty part.
-        config: the configs that decide the result.
+        config: the configs that affect the result.
         request: the clock, and which formats are allowed.
         sound: what an earlier pass has found out; if None, the task judges the log first.
     """

@@ -1,4 +1,4 @@
-"""A run of `compact`: partitions chosen, judged, and cleaned in place or in a copy."""
+"""A run of `compact`: selects partitions, checks them, and cleans them in place or in a copy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CompactedPartition:
 
     Attributes:
         partition: the directory as it was before.
-        compaction: what was found, planned or done; None after an error.
-        error: why there is none.
+        compaction: the plan or the result; None after an error.
+        error: why it failed; None if it did not.
     """
 
     partition: PartitionDir
@@ -38,7 +38,7 @@ class CompactedPartition:
 
     @property
     def candidate(self) -> Candidate | None:
-        """The facts known before it was read; None if it was not examined."""
+        """The facts determined before reading it; None if it was not examined."""
         return None if self.compaction is None else self.compaction.candidate
 
     @property
@@ -48,19 +48,19 @@ class CompactedPartition:
 
     @property
     def tally(self) -> Tally:
-        """What was read and kept; zeros if it was not examined."""
+        """Counts of what was read and kept; all zero if it was not examined."""
         return Tally() if self.compaction is None else self.compaction.tally
 
     @property
     def left_overs(self) -> list[str]:
-        """Names of the files of earlier deletions that are removed with it."""
+        """Names of files left by earlier deletions, which are removed as well."""
         if self.skipped is not None:
             return []
         return [entry.name.name for entry in self.partition.left_overs]
 
     @property
     def skipped(self) -> str | None:
-        """Why it is skipped; None if it is not."""
+        """Reason for skipping it; None if it is not skipped."""
         if self.error is not None:
             return f"{self.error.reference}: {self.error.message}"
         skip = None if self.candidate is None else self.candidate.skip
@@ -68,22 +68,22 @@ class CompactedPartition:
 
 
 class CompactionRun(Maintenance):
-    """One run over a partition, or over the partitions of a log directory that a broker would take.
+    """One run over a partition, or over those that a broker would clean in a log directory.
 
     Args:
         path: path of the log directory or partition.
-        request: what is requested, apart from the configs.
+        request: the options of the run, except the configs.
         sources: the sources of the configs.
-        to: a new directory: `apply` changes a copy there; nothing else is written.
-        take_all: also partitions that are too clean for a broker to choose.
-        engine: gives the engine whose tasks do the work; None if this process does it.
-        task_memory: bytes that the map of a task may take.
-        keeps_clock: take the time of a run by tasks that was killed, so that what its tasks
-            finished is not repeated.
+        to: a new directory; `apply` makes a copy there and changes only that.
+        take_all: also compact partitions that are too clean for a broker to choose.
+        engine: opens the engine whose tasks do the work; None to do it in this process.
+        task_memory: maximum size of the offset map of a task in bytes.
+        keeps_clock: continue a killed distributed run with its clock, so that the work that its
+            tasks finished is not repeated.
         options: the other arguments of `Maintenance`.
 
     Attributes:
-        request: with the time that is used.
+        request: the options, with the clock that is used.
 
     Raises:
         UsageError: the arguments contradict each other.
@@ -123,7 +123,7 @@ class CompactionRun(Maintenance):
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """The partitions, in the order in which a cleaner takes them; some are to be skipped."""
+        """The partitions in the order in which a cleaner takes them, including skipped ones."""
         from kafkalog.compaction.log_dirs import find_candidates, named_candidate
 
         if isinstance(self.target, LogDirListing):
@@ -141,7 +141,7 @@ class CompactionRun(Maintenance):
 
     @property
     def wanted(self) -> list[Candidate]:
-        """The candidates that are not skipped."""
+        """Candidates that are not skipped."""
         return [one for one in self.candidates if one.skip is None]
 
     @property
@@ -155,22 +155,22 @@ class CompactionRun(Maintenance):
         return self._to is not None or bool(self.wanted or self._failures)
 
     def plan(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
-        """Yield exactly what would become of each partition. Nothing is written.
+        """Yield the exact result for each partition without writing anything.
 
         Args:
-            progress: called with numbers of bytes as they are read; a log is read up to three
-                times.
+            progress: called with the number of bytes read since the last call; each log is read up
+                to three times.
 
         Raises:
-            KafkaLogError: what stops the work on a partition that was named.
+            KafkaLogError: the named partition cannot be compacted.
         """
         return self._results(None, progress)
 
     def apply(self, progress: Callable[[int], None] | None = None) -> Iterator[CompactedPartition]:
-        """Compact each partition, and yield what became of it. Arguments and errors as `plan`.
+        """Compact each partition and yield the result; arguments and errors are those of `plan`.
 
-        The whole of a log is read and judged before any of it is changed. After a crash at any
-        moment the next run, or the next start of a broker, finds the old segments or the new ones.
+        The whole log is read and checked before any of it is changed. After a crash at any moment,
+        the next run, or the next start of a broker, finds either the old segments or the new ones.
         """
         return self._results(self._changing(), progress)
 
@@ -224,7 +224,7 @@ class CompactionRun(Maintenance):
         self.target = copy.partitions[0] if self.is_one else copy
 
     def _continued(self, request: CompactionRequest) -> CompactionRequest:
-        """Return the request with the time of a run that was killed, if there is one."""
+        """Return the request with the clock of a killed run, if there is one to continue."""
         from kafkalog.compaction.distributed import clock_of_stopped_run
 
         stopped = clock_of_stopped_run(self.target, request.now_ms)
@@ -250,28 +250,28 @@ def compact(
 ) -> list[CompactedPartition]:
     """Compact partitions as a broker's cleaner does, or compute exactly what the result would be.
 
-    Without `in_place` or `to` nothing is written.
+    Without `in_place` or `to`, nothing is written.
 
     Args:
-        path: a partition, or a log directory: there those that a broker would choose.
-        in_place: change them.
-        to: a new directory; change a copy there.
-        backup: keeps what is removed, so that `kafkalog.undo` can restore it.
-        take_all: also partitions that are too clean for a broker to choose.
+        path: a partition; or a log directory, to compact the partitions a broker would choose.
+        in_place: change the logs themselves.
+        to: a new directory; compact a copy made there.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
+        take_all: also compact partitions that are too clean for a broker to choose.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock, milliseconds; the present if None.
-        engine: runs a task per partition.
-        task_memory: bytes that the map of a task may take.
-        listener: hears what is said besides results.
+        now_ms: the clock in milliseconds; None for the current time.
+        engine: runs a task per partition; None to do the work in this process.
+        task_memory: maximum size of the offset map of a task in bytes.
+        listener: receives everything reported besides the results.
         request: the other fields of `CompactionRequest`.
 
     Returns:
-        A result per partition. One of a log directory that fails has an `error`, and costs no
-        other.
+        One result per partition. In a log directory, a partition that fails has an `error`, and
+        the others are still compacted.
 
     Raises:
-        KafkaLogError: the partition that was named must not be compacted, or cannot be; a broker
-            has the log directory.
+        KafkaLogError: the named partition must not or cannot be compacted, or a broker is using
+            the log directory.
     """
     with CompactionRun(
         path,

@@ -1,4 +1,4 @@
-"""The topic configs that decide the fate of a log: names, kinds, defaults, bounds, parsing.
+"""The topic configs that affect logs: names, kinds, defaults, bounds, parsing.
 
 Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef.parseType`,
 `ConfigDef.Range`, `ConfigDef.ValidList` and `ConfigDef.ValidString` of Kafka 4.3.

@@ -143,7 +143,7 @@ class TopicConfigs:
         return self[name].source != DEFAULT_SOURCE
 
     def shadowed(self, name: str) -> ConfigValue | None:
-        """Return a topic's own value that another source overrides, None without one."""
+        """Return a topic's own value that another source overrides, None if none."""
         definition = DEFINITIONS[name]
         for number, layer in enumerate(self._layers):
             if layer.is_of_topic and (own := _look_up(layer, definition)):
@@ -199,7 +199,7 @@ class ConfigSources:
 
     @classmethod
     def of(cls, configs: Mapping[str, str] | ConfigSources | None) -> ConfigSources:
-        """Return the sources of configs given by name; sources are taken as they are."""
+        """Make sources from configs by name; return given sources unchanged."""
         return configs if isinstance(configs, ConfigSources) else cls(configs)
 
     @property

@@ -1,4 +1,4 @@
-"""The names of what can be wrong: severity, meaning and next step of each reference.
+"""The catalogue of defects: severity, meaning and hint of each reference.
 
 `docs/defects.md` is generated from these tables.
 """
@@ -29,7 +29,7 @@ _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
     "file-unreadable": UnreadableError,
     "limit-exceeded": LimitExceededError,
 }
-"""The errors of defects that are not about the format of the data."""
+"""Error class of each defect that is not about the format of the data."""
 
 
 def make_defect(
@@ -41,7 +41,7 @@ def make_defect(
     offset: int | None = None,
     size_bytes: int | None = None,
 ) -> Defect:
-    """A defect of a known kind: severity and hint come from the table."""
+    """Make a defect of a known kind; severity and hint come from the table."""
     reference = REFERENCES[name]
     return Defect(
         reference=name,
@@ -58,7 +58,7 @@ def make_defect(
 def corrupt_data(
     defect: Defect, *, note: str | None = None, hint: str | None = None
 ) -> CorruptDataError:
-    """Return the error for work that a defect ends, with a note and a hint of its own."""
+    """Return the error for work that a defect stops, with its own note and hint."""
     return CorruptDataError(
         defect.detail,
         reference=defect.reference,

@@ -14,20 +14,20 @@ EXAMPLES: Final[dict[str, str]] = {
     "resumes at position 820.",
     "magic-unknown": "Magic 3 is unknown.",
     "torn-tail": "The batch should have 92 bytes, the file ends after 91.",
-    "zero-tail": "The last 100 bytes are zero: preallocated or never written.",
+    "zero-tail": "The rest is zero (100 bytes): preallocated or never written.",
     "decompression-failed": "The zstd data cannot be decompressed: the frame at position 0 is cut "
     "off.",
     "unknown-codec": "Codec 5 is unknown to magic 2.",
     "record-malformed": "Record 0 of the batch cannot be parsed: variable-length integer is longer "
     "than 5 bytes.",
     "records-count-invalid": "The header says 2147483647 records; the batch holds 2.",
-    "records-left-over": "8 bytes are left after the 1 records of the batch.",
+    "records-left-over": "The last record of the batch is followed by 8 bytes.",
     "message-set-invalid": "A compressed message has no value.",
     "batch-offset-not-increasing": "The batch has offsets 123 to 124, after 125.",
     "batch-offset-displaced": "The batch has base offset 1099511627776; between its neighbours 126 "
     "is right.",
     "batch-below-base-offset": "The batch starts at offset 3, the segment at 119.",
-    "index-size-not-multiple": "The size 157 is not a multiple of 8: 5 bytes are over.",
+    "index-size-not-multiple": "The size 157 is not a multiple of 8: 5 bytes too many.",
     "offset-index-not-monotonic": "Entry 1: (125, 603) follows (130, 1153).",
     "time-index-not-monotonic": "Entry 1: (1795231085760, 125) follows (1795231131359, 126).",
     "index-entry-misses-batch": "Entry 0 (offset 125): no batch starts at position 602.",
@@ -45,5 +45,5 @@ EXAMPLES: Final[dict[str, str]] = {
     "leftover-file": "A file in state deleted.",
     "directory-unknown": "This is not the name of a partition; a broker does not start with it.",
     "file-unknown": "Kafka has no file with this name.",
-    "bytes-not-checked": "4096 bytes were not checked.",
+    "bytes-not-checked": "Not checked: 4096 bytes.",
 }

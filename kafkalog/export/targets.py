@@ -22,7 +22,7 @@ _AT_ONCE: Final = 8 << 20
 
 
 class Target(Protocol):
-    """Files by relative name, with slashes. Each appears whole, or not at all."""
+    """Where files are written, by relative name with slashes; each appears whole or not at all."""
 
     shown: str
     """Its name in messages, without credentials."""

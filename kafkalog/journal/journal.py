@@ -138,7 +138,7 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
             raise ValueError("/path is not in the log directory")
         parsed_name = parse_directory_name(name)
         if parsed_name is None or not is_topic(parsed_name.topic):
-            raise ValueError("/partition is no partition of a topic")
+            raise ValueError("/partition is not a partition of a topic")
     if not re.fullmatch(re.escape(name) + r"(\.[1-9]\d{0,8})?", fields["kept_in"]):
         raise ValueError("/kept_in is not the name of the partition")
     if fields["offsets"].keys() != OFFSET_CHECKPOINTS.keys():
@@ -153,7 +153,7 @@ def require_beside(beside: str, name: str) -> None:
     """Check that a directory's name is from `name_beside`; raise `ValueError` if not."""
     uid = beside.removesuffix(file_names.DELETE_DIRECTORY)[-32:]
     if not re.fullmatch(r"[0-9a-f]{32}", uid) or beside != name_beside(name, uid):
-        raise ValueError("/beside is no name that undoing gives")
+        raise ValueError("/beside is not a name that undoing gives")
 
 
 def name_beside(name: str, uid: str | None = None) -> str:
@@ -213,7 +213,7 @@ class PartitionEntry:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line that says it is in progress."""
+        """Return the journal's `in-progress` line for the partition."""
         return {
             "type": "partition",
             "partition": self.name,

@@ -1,4 +1,4 @@
-"""What the runs that change a log directory have in common: opened, locked, listed, configured."""
+"""The common part of runs that change a log directory: opens, locks and lists it, finds configs."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """One run over a log directory or partition, for a plan or for changes: a context manager.
+    """One run over a log directory or partition, which plans or changes it; a context manager.
 
-    Within the block its log directory is locked, which keeps brokers off. With a backup, partitions
-    that an earlier run of the command did not finish are restored first, which is noted.
+    Within the block the log directory is locked, so that no broker can start on it. With a backup,
+    partitions that an earlier run of the command did not finish are restored first, and noted.
 
     Args:
         path: path of the log directory or partition.
         command: the name of the command.
         sources: the sources of the configs.
         in_place: whether it may be changed.
-        backup: as that of `Run`; only with `in_place`.
-        of_log: whether the path may also be a log, which stands for its partition.
-        arguments: of the command, for the journal alone.
-        listener: hears what is said besides results.
+        backup: as for `Run`; only with `in_place`.
+        of_log: whether the path may also be a `.log` file, which stands for its partition.
+        arguments: those of the command, recorded in the journal.
+        listener: receives everything reported besides the results.
 
     Attributes:
-        target: the log directory or partition, as it is now.
+        target: the log directory or partition in its current state.
         log_dir: the log directory at or around it; None for a copied partition.
         configs: the configs of its topics.
 
     Raises, when the block is entered:
         NotFoundError, UnreadableError, NotAKafkaFileError: the path cannot be opened.
         LogDirInUseError: a broker is using it.
-        RefusedError: it would be changed, but is the backup of a run, or a checkpoint is a link.
-        UnwritableError: it would be changed, but is read-only.
+        RefusedError: it would be changed but is the backup of a run, or a checkpoint is a link.
+        UnwritableError: it would be changed but is read-only.
         Also the errors of `Run`.
     """
 
@@ -91,17 +91,17 @@ class Maintenance:
 
     @property
     def is_plan(self) -> bool:
-        """Whether nothing can be changed."""
+        """Whether the run only plans and cannot change anything."""
         return self._run is None
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything is not as it was before the run."""
+        """Whether the run has changed anything."""
         return self._run is not None and self._run.has_changed
 
     @property
     def is_one(self) -> bool:
-        """Whether one partition was named."""
+        """Whether the path names a single partition."""
         return isinstance(self.target, PartitionDir)
 
     def _hold(self, held: ExitStack) -> None:
@@ -127,7 +127,7 @@ class Maintenance:
         self._configure()
 
     def _configure(self) -> None:
-        """Find the configs of the topics in a log directory, or in the one around a partition."""
+        """Find the configs of the topics in the log directory."""
         path = self.target.path
         if not isinstance(self.target, LogDirListing):
             path = os.path.normpath(os.path.join(path, os.pardir))
@@ -135,13 +135,13 @@ class Maintenance:
         self._listener.configured(self.configs)
 
     def _changing(self) -> Run:
-        """Return what changes logs. Raises `UsageError` in a plan."""
+        """Return the `Run` that changes logs; raise `UsageError` if this run only plans."""
         if self._run is None:
             raise UsageError("This run is only a plan.", hint="in_place=True changes logs.")
         return self._run
 
     def _fail(self, error: KafkaLogError) -> None:
-        """Take what stops the work on one partition."""
+        """Pass the failure of one partition to the listener."""
         self._listener.failed(error)
 
     def _partitions(self) -> Iterator[PartitionDir]:
@@ -160,13 +160,13 @@ class Maintenance:
 
 
 def segment_at(path: str) -> int | None:
-    """Return the base offset of the segment if a path names a log; None for anything larger."""
+    """Return the base offset if a path names a `.log` file, None if it names a directory."""
     target = open_path(path)
     return target.name.offset if isinstance(target, FileEntry) else None
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
-    """Open what is at a path. Raises as `maintenance`."""
+    """Open the log directory or partition at a path; raises the same errors as `Maintenance`."""
     require_local(path)
     target = open_path(path)
     if not isinstance(target, FileEntry):
@@ -190,7 +190,7 @@ def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDi
 def share_of(
     progress: Callable[[int], None] | None, size_bytes: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """Report progress on one piece of the work; bytes that were not read count at its end."""
+    """Report progress on one piece of work; bytes not read are counted when it ends."""
     if progress is None:
         yield None
         return
@@ -209,5 +209,5 @@ def share_of(
 
 
 def present_ms() -> int:
-    """Return the time of this machine's clock, in milliseconds."""
+    """Return the current time in milliseconds."""
     return time.time_ns() // 1_000_000

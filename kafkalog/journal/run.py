@@ -26,7 +26,7 @@ _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionStat
 
 
 class Run:
-    """Holds the lock of a log directory while partitions of it are changed, one after the other.
+    """Holds the lock of a log directory while partitions of it are changed, one after another.
 
     With a backup, the files that a partition loses are kept and the changes are recorded, so that
     `kafkalog undo` can restore everything. With a backup of the same command on the same log
@@ -111,7 +111,7 @@ class Run:
         if self._backup is None:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe)
             return
-        assert not self.is_done(partition), "whoever goes on with a run leaves what is done"
+        assert not self.is_done(partition), "a continued run skips finished partitions"
         entry = self._backup.begin(partition, touched, offsets.all())
         try:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)

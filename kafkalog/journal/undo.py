@@ -141,7 +141,7 @@ def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
 
 
 def _known(entry: PartitionEntry) -> set[FileStatus]:
-    """Return the files that were there, or that the run made, whatever they are called."""
+    """Return the files that existed before or were made by the run, under any name."""
     after = entry.after.files.values() if entry.after is not None else ()
     return {*entry.before.files.values(), *after, *entry.made}
 

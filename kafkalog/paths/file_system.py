@@ -37,7 +37,7 @@ def absolute(path: str) -> str:
 
 
 def portable(path: str) -> str:
-    """Make a path mean the same in other processes: absolute; a URI stays as it is."""
+    """Make a path absolute, so that it is valid in other processes; leave a URI unchanged."""
     return path if is_object(path) else absolute(path)
 
 

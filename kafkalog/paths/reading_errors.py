@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ def announced(error: _Unreadable) -> _Unreadable:
 
 
 class Unread:
-    """Files and directories that could not be got at, whoever went on past them."""
+    """Collects the files and directories that could not be read, even if the caller continued."""
 
     def __init__(self) -> None:
         self._errors: dict[str | None, UnreadableError] = {}
@@ -68,7 +69,7 @@ class Unread:
         first, *others = self._errors.values()
         note = "The output is incomplete."
         if others:
-            note = f"So are {len(others)} more paths. {note}"
+            note = f"{counted(len(others), 'more path')} cannot be read. {note}"
         return UnreadableError(
             first.message, path=first.path, position=first.position, note=note, hint=first.hint
         )
@@ -76,7 +77,7 @@ class Unread:
 
 @contextmanager
 def unread_places() -> Iterator[Unread]:
-    """Collect what cannot be read in the block: an answer without it is not status 0."""
+    """Collect what cannot be read in the block; if there is any, the status must not be 0."""
     unread = Unread()
     on_unreadable.append(unread.add)
     try:

@@ -70,7 +70,7 @@ class DistinctCount:
 
 
 class FrequentKeys:
-    """Finds the frequent keys: all that make up more than 1 record in 900. Some 100 KiB and keys.
+    """Finds the frequent keys: all that make up more than 1 record in 900. About 100 KiB and keys.
 
     The first `KEY_SIZE_MAX` bytes of a key are kept.
     """

@@ -162,15 +162,15 @@ def predict_log_dir_start(
 
 
 def log_dir_refusals(log_dir: LogDirListing) -> tuple[Refusal, ...]:
-    """Return the errors that stop a start on a log directory and belong to no partition."""
+    """Return the reasons, apart from partitions, why a broker would not start on a directory."""
     return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
 
 
 def missing_identity(log_dir: LogDirListing) -> str | None:
     """Describe what `meta.properties` lacks for a start; None if nothing.
 
-    Also None for partitions without other files next to them, which are no log directory, and for a
-    directory from a ZooKeeper cluster, which names only its broker.
+    Also None for partitions without other files next to them, which are not a log directory, and
+    for a directory from a ZooKeeper cluster, which names only its broker.
     """
     entry = log_dir.file(file_names.META_PROPERTIES)
     if entry is None:

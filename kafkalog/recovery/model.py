@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog.producers import EXPIRATION_MS
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class LoadedLog:
         log_end_offset: offset that the next record gets.
         recovery_point: offset below which everything is assumed to be flushed.
         first_unstable_offset: first offset of the earliest transaction that is undecided, or that
-            was replayed and is above the high watermark of a start; None without one.
+            was replayed and is above the high watermark of a start; None if none.
         segments: by base offset; never empty.
         producers: their states by producer id.
         leader_epochs: the entries of leader-epoch-checkpoint.
@@ -321,7 +322,7 @@ class PredictedStart:
 
 
 class StartRefusedError(Exception):
-    """Kafka's loader would throw; becomes the `Refusal` with which a prediction ends.
+    """Kafka's loader would throw; it becomes the `Refusal` that ends a prediction.
 
     Args:
         error: simple name of Kafka's exception.
@@ -363,7 +364,7 @@ def _change_line(predicted: PredictedStart) -> str:
     if verdict == Verdict.TRUNCATE:
         return _truncation_line(predicted)
     if verdict == Verdict.REBUILD:
-        return f"rebuild the indexes of {_counted(len(set(predicted.rebuilt)), 'segment')}"
+        return f"rebuild the indexes of {counted(len(set(predicted.rebuilt)), 'segment')}"
     if verdict == Verdict.TIDY:
         return f"clean up: {_tidying_words(predicted)}"
     return _NOTHING
@@ -380,23 +381,19 @@ def _tidying_words(predicted: PredictedStart) -> str:
     renamed = sum(isinstance(action, RenameFile) for action in actions)
     words = []
     if removed:
-        words.append(f"remove {_counted(removed, 'file')}")
+        words.append(f"remove {counted(removed, 'file')}")
     if renamed:
-        words.append(f"complete a swap of {_counted(renamed, 'file')}")
+        words.append(f"complete a swap of {counted(renamed, 'file')}")
     words += sorted({f"write {action.name}" for action in actions if isinstance(action, WriteFile)})
     words += ["create an empty segment" for action in actions if isinstance(action, CreateSegment)]
     return ", ".join(words)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _truncation_line(predicted: PredictedStart) -> str:
     assert predicted.loaded, "a log that is cut is loaded"
     end = predicted.loaded.log_end_offset
     segments = sum(isinstance(cut, DeleteSegment) for cut in predicted.cuts)
-    size = _counted(predicted.bytes_lost, "byte")
+    size = counted(predicted.bytes_lost, "byte")
     if segments:
-        size += f", with {_counted(segments, 'whole segment')}"
-    return f"truncate to offset {end}, losing {_counted(predicted.records_lost, 'record')} ({size})"
+        size += f", with {counted(segments, 'whole segment')}"
+    return f"truncate to offset {end}, losing {counted(predicted.records_lost, 'record')} ({size})"

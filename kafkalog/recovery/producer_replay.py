@@ -1,8 +1,8 @@
-"""Producer states brought up to an offset: the newest snapshot, then the batches after it.
+"""Producer states updated to an offset: the newest snapshot, then the batches after it.
 
 Follows `LogSegment.updateProducerState`, `UnifiedLog.rebuildProducerState` and
-`loadProducersFromRecords` of Kafka 4.3: a scan merges each batch before the next, a replay those of
-a whole read together.
+`UnifiedLog.loadProducersFromRecords` of Kafka 4.3: a scan merges each batch before the next, a
+replay merges all batches of a read together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 
 def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
-    """Return whether each batch is no producer's marker, or one that can be read completely."""
+    """Return which batches are not markers of a producer, or are markers that can be read whole."""
     from kafkalog.columns import header_table as h
 
     headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
@@ -105,10 +105,10 @@ def _rows(stretch: Stretch) -> Iterator[Row]:
 
 
 class Appends(ABC):
-    """What has come since the states were last brought up to date.
+    """The changes since the states were last updated.
 
     Args:
-        producers: the states; `finish` brings them up to date.
+        producers: the states; `finish` updates them.
     """
 
     def __init__(self, producers: ProducerStates) -> None:
@@ -116,7 +116,7 @@ class Appends(ABC):
         self._infos: dict[int, AppendInfo] = {}
 
     def frame(self, source: Source, frame: Frame) -> None:
-        """Take one batch into account.
+        """Apply one batch.
 
         Raises:
             CorruptRecordError: a marker cannot be read; then nothing has changed.
@@ -135,7 +135,7 @@ class Appends(ABC):
         self._infos[batch.producer_id] = info
 
     def columns(self, stretch: Stretch) -> None:
-        """Take batches into account whose markers `readable_markers` accepts.
+        """Apply batches whose markers `readable_markers` accepts.
 
         Raises:
             StoppedError: a batch contradicts the state.
@@ -198,15 +198,15 @@ class Appends(ABC):
 
     @abstractmethod
     def opened(self, producer_id: int, first_offset: int) -> None:
-        """A transaction has begun."""
+        """Record that a transaction has begun."""
 
     @abstractmethod
     def completed(self, transaction: CompletedTransaction) -> None:
-        """A transaction has come to its end."""
+        """Record that a transaction has ended."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Bring the states up to date."""
+        """Update the states."""
 
 
 def _require_own(info: AppendInfo, producer_id: int, offset: int, is_transactional: bool) -> None:
@@ -219,7 +219,7 @@ def _require_own(info: AppendInfo, producer_id: int, offset: int, is_transaction
 
 
 class StoppedError(Exception):
-    """The batch with this ordinal in its stretch is refused."""
+    """Refuses the batch with this ordinal in its stretch."""
 
     def __init__(self, ordinal: int, refusal: StartRefusedError) -> None:
         super().__init__(ordinal)
@@ -228,10 +228,10 @@ class StoppedError(Exception):
 
 
 class AppendsOneByOne(Appends):
-    """As a scan takes them: transactions begin and end at once.
+    """Applies batches as a scan does: transactions begin and end immediately.
 
     Args:
-        producers: the states; `finish` brings them up to date.
+        producers: the states; `finish` updates them.
         aborted: gets the aborted transactions.
     """
 
@@ -240,23 +240,23 @@ class AppendsOneByOne(Appends):
         self._aborted = aborted
 
     def opened(self, producer_id: int, first_offset: int) -> None:
-        """A transaction has begun."""
+        """Record that a transaction has begun."""
         self.producers.open.begin(first_offset, producer_id)
 
     def completed(self, transaction: CompletedTransaction) -> None:
-        """A transaction has come to its end."""
+        """Record that a transaction has ended."""
         if transaction.is_aborted:
             self._aborted.append(transaction, self.producers.open.last_stable_offset(transaction))
         self.producers.complete(transaction)
 
     def finish(self) -> None:
-        """Bring the states up to date."""
+        """Update the states."""
         for producer_id, info in self._infos.items():
             self.producers.states[producer_id] = info.state()
 
 
 class AppendsTogether(Appends):
-    """As a replay takes them: first what each producer did, then the ends of transactions."""
+    """Applies batches as a replay does: first all batches, then the ends of transactions."""
 
     def __init__(self, producers: ProducerStates) -> None:
         super().__init__(producers)
@@ -264,15 +264,15 @@ class AppendsTogether(Appends):
         self._completed: list[CompletedTransaction] = []
 
     def opened(self, producer_id: int, first_offset: int) -> None:
-        """A transaction has begun."""
+        """Record that a transaction has begun."""
         self._opened.append((first_offset, producer_id))
 
     def completed(self, transaction: CompletedTransaction) -> None:
-        """A transaction has come to its end."""
+        """Record that a transaction has ended."""
         self._completed.append(transaction)
 
     def finish(self) -> None:
-        """Bring the states up to date.
+        """Update the states.
 
         Raises:
             StartRefusedError: a transaction ends that is not open.
@@ -293,13 +293,13 @@ def rebuild_producers(
     *,
     is_clean: bool,
 ) -> None:
-    """Bring the states up to `end_offset` and take the snapshots that Kafka takes on the way.
+    """Update the states to `end_offset`, and take the snapshots that Kafka takes on the way.
 
     After a clean shutdown without any snapshot nothing is read: all producers are forgotten.
 
     Raises:
         StartRefusedError: a batch cannot be read or contradicts the state; checksums are not
-            looked at.
+            verified.
     """
     snapshot_offsets = [*sorted(segments)[-2:], end_offset]
     if is_clean and not producers.snapshots:
@@ -326,7 +326,7 @@ def rebuild_producers(
 
 
 def segments_between(segments: dict[int, SegmentState], start: int, end: int) -> list[SegmentState]:
-    """Return the segments with offsets from `start` up to `end`, the floor of `start` included."""
+    """Return the segments with offsets from `start` up to `end`, including the floor of `start`."""
     if start == end:
         return []
     floor = max((base for base in segments if base <= start), default=None)
@@ -338,7 +338,7 @@ def segments_between(segments: dict[int, SegmentState], start: int, end: int) ->
 
 
 def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: int) -> None:
-    """Take the batches from offset `start` up to position `end` into account, all at once."""
+    """Apply the batches from offset `start` up to position `end`, all at once."""
     found = segment.find(start)
     if found is None:
         return
@@ -353,13 +353,13 @@ def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: i
 
 
 class _Replay(Walker):
-    """Batches of producers; checksums are not looked at."""
+    """Applies batches of producers, without verifying checksums."""
 
     def __init__(self, appends: AppendsTogether) -> None:
         self.appends = appends
 
     def columns(self, stretch: Stretch) -> int:
-        """Take in batches; how many."""
+        """Process batches; return how many were accepted."""
         plain = readable_markers(stretch)
         count = stretch.count if plain.all() else int(plain.argmin())
         try:
@@ -370,6 +370,6 @@ class _Replay(Walker):
         return count
 
     def frame(self, source: Source, frame: Frame) -> bool:
-        """Take in one batch."""
+        """Process one batch."""
         self.appends.frame(source, frame)
         return True

@@ -1,10 +1,10 @@
 """Producer states and open transactions as a start rebuilds them, with the snapshot files.
 
-Follows `java.util.HashMap` of JDK 17 with keys of `Long`: bucket by bucket, in each by time of
-insertion. Where a bucket has more than eight keys, which consecutive producer ids never give, Java
-makes a tree of it: then the order may be another.
-
 Follows `ProducerStateManager` of Kafka 4.3; the rules are those of `kafkalog.producers`.
+
+Snapshots list producers in the order of JDK 17's `java.util.HashMap` with `Long` keys: by bucket,
+then by insertion. Java turns a bucket of more than eight keys, which consecutive producer ids never
+produce, into a tree: then the order may differ.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _CAPACITY_MIN = 16
 
 
 def hash_order(keys: Iterable[int], count_max: int) -> list[int]:
-    """Return the keys in the order in which Java goes through them.
+    """Return the keys in the order in which Java iterates over them.
 
     Args:
-        keys: of 64 bits, in the order of insertion.
-        count_max: how many the map has held at most; it never shrinks.
+        keys: 64-bit keys, in the order of insertion.
+        count_max: the largest number of keys so far; the map never shrinks.
     """
     capacity = _CAPACITY_MIN
     while count_max > capacity * 3 // 4:
@@ -58,9 +58,9 @@ class ProducerStates:
     """All producers of a partition, and its snapshot files.
 
     Args:
-        directory: where the snapshots are.
+        directory: the directory of the snapshots.
         config: when producers expire.
-        now_ms: the clock.
+        now_ms: the broker's clock.
 
     Raises:
         StartRefusedError: a file with the suffix of a snapshot has no number for a name.
@@ -80,7 +80,7 @@ class ProducerStates:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known of any producer."""
+        """Whether nothing is known about any producer."""
         return not self.states and not self.unreplicated
 
     @property
@@ -108,7 +108,7 @@ class ProducerStates:
         self.unreplicated[completed.first_offset] = completed.last_offset
 
     def truncate_and_reload(self, log_start_offset: int, end_offset: int) -> None:
-        """Drop snapshots out of range and load the newest sound one of the others."""
+        """Drop snapshots that are out of range, and load the newest sound one of the others."""
         for offset in list(self.snapshots):
             if offset > end_offset or offset <= log_start_offset:
                 self._delete(offset, "outside the log, from its start to its end")
@@ -162,7 +162,7 @@ class ProducerStates:
         )
 
     def take_snapshot(self) -> None:
-        """Write a snapshot at the end offset, unless the newest one is of there."""
+        """Write a snapshot at the end offset, unless the newest one has that offset."""
         if self.end_offset <= self._snapshot_offset:
             return
         name = segment_file(self.end_offset, file_names.SNAPSHOT)
@@ -194,7 +194,7 @@ class ProducerStates:
             self._directory.remove(name, "its segment is deleted", routine=True)
 
     def remove_strays(self, base_offsets: list[int]) -> None:
-        """Keep the snapshots at base offsets of segments, and the newest one after these."""
+        """Remove snapshots except those at segments' base offsets and the newest after these."""
         self.snapshots = self._directory.snapshots()
         stray: int | None = None
         for offset in sorted(self.snapshots):

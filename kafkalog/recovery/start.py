@@ -17,6 +17,7 @@ from kafkalog import checkpoints
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
@@ -367,8 +368,8 @@ def _notes(loader: Loader) -> list[str]:
         left = active.size_bytes - active.end_of_batches
         if left:
             notes.append(
-                f"the last {left} bytes of segment {active.base_offset} are no batch and stay: the "
-                "next append goes behind them"
+                f"segment {active.base_offset} ends with {counted(left, 'byte')} that are no batch "
+                "and stay: the next append goes after them"
             )
     if active.has_epochs and not loader.epochs.entries:
         notes.append(

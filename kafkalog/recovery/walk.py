@@ -248,7 +248,7 @@ def _in_columns(source: Source, position: int, end: int, level: Level, walker: W
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The batch with which a read from an offset begins; its position in the log."""
+    """The first batch that a read from an offset returns, and its position in the log."""
 
     position: int
     base_offset: int

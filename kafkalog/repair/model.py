@@ -85,7 +85,7 @@ class RecoveryPlan:
         tidying: the actions of the start that finish or roll back what a crash left.
         changes: the files that will change, by name.
         bytes_to_scan: size of the segments that are scanned.
-        high_watermark: the entry in the checkpoint of high watermarks, None without one.
+        high_watermark: the entry in the checkpoint of high watermarks, None if none.
         has_mark: whether the log directory has the clean shutdown mark.
         untouched: why nothing is changed, whatever a start would do; None for most partitions.
     """

@@ -1,4 +1,4 @@
-"""A run of `rebuild-index`: the indexes of partitions compared with the log's, then rebuilt."""
+"""A run of `rebuild-index`: compares indexes with the log, then rebuilds them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexedPartition:
-    """A partition, and how its indexes compare with those that the log gives.
+    """A partition, and how its indexes differ from those computed from the log.
 
     Attributes:
         partition: the directory.
@@ -43,23 +43,24 @@ class IndexedPartition:
 
     @property
     def is_changed(self) -> bool:
-        """Whether a rebuild writes any of them."""
+        """Whether a rebuild changes any of them."""
         return any(index.is_changed for index in self.indexes)
 
 
 class IndexRun(Maintenance):
     """One run over a partition, or over all partitions of a log directory.
 
-    `plan` compares, `apply` rebuilds: after `plan`, what differs; else all, in one scan.
+    `plan` compares, `apply` rebuilds: the indexes that differ if `plan` was called before, else all
+    of them in a single scan.
 
     Args:
-        path: path of the log directory or partition, or of a segment's log, for that segment.
+        path: a log directory, a partition, or a `.log` file for that segment alone.
         sources: the sources of the configs.
         now_ms: the clock.
         options: the other arguments of `Maintenance`.
 
     Attributes:
-        results: of each partition that could be scanned.
+        results: one per partition that could be scanned.
     """
 
     def __init__(
@@ -78,19 +79,19 @@ class IndexRun(Maintenance):
 
     @property
     def results(self) -> list[IndexedPartition]:
-        """The results so far, a partition each."""
+        """The results so far, one per partition."""
         return [*(self._results or {}).values()]
 
     @property
     def wanted(self) -> list[PartitionDir]:
-        """What is scanned next: all partitions, after `plan` those with an index that differs."""
+        """Partitions to scan next: all, or after `plan` those with an index that differs."""
         if self._results is None:
             return [partition for partition, _ in self._configured]
         return [one.partition for one in self.results if one.is_changed]
 
     @cached_property
     def _configured(self) -> list[tuple[PartitionDir, StartConfig]]:
-        """Each partition that has a log, with the configs of its topic."""
+        """Partitions that have a log, with the configs of their topics."""
         found = []
         for partition in self._partitions():
             if not partition.segments:
@@ -102,18 +103,19 @@ class IndexRun(Maintenance):
         return found
 
     def plan(self, progress: Callable[[int], None] | None = None) -> list[IndexedPartition]:
-        """Compare the indexes of each partition. Nothing is written.
+        """Compare the indexes of each partition without writing anything.
 
         Args:
-            progress: called with numbers of bytes, of all that is in `wanted`.
+            progress: called with the number of bytes scanned since the last call; `wanted` gives
+                the total.
         """
         return self._scanned(None, progress)
 
     def apply(self, progress: Callable[[int], None] | None = None) -> list[IndexedPartition]:
-        """Rebuild the indexes of each partition. Arguments as `plan`.
+        """Rebuild the indexes of each partition; arguments are those of `plan`.
 
-        After a crash at any moment each index is the old one or the new one. A partition on which
-        the work fails is heard by the listener, and costs no other.
+        After a crash at any moment, each index is either the old or the new one. The listener
+        receives the failure of a partition, and the others are still processed.
         """
         return self._scanned(self._changing(), progress)
 
@@ -149,22 +151,22 @@ def rebuild_index(
 ) -> list[IndexedPartition]:
     """Rebuild `.index`, `.timeindex` and `.txnindex`, as a broker does if one is missing.
 
-    Without `in_place` the existing indexes are compared with those that the log gives, and nothing
-    is written.
+    Without `in_place`, the existing indexes are only compared with those computed from the log.
 
     Args:
-        path: a log directory, a partition, or a segment's log for that segment.
-        in_place: replace them.
-        backup: keeps what is replaced, so that `kafkalog.undo` can restore it.
+        path: a log directory, a partition, or a `.log` file for that segment alone.
+        in_place: replace them in the partitions themselves.
+        backup: directory that keeps what is replaced, so that `kafkalog.undo` can restore it.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock, milliseconds; the present if None.
-        listener: hears what is said besides results, and lets a run survive what fails.
+        now_ms: the clock in milliseconds; None for the current time.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
 
     Returns:
-        A result per partition that has a log.
+        One result per partition that has a log.
 
     Raises:
-        KafkaLogError: a log is damaged; a broker has the log directory.
+        KafkaLogError: a log is damaged, or a broker is using the log directory.
     """
     with IndexRun(
         path,

@@ -1,4 +1,4 @@
-"""A run of `recover`: all partitions are planned together, then recovered in place."""
+"""A run of `recover`: plans all partitions together, then recovers them in place."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RecoveredPartition:
 
     Attributes:
         plan: the plan for it.
-        configs: the configs that decide.
+        configs: the configs that affect the recovery.
         refused: why it must not be recovered; None if it may be.
-        done: the recovery; None in a plan.
+        done: the completed recovery; None in a plan.
     """
 
     plan: RecoveryPlan
@@ -52,16 +52,16 @@ class RecoveryRun(Maintenance):
     """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
 
     Args:
-        path: path of the log directory or partition, or of a segment's log, for its partition.
-        mode: as which start of a broker.
+        path: a log directory, a partition, or a `.log` file for its partition.
+        mode: the start of a broker to imitate.
         sources: the sources of the configs.
         now_ms: the clock of the start.
         forced: also truncate below the high watermark.
-        metadata_dir: the log directory with the cluster's metadata, if it is another one.
+        metadata_dir: the log directory with the cluster's metadata, if different.
         options: the other arguments of `Maintenance`.
 
     Attributes:
-        results: of each partition that could be planned.
+        results: one per partition that could be planned.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class RecoveryRun(Maintenance):
 
     @property
     def wanted(self) -> list[RecoveryPlan]:
-        """The plans that change something."""
+        """Plans that change something."""
         return [plan for plan in self.plans if plan.changes]
 
     @property
     def may_apply(self) -> bool:
-        """Whether all may be recovered: one that must not be stops the others.
+        """Whether all may be recovered: a refused one prevents the recovery of all others.
 
-        If kafkalog itself fails on one, the others are recovered all the same.
+        A failure of kafkalog itself on one partition does not prevent the others' recovery.
         """
         stops = self.refused.values()
         return not self._has_failed and all(isinstance(one, InternalError) for one in stops)
 
     @property
     def has_losses(self) -> bool:
-        """Whether something is left to do, or is lost."""
+        """Whether records are lost, or something is left to do."""
         if self.is_plan:
             return any(plan.verdict != Verdict.NOTHING for plan in self.plans)
         return any(
@@ -123,10 +123,11 @@ class RecoveryRun(Maintenance):
         return list(self._partitions())
 
     def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
-        """Plan each partition. Nothing is written.
+        """Plan each partition without writing anything.
 
         Args:
-            progress: called with numbers of bytes, of all that is in the partitions once.
+            progress: called with the number of bytes scanned since the last call; each partition is
+                scanned once.
         """
         hosting = self._hosting()
         for partition in self.partitions:
@@ -143,16 +144,17 @@ class RecoveryRun(Maintenance):
         return self.results
 
     def apply(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
-        """Do what the plans say, partition by partition.
+        """Carry out the plans, one partition after another.
 
-        After a crash at any moment another recovery, or the start of a broker, comes to the same
-        result. A partition on which the work fails is heard by the listener, and costs no other.
+        After a crash at any moment, another recovery, or the start of a broker, produces the same
+        result. The listener receives the failure of a partition; the others are still recovered.
 
         Args:
-            progress: called with numbers of bytes, of all that is in the partitions twice.
+            progress: called with the number of bytes scanned since the last call; each partition is
+                scanned twice.
 
         Raises:
-            UsageError: this run is only a plan.
+            UsageError: the run only plans.
             KafkaLogError: a partition must not be recovered.
         """
         run = self._changing()
@@ -189,7 +191,7 @@ class RecoveryRun(Maintenance):
     def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
         """Return why a partition must not be recovered.
 
-        What is left to the broker is refused only if it was named.
+        A partition that is left to the broker is refused only if it was named.
         """
         is_left = plan.untouched is not None and plan.is_loadable
         if is_left and (not self.is_one or plan.verdict == Verdict.NOTHING):
@@ -215,25 +217,26 @@ def recover(
 ) -> list[RecoveredPartition]:
     """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
 
-    Without `in_place` nothing is written.
+    Without `in_place`, nothing is written.
 
     Args:
-        path: a log directory, a partition, or a segment's log for its partition.
-        in_place: change them.
-        backup: keeps what is removed, so that `kafkalog.undo` can restore it.
+        path: a log directory, a partition, or a `.log` file for its partition.
+        in_place: change the logs themselves.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
         mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing.
         forced: also truncate below the high watermark.
         configs: configs of topics by name, or their sources.
-        metadata_dir: the log directory with the cluster's metadata, if it is another one.
-        now_ms: the clock of the start, milliseconds; the present if None.
-        listener: hears what is said besides results, and lets a run survive what fails.
+        metadata_dir: the log directory with the cluster's metadata, if different.
+        now_ms: the clock of the start in milliseconds; None for the current time.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
 
     Returns:
-        A result per partition, with what was done if `in_place`.
+        One result per partition, with the completed recovery if `in_place`.
 
     Raises:
-        KafkaLogError: a partition must not be recovered: then none is; a broker has the log
-            directory.
+        KafkaLogError: a partition must not be recovered, so none was; or a broker is using the
+            log directory.
     """
     with RecoveryRun(
         path,

@@ -56,7 +56,7 @@ class Staging:
         self._like = self._like or next(iter(there), None)
 
     def __call__(self, name: str, data: bytes) -> None:
-        """Take a file, which supersedes an earlier one of the same name."""
+        """Add a file; it supersedes an earlier one of the same name."""
         number, self._count = self._count, self._count + 1
         self._drop(self._latest.pop(name, None))
         if not name.endswith(self._suffixes) or is_same(self._changes.path(name), data):
@@ -65,7 +65,7 @@ class Staging:
         self._latest[name] = number
 
     def make_empty(self, name: str) -> None:
-        """Take an empty file that was not reported."""
+        """Add an empty file that was not reported."""
         self._write(name, name, b"")
 
     def shorten(self, name: str, size_bytes: int) -> None:

@@ -337,7 +337,7 @@ def _differences(plan: TrimPlan) -> Iterator[str]:
     }
     for name in sorted(before.keys() | there.keys()):
         if before.get(name) != there.get(name):
-            yield f"{name} is of {there.get(name)} bytes, not {before.get(name)}"
+            yield f"{name} has {there.get(name)} bytes, not {before.get(name)}"
     loaded = predict_start(after, StartMode.CLEAN).loaded
     if loaded is None:
         yield "a broker would not load it"

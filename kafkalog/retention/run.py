@@ -1,4 +1,4 @@
-"""A run of `apply-retention`: the partitions of a log directory planned, then trimmed in place."""
+"""A run of `apply-retention`: plans the partitions of a log directory, then trims them in place."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrimmedPartition:
-    """A partition, and what retention takes of it.
+    """A partition, and what retention deletes from it.
 
     Attributes:
-        plan: what goes, and why.
-        is_done: whether it is gone.
+        plan: what is deleted, and why.
+        is_done: whether it was deleted.
     """
 
     plan: TrimPlan
@@ -36,16 +36,16 @@ class RetentionRun(Maintenance):
     """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
 
     Args:
-        path: path of the log directory or partition.
+        path: a log directory or a partition.
         sources: the sources of the configs.
         now_ms: the clock.
-        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
-        log_start_offset: where the log shall start, as after DeleteRecords; for one partition.
+        high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
+        log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
         keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
         options: the other arguments of `Maintenance`.
 
     Attributes:
-        results: of each partition that could be planned.
+        results: one per partition that could be planned.
 
     Raises:
         UsageError: a log start offset is given for a log directory.
@@ -73,11 +73,11 @@ class RetentionRun(Maintenance):
 
     @property
     def wanted(self) -> list[TrimPlan]:
-        """The plans that change something."""
+        """Plans that change something."""
         return [one.plan for one in self.results if not one.plan.is_empty]
 
     def plan(self) -> list[TrimmedPartition]:
-        """Plan each partition. Nothing is written; what is left alone is noted."""
+        """Plan each partition without writing anything; note those that are left alone."""
         for partition in self._partitions():
             if not partition.segments:
                 continue
@@ -101,10 +101,10 @@ class RetentionRun(Maintenance):
         return self.results
 
     def apply(self) -> list[TrimmedPartition]:
-        """Do what the plans say, partition by partition.
+        """Carry out the plans, one partition after another.
 
-        After a crash at any moment the next start of a broker finds the old log or the new one. A
-        partition on which the work fails is heard by the listener, and costs no other.
+        After a crash at any moment, the next start of a broker finds either the old or the new log.
+        The listener receives the failure of a partition; the others are still trimmed.
         """
         run = self._changing()
         for number, one in enumerate(self.results):
@@ -130,24 +130,26 @@ def apply_retention(
 ) -> list[TrimmedPartition]:
     """Delete the segments that a broker's retention would delete.
 
-    Without `in_place` nothing is written.
+    Without `in_place`, nothing is written.
 
     Args:
         path: a log directory or a partition.
-        in_place: change them.
-        backup: keeps what is removed, so that `kafkalog.undo` can restore it.
+        in_place: change the logs themselves.
+        backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
         keep_deleted: leave `.deleted` files; a broker deletes them when it starts.
-        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
-        log_start_offset: where the log of a partition shall start, as after DeleteRecords.
+        high_watermark: replaces that of the checkpoint: an offset, or `end` for the log end.
+        log_start_offset: the new log start offset, as after DeleteRecords; for one partition.
         configs: configs of topics by name, or their sources.
-        now_ms: the clock, milliseconds; the present if None.
-        listener: hears what is said besides results, and lets a run survive what fails.
+        now_ms: the clock in milliseconds; None for the current time.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
 
     Returns:
-        A result per partition that has a log.
+        One result per partition that has a log.
 
     Raises:
-        KafkaLogError: a partition cannot be planned or changed; a broker has the log directory.
+        KafkaLogError: a partition cannot be planned or changed, or a broker is using the log
+            directory.
     """
     with RetentionRun(
         path,

@@ -53,8 +53,8 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
     """Return the facts about every live segment, and the log end offset.
 
     After a clean shutdown a broker believes the last slot of each time index, zeros included.
-    Otherwise it recovers the segments from the recovery point on, and what their batches say
-    counts; the same is true of a segment without `.index`.
+    Otherwise it recovers the segments from the recovery point on and uses the timestamps of their
+    batches, as it does for a segment without `.index`.
 
     Raises:
         UnreadableError: a log cannot be read.
@@ -118,8 +118,8 @@ def _facts(
 def _read_tail(opened: OpenSegment) -> _Tail:
     """Return what recovery finds, up to the first byte that is not a batch.
 
-    Each entry of the offset index brought the time index up to date: only if both exist may the
-    batches before the last of them stay unread.
+    The time index is updated with each entry of the offset index, so if both exist, the batches
+    before the last entry need not be read.
     """
     segment = opened.segment
     offsets, times = opened.offset_index, opened.time_index
@@ -186,9 +186,9 @@ class PartitionRetention:
 
     Attributes:
         partition: the directory.
-        configs: every config that mattered, with its source.
+        configs: every config that had an effect, with its source.
         marks: log start offset and high watermark, with their sources.
-        log: the log as it is.
+        log: the current log.
         policy: the policies that the configs set.
         outcome: what is deleted now, and what is left.
         verdicts: one per segment, by base offset.
@@ -225,7 +225,7 @@ def judge_partition(
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
 ) -> PartitionRetention:
-    """Predict what a broker would delete at `now_ms`, why, when, and what blocks it.
+    """Predict what a broker would delete at `now_ms`, when and why, or what prevents it.
 
     Args:
         partition: the directory.
@@ -317,7 +317,7 @@ def _has_remote_storage(partition: PartitionDir, configs: TopicConfigs) -> bool:
 
 
 def _local(configs: TopicConfigs, name: str, names: list[str]) -> str:
-    """Return the name of the config that limits what stays on this disk."""
+    """Return the name of the config that limits the local part of the log."""
     local = f"local.{name}"
     names.append(local)
     return name if configs.number(local) == -2 else local

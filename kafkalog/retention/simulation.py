@@ -1,4 +1,4 @@
-"""A run of `simulate-retention`: the partitions of many paths, with the configs of their topics."""
+"""A run of `simulate-retention` over the partitions at several paths."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ def simulate_retention(
     log_start_offset: int | None = None,
     listener: Listener | None = None,
 ) -> Iterator[PartitionRetention]:
-    """Predict what a broker's retention would delete, why, when, and what is in the way.
+    """Predict what a broker's retention would delete, when and why, or what prevents it.
 
     Args:
         targets: log directories and partitions.
         configs: configs of topics by name, or their sources.
-        now_ms: the broker's clock, milliseconds; the present if None.
+        now_ms: the broker's clock in milliseconds; None for the current time.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
         log_start_offset: overrides the checkpoint's.
-        listener: hears what is said besides results, and lets a run survive what fails.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
 
     Yields:
         The result for each partition that has a log.
 
     Raises:
         UsageError: a target is a file.
-        KafkaLogError: as `judge_partition`.
+        KafkaLogError: see `judge_partition`.
     """
     hears = listener or Listener()
     sources = ConfigSources.of(configs)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
+from kafkalog.plurals import counted
 from kafkalog.retention.model import (
     Blocker,
     Deletion,
@@ -91,7 +92,7 @@ def _below_log_start(log: LogFacts, number: int) -> bool:
 
 
 def _over_size(log: LogFacts, policy: Policy) -> Predicate:
-    """Return a predicate that holds while the rest has at least `retention.bytes`."""
+    """Return a predicate that holds while the remaining segments have `retention.bytes` or more."""
     surplus = log.size_bytes - policy.retention_bytes
     is_on = policy.retention_bytes >= 0 and surplus >= 0
 
@@ -140,7 +141,9 @@ def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> s
     if policy.retention_ms >= 0:
         parts.append(_time_left(verdict, policy, log, now_ms))
     if verdict.bytes_to_append is not None:
-        parts.append(f"retention.bytes deletes it {verdict.bytes_to_append} bytes from now")
+        parts.append(
+            f"retention.bytes deletes it {counted(verdict.bytes_to_append, 'byte')} from now"
+        )
     return "; ".join(parts) or "only retention.bytes could delete it, once it is rolled"
 
 

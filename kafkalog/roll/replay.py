@@ -1,4 +1,4 @@
-"""When a broker starts a new segment: appends replayed one after the other, and the results.
+"""When a broker starts a new segment: appends replayed one after another, and the results.
 
 Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append`,
 `TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka 4.3. The reference twin of
@@ -78,9 +78,9 @@ class SimulatedSegment:
         last_offset: offset of its last batch; its base offset - 1 if it is empty.
         size_bytes: size of its batches.
         batches: number of batches.
-        first_timestamp: largest timestamp of its first batch, -1 without one; its age counts from
+        first_timestamp: largest timestamp of its first batch, -1 if none; its age counts from
             this.
-        largest_timestamp: largest timestamp of all its batches, -1 without one.
+        largest_timestamp: largest timestamp of all its batches, -1 if none.
         index_entries: number of entries in its `.index`.
         timeindex_entries: number in its `.timeindex`, including the one that is added when it ends.
         rolled_by: why it ended, None for the active segment and for a roll on request.

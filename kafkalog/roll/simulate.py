@@ -1,7 +1,7 @@
 """Replays a partition's batches under given configs: where a broker would start new segments.
 
-Each batch counts as an append of its own, as a leader takes them; a follower may have fetched
-several at once. Nothing is written.
+Each batch counts as a separate append, as on a leader; a follower may have fetched several at
+once. Nothing is written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROLL_CONFIGS: Final = (
     "index.interval.bytes",
     "preallocate",
 )
-"""The configs that decide, in display order."""
+"""The configs that affect the result, in display order."""
 
 
 def roll_settings(configs: TopicConfigs) -> tuple[RollSettings, tuple[ConfigValue, ...]]:
@@ -71,14 +71,14 @@ def replay_partition(
         partition: the directory.
         settings: the settings to try, all in one pass over the log.
         seed: seed of the jitter, which a broker draws at random for each segment.
-        progress: called with numbers of bytes as they are read.
+        progress: called with the number of bytes read since the last call.
 
     Raises:
         UnreadableError: a log cannot be read.
 
     Cost:
-        One pass over the batch headers; memory for the resulting segments, and some 6 MB per thread
-        for a large log.
+        One pass over the batch headers; memory for the resulting segments, and about 6 MB per
+        thread for a large log.
     """
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     told = progress or (lambda _: None)

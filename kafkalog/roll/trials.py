@@ -1,4 +1,4 @@
-"""A run of `simulate-roll`: a partition's batches under the present configs, and proposed ones."""
+"""A run of `simulate-roll`: replays a partition under its present and under proposed configs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Trial:
     """One replay and its result.
 
     Attributes:
-        name: `present` or `proposed`: whose configs they are.
+        name: `present` or `proposed`, for the configs used.
         partition: the directory.
-        configs: the configs that decide.
-        replay: the segments that result.
+        configs: the configs that affect the result.
+        replay: the resulting segments.
         topic_configs: all configs of the topic.
     """
 
@@ -47,17 +47,17 @@ def simulate_roll(
     progress: Callable[[int], None] | None = None,
     listener: Listener | None = None,
 ) -> list[Trial]:
-    """Replay a partition's batches: where segments would end, why, and which files result.
+    """Replay a partition's batches to find where segments would end, and why.
 
     Args:
         path: the partition.
         configs: proposed configs of its topic by name, or their sources.
         seed: seed of the jitter, which a broker draws at random for each segment.
-        progress: called with numbers of bytes as they are read.
-        listener: hears of the configs.
+        progress: called with the number of bytes read since the last call.
+        listener: receives the configs.
 
     Returns:
-        A trial under the present configs; if others are proposed, one under them, too.
+        A trial under the present configs, and one under the proposed ones, if any.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError, UsageError: it is not a partition.

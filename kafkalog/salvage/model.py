@@ -122,12 +122,12 @@ class SalvagedPartition:
     Attributes:
         path: the directory of the source.
         target: the new directory.
-        topic: topic.
+        topic: name of the topic.
         partition: number; None if the directory's name has none.
         log_start_offset: log start offset of the new log.
-        log_end_offset: log end offset of the new log: what a broker gives the next record.
-        first_unstable_offset: first offset of a transaction that nothing in the new log ends; None
-            without one, and if nothing was written.
+        log_end_offset: log end offset of the new log, which the next record gets.
+        first_unstable_offset: first offset of a transaction that has no marker in the new log; None
+            if there is none, or if nothing was written.
     """
 
     path: str

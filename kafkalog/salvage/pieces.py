@@ -139,7 +139,7 @@ class _Chains:
 """Rows of a table of pieces, one column per piece."""
 
 WINDOW: Final = 1 << 16
-"""Number of pieces examined together; the first half of them is decided."""
+"""Number of pieces examined together; a choice is made for the first half of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Bounds:
 
     Attributes:
         base_offset: base offset of the segment.
-        next_base_offset: base offset of the next segment; None without one.
+        next_base_offset: base offset of the next segment; None if none.
         next_epoch: leader epoch of the first sound batch after it; None if unknown.
     """
 

@@ -69,7 +69,7 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
 
     After an interrupted swap, these are the logs that a broker's start would find once the swap is
     completed; if there are none, the `.deleted` logs, else the `.cleaned` ones. A single file
-    counts whatever its suffix is.
+    counts regardless of its suffix.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
     if len(partition.files) > 1:

@@ -242,7 +242,7 @@ def _look_for_master(master: str, timeout_s: float) -> None:
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
         if not re.fullmatch(r"\d{1,5}", port) or not host:
-            raise UsageError(f"{place!r} is no HOST:PORT.", hint="spark://HOST:PORT")
+            raise UsageError(f"{place!r} is not of the form HOST:PORT.", hint="spark://HOST:PORT")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
         except (OSError, OverflowError) as raised:

@@ -72,7 +72,7 @@ class Step:
 class ChangeWatch:
     """Watches for the first step that leaves a directory different from before.
 
-    A new file that is removed again, as after a failed step, is no change.
+    A new file that is removed again, as after a failed step, is not a change.
 
     Args:
         observe: also called with each step.
@@ -176,7 +176,7 @@ class Changes:
             raise
 
     def replace(self, name: str, data: bytes) -> None:
-        """Replace a small file atomically: it is the old one or the new one, whole.
+        """Replace a small file atomically, so that it is always either the old or the new one.
 
         It is written under a temporary name first, as Kafka writes checkpoints.
         """

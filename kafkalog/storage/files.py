@@ -204,7 +204,7 @@ class NewFile:
             raise unwritable(error, self.path) from error
 
     def _publish(self) -> None:
-        """Give the file its name, durably."""
+        """Give the file its final name, durably."""
         if self._replaces:
             os.replace(self._temporary, self.path)
         else:
@@ -212,7 +212,7 @@ class NewFile:
         sync_directory(os.path.dirname(self.path) or ".")
 
     def _link(self) -> None:
-        """Give the file its name, unless a file of that name exists by now."""
+        """Give the file its final name, unless a file of that name exists by now."""
         try:
             os.link(self._temporary, self.path)
         except FileExistsError as error:

@@ -81,7 +81,7 @@ def plan_splits(
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
-        UsageError: splits would be empty, a file is no live log, or a required topic is missing.
+        UsageError: splits would be empty, a file is not a live log, or a required topic is missing.
         CorruptDataError: there are Git LFS pointers in place of files.
 
     Cost:

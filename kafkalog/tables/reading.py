@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Split
 
 ROWS_AT_ONCE: Final = 1 << 16
-_TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one after the other
+_TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one after another
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _DECODED: Final = "decoded"

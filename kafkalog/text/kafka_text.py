@@ -1,4 +1,4 @@
-"""Logs as the text of `kafka-dump-log.sh`, in blocks that are written as they are."""
+"""Logs as the text of `kafka-dump-log.sh`, in blocks that are written unchanged."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _NO_TEXT: Final = Text(np.empty(0, np.uint8), 0, 0, np.empty(0, np.int64))
 
 
 class KafkaText(TextFormat):
-    """A format for both kinds of work: lines of batches, and of their records.
+    """A format for records and for batches: the lines of batches, and of their records.
 
     Args:
         content: whether keys and values are printed.
-        metadata: whether offset, sizes and so on are.
-        line_of: the line of a record that no kernel can make.
-        batch_line_of: the line of such a batch.
+        metadata: whether offset, sizes and so on are printed.
+        line_of: returns the line of a record that no kernel can format.
+        batch_line_of: returns the line of such a batch.
     """
 
     rows_max = 8192
@@ -86,7 +86,7 @@ class KafkaText(TextFormat):
                 lines.append(head + self._line_of(record) + b"\n")
                 head = b""
         except KafkaLogError:
-            # The line of the batch is there before the first of its records turns out to have none.
+            # The batch's line is already written when its first record turns out to have none.
             yield self._lines(lines or [head])
             raise
         yield self._lines(lines)
@@ -112,7 +112,7 @@ class KafkaText(TextFormat):
     def lines(
         self, rows: Rows, chunk: Chunk, chosen: Mask, first: int, last: int
     ) -> Iterator[Part]:
-        """Lines of the rows, and of the chosen ones of the batches from `first` up to `last`."""
+        """Yield lines of the rows, and of the chosen batches from `first` up to `last`."""
         table, headers = whole(rows.table), whole(chunk.headers)
         count = rows.table.shape[1]
 
@@ -136,7 +136,7 @@ def _encoded(line: str) -> bytes:
 
 
 def _left_over(headers: NDArray[np.int64]) -> Mask:
-    """Return which batches the kernel has no text for."""
+    """Return which batches the kernel cannot format."""
     attributes = headers[k.ATTRIBUTES]
     odd: Mask = (
         (headers[k.MAGIC] < 2)
@@ -152,10 +152,10 @@ class Lines:
     """A block of text.
 
     Attributes:
-        block: whole lines, to be used before the next ones are asked for.
-        ends: the first and the last record's offset, None without records.
-        gaps: pairs of neighbouring offsets that do not follow each other.
-        defects: what is wrong with the batches in it.
+        block: whole lines, valid until the next ones are requested.
+        ends: offsets of the first and the last record, None without records.
+        gaps: pairs of consecutive offsets with a gap between them.
+        defects: the defects of the batches in it.
     """
 
     block: Text
@@ -188,10 +188,10 @@ def dump_lines(
     line_of: Callable[[Record], bytes],
     threads: int,
 ) -> Iterator[Lines | Batch | Defect]:
-    """The log's text up to `end` in order, until something cannot be framed: that defect is last.
+    """Yield the log's text up to `end`, until something cannot be framed, whose defect comes last.
 
-    A batch that comes instead of its lines is left to the reference decoder; its checksum is not
-    chunk. `line_of` makes the line of a record whose text is not UTF-8.
+    A batch in place of its lines is left to the reference decoder, which judges its checksum.
+    `line_of` returns the line of a record whose text is not UTF-8.
     """
     form = KafkaText(content=content, metadata=metadata, line_of=line_of, batch_line_of=str)
     with Crew(threads, "kafkalog") as pool:

@@ -1,6 +1,6 @@
-"""Records and batches as lines of JSON or CSV, in blocks that are written as they are.
+"""Records and batches as lines of JSON or CSV, in blocks that are written unchanged.
 
-What a line looks like is the caller's: a template of literal texts and names of fields.
+The caller defines the form of a line: a template of literal texts and names of fields.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _COPY_MARGIN: Final = 2 * o.COPY_SIZE
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a line consists of.
+    """The form of a line.
 
     Attributes:
         parts: literal text, then the name of the field that follows it, None after the last text.
-        null: what stands for null.
-        quote: what stands around names of codecs and types of timestamps.
+        null: the text for null.
+        quote: the quote around names of codecs and types of timestamps.
         bytes_form: `auto`, `utf8`, `hex` or `base64`.
         csv: whether texts are quoted as in CSV rather than as in JSON.
     """
@@ -88,7 +88,7 @@ class Template:
 
 
 class _Program:
-    """A template as the kernels want it."""
+    """A template in the form for the kernels."""
 
     def __init__(self, template: Template) -> None:
         codes = [o.NOTHING if name is None else FIELDS[name] for _, name in template.parts]
@@ -123,7 +123,7 @@ def _bytes_array(data: bytes) -> NDArray[np.uint8]:
 
 
 class _Templates:
-    """The programs of the files met so far: the path is a part of their texts."""
+    """The programs of the files so far: the path is a part of their texts."""
 
     def __init__(self, template_of: Callable[[str], Template]) -> None:
         self._template_of = template_of
@@ -137,11 +137,11 @@ class _Templates:
 
 
 class RecordLines(TextFormat):
-    """A format: the records as lines.
+    """A format that writes records as lines.
 
     Args:
-        template_of: the template for the file of that path.
-        line_of: the line of a record that no kernel can make.
+        template_of: returns the template for the file of that path.
+        line_of: returns the line of a record that no kernel can format.
     """
 
     rows_max = 8192
@@ -163,7 +163,7 @@ class RecordLines(TextFormat):
         table, headers = whole(rows.table), whole(chunk.headers)
         count = rows.table.shape[1]
         scratch = np.empty(program.size_max + _COPY_MARGIN, np.uint8)
-        fields = program.table.copy()  # where the kernel notes how long the texts of a batch are
+        fields = program.table.copy()  # where the kernel notes the lengths of a batch's texts
 
         def kernel(
             state: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.uint8]
@@ -184,7 +184,7 @@ class RecordLines(TextFormat):
 
 
 class BatchLines(TextFormat):
-    """A format: the batches as lines; the arguments are those of `RecordLines`."""
+    """A format that writes batches as lines; the arguments are those of `RecordLines`."""
 
     rows_max = 1
 

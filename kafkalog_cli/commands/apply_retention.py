@@ -43,7 +43,7 @@ def apply_retention(
 
     \b
     kafkalog apply-retention /var/lib/kafka
-    kafkalog apply-retention orders-0 --config retention.ms=3600000 --in-place --yes
+    kafkalog apply-retention orders-0 --config retention.ms=60000 --in-place --yes
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.run import RetentionRun

@@ -52,7 +52,7 @@ def audit_compaction(
 
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
-    kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup/customers-0
+    kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup
     """
     from kafkalog.audit.run import audit_compaction as audit
     from kafkalog.log_dir import LogDirListing, open_path

@@ -101,7 +101,7 @@ def dump_segment(
 
     \b
     kafkalog dump-segment orders-0/00000000000000000000.log
-    kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-' --format ndjson
+    kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-'
     kafkalog dump-segment __consumer_offsets-7 --format ndjson
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
     kafkalog dump-segment orders-0 --format parquet --to records.parquet

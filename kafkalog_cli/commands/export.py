@@ -35,7 +35,10 @@ def export(
     to: Annotated[str, typer.Option(
         "--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….",
     )],
-    table: Annotated[TableName, typer.Option(help="Which table.")] = TableName.RECORDS,
+    table: Annotated[TableName, typer.Option(
+        metavar="TABLE", help="records, batches, offset_index, time_index, transactions, segments, "
+        "producers or defects.",
+    )] = TableName.RECORDS,
     columns: Annotated[str | None, typer.Option(
         metavar="NAME,…", help="Columns to write; without it, the usual ones.",
     )] = None,
@@ -132,10 +135,10 @@ def export(
 
     \b
     kafkalog export /var/lib/kafka --to lake --engine local
-    kafkalog export orders-0 --to lake --read-committed --from-time -2h --codec zstd
+    kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
-    kafkalog export /var/lib/kafka --table batches --to lake --file-format csv --engine local
-    kafkalog export orders-0 --to lake --value json --value-schema examples/order.schema.json
+    kafkalog export orders-0 --to lake --table batches --file-format csv
+    kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
     from kafkalog.export import ExportRequest
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing

@@ -85,7 +85,7 @@ def profile(
     \b
     kafkalog profile /var/lib/kafka
     kafkalog profile --format ndjson --bucket 1d orders-0
-    kafkalog profile --engine local --format parquet --to profile.parquet /var/lib/kafka
+    kafkalog profile orders-0 --format parquet --to profile.parquet
     """
     from kafkalog.errors import UsageError
     from kafkalog.jit import fast_path

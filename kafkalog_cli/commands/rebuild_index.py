@@ -46,13 +46,13 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.plurals import counted
     from kafkalog.repair.rebuild_run import IndexRun
     from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.standard_streams import put_work_first
 
@@ -75,7 +75,7 @@ def rebuild_index(
     if in_place:
         put_work_first()
     with run, Writer(show.index_view(Style(exact)), form, outcome.defect) as out:
-        # One scan is enough where nobody looks at the plan.
+        # One scan is enough if nobody looks at the plan.
         with byte_progress(run.wanted, enabled=not quiet) as progress:
             results = run.apply(progress) if in_place and yes else run.plan(progress)
         for one in results:

@@ -151,10 +151,10 @@ def _plan(run: RecoveryRun, *, quiet: bool) -> None:
 
 
 def _apply(run: RecoveryRun, path: str, *, yes: bool, quiet: bool) -> None:
-    """Ask, and do what was planned, if all of it may be done."""
+    """Ask for consent and carry out the plans, unless a partition is refused."""
+    from kafkalog.plurals import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.text import counted
 
     wanted = [plan.partition for plan in run.wanted]
     question = f"Change {counted(len(wanted), 'partition')} in {path}?"

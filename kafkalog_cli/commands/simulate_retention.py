@@ -37,7 +37,7 @@ def simulate_retention(
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d
-    kafkalog simulate-retention orders-0 --config retention.ms=3600000 --now 2026-11-21T04:00:00Z
+    kafkalog simulate-retention orders-0 --config retention.ms=3600000
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.simulation import simulate_retention as simulate

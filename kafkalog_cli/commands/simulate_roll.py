@@ -33,7 +33,7 @@ def simulate_roll(
 
     \b
     kafkalog simulate-roll orders-0
-    kafkalog simulate-roll orders-0 --config segment.bytes=16KiB --config segment.ms=300000
+    kafkalog simulate-roll orders-0 --config segment.bytes=16KiB
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import open_partition

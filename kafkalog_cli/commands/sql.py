@@ -58,8 +58,8 @@ def sql(
 
 
     \b
-    kafkalog sql "select topic, count(*) records from records group by topic" /var/lib/kafka
-    kafkalog sql --text "select key, value from records where offset = 42" orders-0
+    kafkalog sql "select topic, count(*) from records group by 1" /var/lib/kafka
+    kafkalog sql --text "select key, value from records where offset = 4" orders-0
     kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
     """
     _use_utc()

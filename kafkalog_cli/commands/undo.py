@@ -38,12 +38,12 @@ def undo(
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --in-place --yes
     """
+    from kafkalog.plurals import counted
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.standard_streams import put_work_first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -16,7 +17,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell
+from kafkalog_cli.output.text import file_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,19 +28,21 @@ if TYPE_CHECKING:
 AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     "audit_finding",
     "`audit-compaction`",
-    "A counterexample: in what the log is not correctly compacted.",
+    "A counterexample, which shows that the log is not correctly compacted.",
     Field("reason", TEXT, "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
           "`marker-dropped-too-early`, `record-lost`, `record-changed`, `record-added`, "
           "`batch-changed`, `delete-horizon-changed`, `producer-state-lost`, `log-start-changed`, "
           "`log-end-changed`, `leader-epochs-changed`, `last-stable-offset-changed`"),
-    Field("path", TEXT, "the `.log`, of the original where a record is gone; the directory for the "
-          "log as a whole"),
+    Field("path", TEXT,
+          "path of the `.log` (the original's if a record is gone); the directory if the loss "
+          "concerns the whole log"),
     Field("position", INT | None, "byte position of the batch; null for the log as a whole"),
-    Field("offset", INT | None, "of the record, or the base offset of the batch; null for the log "
-          "as a whole"),
-    Field("key", BYTES, "of the record; null without one"),
-    Field("other_offset", INT | None, "of the later record with that key; null without one"),
-    Field("detail", TEXT, "why, in words; not for programs"),
+    Field("offset", INT | None,
+          "offset of the record, or base offset of the batch; null if the loss concerns the whole "
+          "log"),
+    Field("key", BYTES, "key of the record; null if none"),
+    Field("other_offset", INT | None, "offset of the later record with that key; null if none"),
+    Field("detail", TEXT, "description, not for programs"),
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "audit",
@@ -47,16 +50,17 @@ AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "The last object of a run: what was judged.",
     Field("path", TEXT, "the directory", "partition.path"),
     *topic_and_partition("partition."),
-    Field("original", TEXT | None, "the directory it was judged by; null without one",
+    Field("original", TEXT | None, "directory of the original; null if none",
           lambda one: one.original and one.original.path),
     Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
-    Field("cleaner_offset", INT, "up to where the log was compacted", "bounds.cleaner_offset"),
-    Field("cleaner_offset_source", TEXT, "where that comes from", "source"),
+    Field("cleaner_offset", INT,
+          "offset up to which the log was compacted", "bounds.cleaner_offset"),
+    Field("cleaner_offset_source", TEXT, "source of the cleaner offset", "source"),
     Field("now", INT, "the clock that was used, milliseconds", "bounds.now_ms"),
     Field("keys", INT, "distinct keys that were read below the cleaner offset"),
-    Field("findings", INT, "counterexamples, as many as were asked for",
+    Field("findings", INT, "number of counterexamples, at most `--limit`",
           lambda one: len(one.findings)),
-    Field("proved", BOOL, "whether there is none", lambda one: not one.findings),
+    Field("proved", BOOL, "whether there are no counterexamples", lambda one: not one.findings),
 )  # fmt: skip
 
 
@@ -99,7 +103,7 @@ def print_audit(audit: Audit) -> None:
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
         judged += f", compared with {audit.original.path}"
-    keys = f"{audit.keys} distinct key" + ("" if audit.keys == 1 else "s")
+    keys = counted(audit.keys, "distinct key")
     verdict = f"correctly compacted, {keys}"
     if audit.findings:
         verdict = "not correctly compacted"

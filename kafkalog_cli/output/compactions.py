@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.compaction import Dropped, Skip, Tally
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 from kafkalog.storage import final_path
 from kafkalog_cli.output.configs import CONFIGS, MARKS, configs_text, marks_text, print_heading
 from kafkalog_cli.output.objects import (
@@ -23,7 +24,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, left_overs_text
+from kafkalog_cli.output.text import left_overs_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,58 +86,71 @@ def _of_dirty_part(attribute: str) -> Callable[[CompactedPartition], Any]:
 COMPACTION: Final = ObjectType["CompactedPartition"](
     "compaction",
     "`compact`",
-    "A partition, and what became of it or would become.",
-    Field("path", TEXT, "the directory; with `--to` that of the copy while it was made",
+    "A partition and the result of its compaction, actual or predicted.",
+    Field("path", TEXT, "the directory; with `--to` the path of the copy while it was made",
           lambda shown: final_path(shown.partition.path)),
     *topic_and_partition("partition."),
-    Field("is_done", BOOL, "whether it was written; false for a plan and for what is skipped",
+    Field("is_done", BOOL, "whether it was written; false in a plan and for a skipped partition",
           _of_compaction("is_done", without=False)),
-    Field("first_dirty_offset", INT | None, "where the dirty part begins; null where nobody looked",
+    Field("first_dirty_offset", INT | None,
+          "where the dirty part begins; null if it was not examined",
           _of_dirty_part("first_dirty_offset")),
-    Field("first_uncleanable_offset", INT | None, "base offset of the first segment that stays as "
-          "it is; null where nobody looked", _of_dirty_part("first_uncleanable_offset")),
-    Field("next_dirty_offset", INT | None, "where the next cleaning begins, which the checkpoint "
-          "notes; null where it is skipped", _of_compaction("next_dirty_offset")),
-    Field("is_complete", BOOL, "whether nothing that can be cleaned is left; a plan tells one "
-          "pass, and a small map may need several", _of_compaction("is_complete", without=False)),
-    Field("clean_bytes", SIZE | None, "bytes of the logs in front of the dirty part",
+    Field("first_uncleanable_offset", INT | None,
+          "base offset of the first segment that is not cleaned; null if it was not examined",
+          _of_dirty_part("first_uncleanable_offset")),
+    Field("next_dirty_offset", INT | None,
+          "offset at which the next cleaning begins, as noted in the checkpoint; null if skipped",
+          _of_compaction("next_dirty_offset")),
+    Field("is_complete", BOOL,
+          "whether nothing cleanable is left; a plan covers one pass, and a small map may need "
+          "several", _of_compaction("is_complete", without=False)),
+    Field("clean_bytes", SIZE | None, "bytes of the logs before the dirty part",
           _of_dirty_part("clean_bytes")),
-    Field("cleanable_bytes", SIZE | None, "bytes of the dirty logs that can be cleaned; the dirty "
-          "ratio is their part of both", _of_dirty_part("cleanable_bytes")),
-    Field("passes", INT, "how many passes there were", _of_compaction("passes", without=0)),
-    Field("keys", INT, "keys in the offset map, all passes together",
+    Field("cleanable_bytes", SIZE | None,
+          "cleanable bytes of the dirty part; the dirty ratio is their share of clean and "
+          "cleanable bytes", _of_dirty_part("cleanable_bytes")),
+    Field("passes", INT, "number of passes", _of_compaction("passes", without=0)),
+    Field("keys", INT, "keys in the offset maps of all passes",
           _of_compaction("keys", without=0)),
-    Field("records_read", INT, "records, markers among them, of all passes together",
+    Field("records_read", INT, "records in all passes, including markers",
           "tally.records_read"),
-    Field("records_kept", INT, "how many of them were written again", "tally.records_kept"),
-    Field("dropped", OBJECT, "how many were not: `superseded` (a later record has the key), "
-          "`tombstone` (its delete horizon is over), `aborted`, `no_key`, `marker`",
+    Field("records_kept", INT, "records that were kept", "tally.records_kept"),
+    Field("dropped", OBJECT,
+          "number of records dropped, by reason: `superseded` (a later record has the key), "
+          "`tombstone` (past its delete horizon), `aborted`, `no_key`, `marker`",
           lambda shown: {why.value: shown.tally.dropped[why] for why in Dropped}),
     Field("bytes_before", SIZE | None, "bytes of all logs of the partition",
           _of_compaction("bytes_before")),
-    Field("bytes_after", SIZE | None, "the same afterwards", _of_compaction("bytes_after")),
-    Field("groups", ARRAY, "the new segments, pass after pass: `base_offset`, `sources` (base "
-          "offsets of what they are made of), `bytes_before`, `bytes_after`",
+    Field("bytes_after", SIZE | None, "their size afterwards", _of_compaction("bytes_after")),
+    Field("groups", ARRAY,
+          "the new segments, in order of passes: `base_offset`, `sources` (base offsets of the "
+          "segments merged into it), `bytes_before`, `bytes_after`",
           _of_compaction("groups", without=())),
-    Field("configs", CONFIGS, "every config that decides: `name`, `value`, `source`, `set_as`",
+    Field("configs", CONFIGS,
+          "every config that has an effect: `name`, `value` (lists are joined by commas), "
+          "`source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` "
+          "(its name in the source, null for a default)",
           _of_candidate("configs")),
-    Field("marks", MARKS, "log start offset, high watermark, last stable offset and cleaner "
-          "offset: `name`, `value`, `source`", _of_candidate("marks")),
-    Field("left_overs", ARRAY, "names of the `.deleted` files that a broker left, which go, too, "
-          "as when it starts"),
-    Field("cleaner_gives_up", TEXT | None, "on what a broker's cleaner fails, so that it never "
-          "cleans the partition; `compact` does not. Null where it does not fail, or nobody "
-          "looked; of a damaged batch the error says it", "tally.cleaner_gives_up"),
-    Field("skipped", TEXT | None, "why it is left as it is; null where it is not"),
+    Field("marks", MARKS,
+          "log start offset, high watermark, last stable offset and cleaner offset, each with "
+          "`name`, `value`, `source`", _of_candidate("marks")),
+    Field("left_overs", ARRAY,
+          "names of the `.deleted` files left by a broker; they are removed, too, as a broker "
+          "does when it starts"),
+    Field("cleaner_gives_up", TEXT | None,
+          "why a broker's cleaner fails on the partition and so never cleans it, though `compact` "
+          "does; null if it does not fail or was not examined; for a damaged batch, see the error",
+          "tally.cleaner_gives_up"),
+    Field("skipped", TEXT | None, "why it is skipped; null if it is not"),
 )  # fmt: skip
 COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "compaction_summary",
     "`compact`",
-    "The last object: what all partitions come to.",
+    "The last object: totals.",
     Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
-    Field("is_done", BOOL, "whether anything was to be written"),
-    Field("partitions", INT, "partitions that were looked at"),
-    Field("compacted", INT, "how many of them are not skipped; the other numbers are theirs"),
+    Field("is_done", BOOL, "whether anything was written"),
+    Field("partitions", INT, "partitions that were examined"),
+    Field("compacted", INT, "partitions that are not skipped; the other numbers are about these"),
     Field("records_read", INT, "as in `compaction`", "tally.records_read"),
     Field("records_kept", INT, "as in `compaction`", "tally.records_kept"),
     Field("bytes_before", INT, "as in `compaction`"),

@@ -78,7 +78,7 @@ def print_heading(lines: list[str]) -> None:
 
 
 def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
-    """Note what is remarkable about a log directory's metadata log."""
+    """Report notes about a log directory's metadata log."""
     if configs.metadata is None:
         where = f"{configs.path} has no __cluster_metadata-0"
         show_note(f"{where}: configs not given have Kafka's defaults")

@@ -66,7 +66,7 @@ class DumpStyle:
 
 
 class Dump:
-    """Shows targets one after the other; use it as a context manager."""
+    """Shows targets one after another; use it as a context manager."""
 
     def __init__(self, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
         self.selection = selection

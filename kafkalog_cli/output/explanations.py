@@ -97,15 +97,15 @@ def explanation_of(name: str) -> Explanation:
 REFERENCE: Final = ObjectType[Explanation](
     "reference",
     "`explain`",
-    "What is known about a finding or an error of this name.",
+    "The explanation of a finding or an error.",
     Field("reference", TEXT, "its name"),
-    Field("severity", TEXT | None, "of a finding: `damage`, `index`, `warning` or `note`"),
-    Field("exit_code", INT | None, "the exit status where it is an error that stops the work"),
+    Field("severity", TEXT | None, "for a finding: `damage`, `index`, `warning` or `note`"),
+    Field("exit_code", INT | None, "for an error that stops the work: the exit status"),
     Field("meaning", TEXT, "what was found, or what happened"),
-    Field("arises", TEXT | None, "what it comes from"),
-    Field("broker", TEXT | None, "what a broker makes of it"),
+    Field("arises", TEXT | None, "how it arises"),
+    Field("broker", TEXT | None, "what a broker does"),
     Field("hint", TEXT | None, "what to do"),
-    Field("example", TEXT | None, "`detail` of such a finding"),
+    Field("example", TEXT | None, "`detail` of an example"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.plurals import counted
 from kafkalog_cli.outcome import left_out_lines, some_of
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
@@ -19,7 +20,6 @@ from kafkalog_cli.output.objects import (
     View,
     size_text,
 )
-from kafkalog_cli.output.text import counted
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -37,20 +37,21 @@ def _files(summary: ExportSummary) -> int:
 EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     "export_part",
     "`export`",
-    "A file, or a part of the plan without rows. The manifest has the same, and the defects.",
-    Field("file", TEXT | None, "relative to the destination; null where there are no rows"),
+    "A file, or a part of the plan without rows. The manifest has the same objects, and the "
+    "defects.",
+    Field("file", TEXT | None, "path relative to the destination; null without rows"),
     Field("topic", TEXT, "topic of its rows"),
-    Field("partition", INT, "partition of its rows; −1 where the directory's name has none"),
-    Field("log_dir", TEXT, "the directory around the partition directory they are from"),
+    Field("partition", INT, "partition of its rows; −1 if the directory's name has none"),
+    Field("log_dir", TEXT, "log directory of its rows"),
     Field("rows", INT, "rows"),
     Field("size", INT, "bytes of the file", "size_bytes"),
     Field("crc32c", INT | None, "CRC-32C of the file"),
     Field("first_offset", INT | None, "smallest offset of its rows (records, batches)"),
     Field("last_offset", INT | None, "largest offset of its rows (records, batches)"),
-    Field("undecoded_keys", INT, "keys that are not what `--key` says: null in `key_decoded`"),
-    Field("undecoded_values", INT, "the same of `--value` and `value_decoded`"),
+    Field("undecoded_keys", INT, "keys that `--key` cannot decode: null in `key_decoded`"),
+    Field("undecoded_values", INT, "values that `--value` cannot decode: null in `value_decoded`"),
     Field("defects", INT,
-          "damage that was passed over, and deletions; objects of type `defect` follow",
+          "skipped damage and deletions; objects of type `defect` follow",
           "defect_count"),
 )  # fmt: skip
 EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
@@ -62,23 +63,24 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("written", INT, "parts that this run has written"),
     Field("rows", INT, "rows of all files"),
     Field("size", INT, "bytes of all files", "size_bytes"),
-    Field("undecoded_keys", INT, "keys that are not what `--key` says"),
-    Field("undecoded_values", INT, "values that are not what `--value` says"),
-    Field("defects", INT, "damage that was passed over, and deletions", "defect_count"),
+    Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
+    Field("undecoded_values", INT, "values that `--value` cannot decode"),
+    Field("defects", INT, "skipped damage and deletions", "defect_count"),
     Field("without_watermark", ARRAY,
-          "partitions of which no high watermark is known: their records end with the log",
+          "partitions without a known high watermark: their records end at the log end",
           "left_out.without_watermark"),
     Field("above_watermark", OBJECT,
-          "partitions with records above the high watermark, which are left out: the offset",
+          "partitions with records above the high watermark, which are left out, and the offset",
           "left_out.above_watermark"),
     Field("above_last_stable", OBJECT,
-          "partitions with records of open transactions or above them, left out: the offset",
+          "partitions with records of or after open transactions, which are left out, and the "
+          "offset",
           "left_out.above_last_stable"),
     Field("below_log_start", OBJECT,
-          "partitions with records below the log start offset, left out: the offset",
+          "partitions with records below the log start offset, which are left out, and the offset",
           "left_out.below_log_start"),
     Field("was_complete", BOOL, "whether an earlier run had done everything"),
-    Field("left_overs_removed", INT, "files that killed runs had left and that were removed",
+    Field("left_overs_removed", INT, "leftover files of killed runs that were removed",
           "swept"),
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Level, Severity
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,
@@ -90,11 +91,11 @@ class Report:
         """End the report, even after an error."""
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         raise NotImplementedError
 
 
@@ -119,13 +120,13 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))
@@ -156,41 +157,45 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
-    "directory. A start that would do nothing, and leaves nothing to say, has no row.",
+    "directory. A partition for which it would do and report nothing has no row.",
     Field("path", TEXT, "the partition directory or the log directory"),
     Field("topic", TEXT | None, "topic; null for a log directory"),
     Field("partition", INT | None, "partition number; null for a log directory, or without one"),
-    Field("mode", TEXT, "`clean` after a clean shutdown, `unclean` without its mark: what is "
-          "after the recovery point is scanned; `full`: everything is"),
-    Field("verdict", TEXT, "the gravest of what it does: `nothing`, `tidy` up files without "
-          "records, `rebuild` indexes, `truncate` the log, make a `stray` of the directory, "
-          "`refuse` to load it"),
+    Field("mode", TEXT,
+          "`clean`: after a clean shutdown; `unclean`: without its mark, so that everything after "
+          "the recovery point is scanned; `full`: everything is scanned"),
+    Field("verdict", TEXT,
+          "the most serious thing it does: `nothing`, `tidy` (removes files without records), "
+          "`rebuild` (indexes), `truncate` (the log), `stray` (renames the directory), `refuse` "
+          "(does not load the log)"),
     Field("truncate_to", INT | None, "the log end offset after the log is cut; null otherwise"),
-    Field("records_lost", INT, "records that are dropped, by their batches' headers"),
+    Field("records_lost", INT, "records that are dropped, by the headers of their batches"),
     Field("bytes_lost", INT, "bytes of logs that are dropped"),
     Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
-    Field("error", TEXT | None, "the exception with which Kafka refuses; null otherwise"),
-    Field("consequence", TEXT | None, "how far a refusal reaches; null without one"),
-    Field("detail", TEXT, "all that in one line"),
+    Field("error", TEXT | None, "the exception that Kafka throws; null if it does not refuse"),
+    Field("consequence", TEXT | None, "how far a refusal reaches; null if none"),
+    Field("detail", TEXT, "everything above in one line"),
     Field("assumptions", ARRAY, "what could not be read and was assumed"),
-    Field("notes", ARRAY, "what the start would not notice, and someone should know"),
+    Field("notes", ARRAY, "what the start would not notice, but an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
     "summary",
     "`verify`",
-    "The last object of a run: what was checked, and how much was found.",
+    "The last object of a run: what was checked, and what was found.",
     _sum("files", "files"),
     _sum("batches", "batches"),
-    _sum("records", "records, by the counts in the batches' headers"),
+    _sum("records", "records, by the headers of their batches"),
     _sum("bytes_expected", "bytes that should be checked"),
-    _sum("bytes_checked", "bytes that were"),
-    _sum("bytes_deferred", "bytes put off because `--max-duration` was over; not among those "
-         "expected"),
-    _sum("segments_deferred", "segments put off likewise"),
-    Field("defects", OBJECT, "each severity and the number of its defects", _defects),
+    _sum("bytes_checked", "bytes that were checked"),
+    _sum("bytes_deferred",
+                           "bytes deferred because `--max-duration` had elapsed; not counted as "
+                           "expected"),
+    _sum("segments_deferred", "segments deferred likewise"),
+    Field("defects", OBJECT, "number of defects by severity", _defects),
     Field("levels", ARRAY, "the levels at which segments were read"),
-    Field("sample", OBJECT | None, "with `--sample`: `share`, `seed`, how many `segments` `of` all "
-          "were read at the level that was asked for", _sample),
+    Field("sample", OBJECT | None,
+          "with `--sample`: `share`, `seed`, and how many `segments` `of` all were read at the "
+          "requested level", _sample),
 )  # fmt: skip
 
 
@@ -218,17 +223,26 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     return [printable(line) for line in lines]
 
 
+_COUNTED: Final = {
+    Severity.DAMAGE: "damage finding",
+    Severity.INDEX: "index finding",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "note",
+}
+
+
 def summary_lines(facts: RunFacts) -> list[str]:
     """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
     found = [
-        f"{summary.defects[severity]} {severity}"
+        counted(summary.defects[severity], _COUNTED[severity])
         for severity in Severity
         if summary.defects[severity]
     ]
     level = " and ".join(facts.levels)
     checked = (
-        f"{summary.files} files, {summary.batches} batches, {summary.records} records, "
+        f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
+        f"{counted(summary.records, 'record')}, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
     nothing = "nothing wrong"
@@ -243,7 +257,7 @@ def summary_lines(facts: RunFacts) -> list[str]:
     if facts.verification.put_off:
         lines.append(
             f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
-            f"{summary.segments_deferred} segments"
+            f"{counted(summary.segments_deferred, 'segment')}"
         )
     if found:
         lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")
@@ -278,7 +292,7 @@ class FindingTable(Report):
             self._flush_notes()
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         directory, name = os.path.split(defect.path)
         if defect.severity == Severity.NOTE:
             self._notes.setdefault(directory, _Notes()).take(defect)
@@ -292,7 +306,7 @@ class FindingTable(Report):
             self._kept.setdefault(defect.path, []).append(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         self._flush()
         self._flush_notes()
         if not facts.schedule.targets:
@@ -362,7 +376,7 @@ class _Notes:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Take the next note."""
+        """Handle the next note."""
         key = defect.reference, defect.detail
         first = self._seen.get(key)
         if first is not None and first.path != defect.path:

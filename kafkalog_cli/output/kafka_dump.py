@@ -214,7 +214,7 @@ class KafkaDump:
                     text.put_time_entries(found.entries)
 
     def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
-        """Print the result of Kafka's `sanityCheck`, except that zero padding is no damage."""
+        """Print the result of Kafka's `sanityCheck`, except that zero padding is not damage."""
         odd = index.size_bytes % index.entry_size
         if odd:
             detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."

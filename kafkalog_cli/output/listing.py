@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
     from kafkalog_cli.output.objects import Style, View
 
-_ALL_FILES: Final = "bytes of all files; of an index without preallocated room"
+_ALL_FILES: Final = "bytes of all files; indexes without preallocated space"
 _MODIFIED: Final = "when the file was last modified, milliseconds"
 
 LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
     "`ls`",
-    "A log directory, an entry of `log.dirs`. Comes before the rows of what is in it.",
-    Field("path", TEXT, "the directory, as it was given"),
+    "A log directory, an entry of `log.dirs`. Precedes the rows of its contents.",
+    Field("path", TEXT, "the directory, as given"),
     Field("node_id", INT | None, "`node.id` (or `broker.id`) of `meta.properties`",
           lambda row: row.meta and row.meta.node_id),
     Field("cluster_id", TEXT | None, "`cluster.id` of `meta.properties`",
           lambda row: row.meta and row.meta.cluster_id),
     Field("directory_id", TEXT | None, "`directory.id` of `meta.properties`",
           lambda row: row.meta and row.meta.directory_id),
-    Field("clean_shutdown", BOOL, "whether `.kafka_cleanshutdown` is there"),
+    Field("clean_shutdown", BOOL, "whether `.kafka_cleanshutdown` exists"),
     Field("partitions", INT, "number of partition directories, in any state", "partition_count"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("checkpoints", OBJECT, "name of each offset checkpoint and its number of entries, null "
-          "where the file is malformed"),
-    Field("other_directories", ARRAY, "names of directories that are no partitions", "others"),
+    Field("checkpoints", OBJECT,
+          "number of entries of each offset checkpoint, by name; null if the file is malformed"),
+    Field("other_directories", ARRAY, "names of directories that are not partitions", "others"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
@@ -55,32 +55,36 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("topic_id", TEXT | None, "id in `partition.metadata`"),
     Field("segment_count", INT, "segments of the view"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("mtime_ms", TIME, "when its newest file was modified, milliseconds"),
-    Field("log_start_offset", INT | None, "first readable offset: first segment or "
-          "`log-start-offset-checkpoint`, the larger"),
-    Field("log_end_offset", INT | None, "offset the next record would get"),
+    Field("mtime_ms", TIME, "modification time of its newest file, milliseconds"),
+    Field("log_start_offset", INT | None,
+          "first readable offset: the base offset of the first segment, or the entry in "
+          "`log-start-offset-checkpoint` if that is larger"),
+    Field("log_end_offset", INT | None, "offset that the next record would get"),
     Field("high_watermark", INT | None, "entry of `replication-offset-checkpoint`"),
     Field("cleaner_offset", INT | None, "entry of `cleaner-offset-checkpoint`"),
-    Field("odd_files", OBJECT, "states of files that are not live, and how many there are"),
+    Field("odd_files", OBJECT, "number of files by state, except live ones"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
     "`ls --segments`",
     "A segment of the view.",
     Field("path", TEXT, "its `.log`"),
-    Field("state", TEXT, "where that lives: `live`, `swap`, `cleaned`, `deleted`, or `delete`, "
-          "`future` or `stray` by its directory"),
+    Field("state", TEXT,
+          "state of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or the state of its "
+          "directory: `delete`, `future`, `stray`"),
     *topic_and_partition(),
     Field("base_offset", INT, "offset in the file's name"),
-    Field("next_base_offset", INT | None, "that of the next segment; null for the active one"),
+    Field("next_base_offset", INT | None,
+          "base offset of the next segment; null for the active one"),
     Field("size", SIZE, "bytes of the `.log`", "size_bytes"),
     Field("mtime_ms", TIME, _MODIFIED),
-    Field("largest_timestamp", TIME | None, "as a broker knows it: time index, else the records"),
-    Field("index_size", SIZE | None, "bytes of the `.index`; null without one",
+    Field("largest_timestamp", TIME | None,
+          "largest timestamp as a broker knows it: from the time index, else from the records"),
+    Field("index_size", SIZE | None, "bytes of the `.index`; null if none",
           "index_size_bytes"),
-    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`; null without one",
+    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`; null if none",
           "timeindex_size_bytes"),
-    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`; null without one",
+    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`; null if none",
           "txnindex_size_bytes"),
     Field("is_active", BOOL, "whether a broker would append to it"),
 )  # fmt: skip
@@ -88,13 +92,13 @@ FILE: Final[ObjectType[FileRow]] = ObjectType(
     "file",
     "`ls --files`",
     "A file.",
-    Field("path", TEXT, "the file, as it was given or found"),
-    Field("kind", TEXT, "what its name says it is; [formats.md](formats.md) lists the kinds"),
+    Field("path", TEXT, "the file, as given or found"),
+    Field("kind", TEXT, "kind of the file, by its name; [formats.md](formats.md) lists the kinds"),
     Field("state", TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
     Field("offset", INT | None, "offset in the name"),
     Field("size", SIZE, "bytes", "size_bytes"),
     Field("mtime_ms", TIME, _MODIFIED),
-    Field("error", TEXT | None, "why nothing more is known about it"),
+    Field("error", TEXT | None, "why nothing else is known about it"),
 )
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -42,32 +43,33 @@ def _of_batch(attribute: str) -> Callable[[Lookup], object]:
 LOOKUP: Final[ObjectType[Lookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
-    "The answer to one query. What was not found is null.",
+    "The answer to one query. Anything that was not found is null.",
     Field("query", OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
     Field("found", BOOL, "whether there is an answer"),
-    Field("segment", TEXT | None, "the `.log` that holds it"),
+    Field("segment", TEXT | None, "the `.log` that contains it"),
     Field("position", INT | None, "byte position of the batch", _of_batch("position")),
     Field("size", INT | None, "bytes of the batch", _of_batch("size_bytes")),
     Field("batch_base_offset", INT | None, "base offset of the batch", _of_batch("base_offset")),
     Field("batch_last_offset", INT | None, "last offset of the batch", _of_batch("last_offset")),
-    Field("offset", INT | None, "offset of the first record that answers"),
+    Field("offset", INT | None, "offset of the first record that answers the query"),
     Field("timestamp", TIME | None, "its timestamp; −1 for `earliest` and `latest`"),
     Field("leader_epoch", INT | None,
           "leader epoch of the batch, or of the log for `earliest` and `latest`"),
-    Field("bytes_read", INT, "bytes of headers, batches and index entries that were needed"),
-    Field("reason", TEXT | None, "why nothing was found, in words"),
+    Field("bytes_read", INT, "bytes of headers, batches and index entries that were read"),
+    Field("reason", TEXT | None, "why nothing was found"),
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
     "`lookup-offset --explain`",
-    "A step of the lookup before it.",
+    "A step of the preceding lookup.",
     Field("step", INT, "ordinal, from 0", lambda one: one[0]),
     Field("action", TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
           lambda one: one[1].action),
-    Field("path", TEXT | None, "the file that was looked at", lambda one: one[1].path),
-    Field("detail", TEXT, "what it said, in words", lambda one: one[1].detail),
-    Field("probes", ARRAY, "the steps of a binary search: bounds `low` (inclusive), `high` "
-          "(exclusive) and the fields of the entry between them",
+    Field("path", TEXT | None, "the file that was examined", lambda one: one[1].path),
+    Field("detail", TEXT, "the result, as text", lambda one: one[1].detail),
+    Field("probes", ARRAY,
+          "steps of the binary search: bounds `low` (inclusive) and `high` (exclusive), and the "
+          "fields of the entry between them",
           lambda one: [
               {"low": probe.low, "high": probe.high, **asdict(probe.entry)}
               for probe in one[1].probes
@@ -113,7 +115,7 @@ def print_steps(found: Lookup) -> None:
         for probe in step.probes:
             values = ", ".join(f"{name} {value}" for name, value in asdict(probe.entry).items())
             lines.append(f"    [{probe.low}, {probe.high}): {values}")
-    lines.append(f"  {found.bytes_read} bytes read")
+    lines.append(f"  {counted(found.bytes_read, 'byte')} read")
     _put(lines)
 
 

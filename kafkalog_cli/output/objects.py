@@ -132,7 +132,7 @@ def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
     """Return the fields that name a partition; `prefix` leads to it from the value: `a.b.`."""
     return (
         Field("topic", TEXT, "topic, from the directory's name", f"{prefix}topic"),
-        Field("partition", INT | None, "partition number; null where the directory's name has none",
+        Field("partition", INT | None, "partition number; null if the directory's name has none",
               f"{prefix}partition"),
     )  # fmt: skip
 
@@ -159,10 +159,10 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True)
 class View(Generic[T]):
-    """How values of one type are shown: as cells of a table, and as objects.
+    """Shows values of one type, as rows of a table and as JSON objects.
 
-    `names` are the fields of the objects if those are always the fields of one declared type, so
-    that kernels can write them, too.
+    `names` are the fields of the objects, if they are always the fields of one declared type: then
+    kernels can write them, too.
     """
 
     columns: tuple[Column[T], ...]
@@ -237,14 +237,15 @@ class ObjectType(Generic[T]):
 DEFECT: Final = ObjectType[Defect](
     "defect",
     "every command",
-    "Something that is wrong, where it was met; [defects.md](defects.md) explains each kind.",
+    "Something that is wrong, at the place where it was met; [defects.md](defects.md) explains "
+    "each kind.",
     Field("reference", TEXT, "kind of defect"),
     Field("severity", TEXT, "`damage`, `index`, `warning` or `note`"),
-    Field("path", TEXT, "the file, as it was given or found"),
-    Field("position", INT | None, "byte position; null where the whole file is meant"),
-    Field("offset", INT | None, "record offset; null without one"),
-    Field("size", INT | None, "bytes the defect covers; null where that makes no sense",
+    Field("path", TEXT, "the file, as given or found"),
+    Field("position", INT | None, "byte position; null for the file as a whole"),
+    Field("offset", INT | None, "record offset; null if none"),
+    Field("size", INT | None, "bytes that the defect covers; null if that makes no sense",
           "size_bytes"),
-    Field("detail", TEXT, "what was found, in words; not for programs"),
+    Field("detail", TEXT, "description, not for programs"),
     Field("hint", TEXT | None, "what to do"),
 )  # fmt: skip

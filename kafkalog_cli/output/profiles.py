@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,
@@ -17,7 +18,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     size_text,
 )
-from kafkalog_cli.output.text import bytes_cell, bytes_value, counted, time_cell
+from kafkalog_cli.output.text import bytes_cell, bytes_value, time_cell
 
 if TYPE_CHECKING:
     from kafkalog.profile import Profile
@@ -37,42 +38,44 @@ def _hot_key_objects(keys: Any, style: Style) -> object:
 PROFILE: Final[ObjectType[Profile]] = ObjectType(
     "profile",
     "`profile`",
-    "What a partition holds, or all partitions of a topic together. The numbers of distinct keys "
-    "and producers, and the hot keys, are estimates with bounds if there are many.",
+    "The content of a partition, or of all partitions of a topic together. If there are many keys "
+    "or producers, the numbers of distinct ones and the hot keys are estimates with bounds.",
     Field("topic", TEXT, "topic, from the directory's name"),
     Field("partition", INT | None, "partition number; null for all partitions of the topic"),
     Field("logs", INT, "partition directories that were read"),
     Field("segments", INT, "segments"),
     Field("size_bytes", SIZE, "bytes of all files of the segments"),
     Field("batches", INT, "batches"),
-    Field("control_batches", INT, "those of control records"),
-    Field("transactional_batches", INT, "those of transactions"),
-    Field("idempotent_batches", INT, "those with a producer id"),
+    Field("control_batches", INT, "batches of control records"),
+    Field("transactional_batches", INT, "batches of transactions"),
+    Field("idempotent_batches", INT, "batches with a producer id"),
     Field("records", INT, "records that a consumer receives"),
-    Field("null_keys", INT, "those without a key"),
-    Field("tombstones", INT, "those with a key and without a value"),
+    Field("null_keys", INT, "records without a key"),
+    Field("tombstones", INT, "records with a key and without a value"),
     Field("key_bytes", INT, "bytes of keys, uncompressed"),
     Field("value_bytes", INT, "bytes of values, uncompressed"),
     Field("header_bytes", INT, "bytes of headers, uncompressed"),
     Field("first_offset", INT | None, "smallest offset; null without records"),
     Field("last_offset", INT | None, "largest offset; null without records"),
-    Field("earliest", TIME | None, "smallest timestamp, milliseconds; null without one"),
-    Field("latest", TIME | None, "largest timestamp, milliseconds; null without one"),
+    Field("earliest", TIME | None, "smallest timestamp, milliseconds; null if none"),
+    Field("latest", TIME | None, "largest timestamp, milliseconds; null if none"),
     Field("batch_records_max", INT, "records in the fullest batch"),
     Field("batch_size_max", INT, "bytes of the largest batch"),
-    Field("codecs", Kind("array", to_json=_codec_objects), "per codec: `codec`, what was "
-          "compressed with it, and `ratio`, data by bytes in the log"),
+    Field("codecs", Kind("array", to_json=_codec_objects),
+          "per codec: `codec`, the counts of what it compressed, and `ratio`, the uncompressed "
+          "size divided by the size in the log"),
     Field("producers", INT, "distinct producer ids"),
-    Field("producers_at_least", INT, "lower bound of that"),
-    Field("producers_at_most", INT, "upper bound of that"),
+    Field("producers_at_least", INT, "its lower bound"),
+    Field("producers_at_most", INT, "its upper bound"),
     Field("keys", INT, "distinct keys"),
-    Field("keys_at_least", INT, "lower bound of that"),
-    Field("keys_at_most", INT, "upper bound of that"),
-    Field("hot_keys", Kind("array", to_json=_hot_key_objects), "the keys with the most records: "
-          "`key`, and how many records it has, `at_least` and `at_most`"),
+    Field("keys_at_least", INT, "its lower bound"),
+    Field("keys_at_most", INT, "its upper bound"),
+    Field("hot_keys", Kind("array", to_json=_hot_key_objects),
+          "keys with the most records: `key`, and bounds for its number of records, `at_least` "
+          "and `at_most`"),
     Field("bucket_ms", INT, "width of a bucket of the histogram, milliseconds"),
     Field("histogram", ARRAY, "records by time; empty buckets are left out"),
-    Field("defects", INT, "damage that was passed over, and parts that were deleted unread"),
+    Field("defects", INT, "skipped damage, and parts that were deleted before they were read"),
 )  # fmt: skip
 
 

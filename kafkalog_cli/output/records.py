@@ -75,11 +75,11 @@ def _state(path: str) -> str:
 def _of_batch(prefix: str) -> dict[str, Field[Any]]:
     """Return the fields that batches and records share; `prefix` leads to the batch."""
     fields: tuple[Field[Any], ...] = (
-        Field("path", TEXT, "the file, as it was given or found", f"{prefix}path"),
-        Field("magic", INT, "version of the format: 0, 1, 2", f"{prefix}magic"),
-        Field("producer_id", INT, "producer id, −1 without one", f"{prefix}producer_id"),
-        Field("producer_epoch", INT, "producer epoch, −1 without one", f"{prefix}producer_epoch"),
-        Field("partition_leader_epoch", INT, "leader epoch of the append, −1 without one",
+        Field("path", TEXT, "the file, as given or found", f"{prefix}path"),
+        Field("magic", INT, "format version: 0, 1, 2", f"{prefix}magic"),
+        Field("producer_id", INT, "producer id, −1 if none", f"{prefix}producer_id"),
+        Field("producer_epoch", INT, "producer epoch, −1 if none", f"{prefix}producer_epoch"),
+        Field("partition_leader_epoch", INT, "leader epoch of the append, −1 if none",
               f"{prefix}partition_leader_epoch"),
         Field("is_transactional", BOOL, "part of a transaction", f"{prefix}is_transactional"),
         Field("is_control", BOOL, "control records (markers, KRaft), not data",
@@ -89,8 +89,8 @@ def _of_batch(prefix: str) -> dict[str, Field[Any]]:
 
 
 _STATE_MEANING: Final = (
-    "with `--view all` only: where the log lives: `live`, `swap`, `cleaned`, `deleted`, or "
-    "`delete`, `future` or `stray` by its directory"
+    "with `--view all` only: state of the `.log`: `live`, `swap`, `cleaned`, `deleted`; or the "
+    "state of its directory: `delete`, `future`, `stray`"
 )
 _TIMESTAMP_TYPE: Final[Field[Any]] = Field(
     "timestamp_type", TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
@@ -109,17 +109,17 @@ BATCH: Final = ObjectType[Batch](
     Field("size", SIZE, "bytes of the batch, header included", "size_bytes"),
     Field("base_offset", INT, "offset of the first record, kept when compaction removes it"),
     Field("last_offset", INT, "offset of the last record, kept when compaction removes it"),
-    Field("count", INT, "records the batch holds"),
+    Field("count", INT, "number of records"),
     _HEAD["magic"],
     Field("compression", TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
-    Field("base_timestamp", TIME, "milliseconds that the records' deltas refer to"),
+    Field("base_timestamp", TIME, "base of the records' timestamp deltas, milliseconds"),
     Field("max_timestamp", TIME, "largest timestamp, milliseconds"),
     Field("delete_horizon_ms", INT | None, "when compaction may drop tombstones and markers"),
     _HEAD["producer_id"],
     _HEAD["producer_epoch"],
-    Field("base_sequence", INT, "sequence of the first record, −1 without one"),
-    Field("last_sequence", INT, "sequence of the last record, −1 without one"),
+    Field("base_sequence", INT, "sequence of the first record, −1 if none"),
+    Field("last_sequence", INT, "sequence of the last record, −1 if none"),
     _HEAD["partition_leader_epoch"],
     _HEAD["is_transactional"],
     _HEAD["is_control"],
@@ -129,22 +129,22 @@ BATCH: Final = ObjectType[Batch](
 RECORD: Final = ObjectType[Record](
     "record",
     "`dump-segment`, `dump-segment --records`, `lookup-offset --show`",
-    "A record with what its batch says about it.",
+    "A record, with attributes of its batch.",
     Field("state", TEXT, _STATE_MEANING, lambda record: _state(record.batch.path),
           lambda style: style.states),
     _BATCH["path"],
     Field("offset", INT, "offset"),
-    Field("timestamp", TIME, "milliseconds, −1 without one"),
+    Field("timestamp", TIME, "milliseconds, −1 if none"),
     _TIMESTAMP_TYPE,
-    Field("key", BYTES, "key, in the form `--bytes` asks for; null is not empty"),
+    Field("key", BYTES, "key, in the form that `--bytes` selects; null is not empty"),
     Field("value", BYTES, "value; null is a tombstone"),
-    Field("key_size", INT | None, "bytes of the key; null where it is null",
+    Field("key_size", INT | None, "bytes of the key; null if it is null",
           lambda record: None if record.key is None else len(record.key)),
-    Field("value_size", INT | None, "bytes of the value; null where it is null",
+    Field("value_size", INT | None, "bytes of the value; null if it is null",
           lambda record: None if record.value is None else len(record.value)),
     Field("headers", Kind("array", to_json=_headers),
           "objects with `key` (string) and `value` (as above), in order", lambda record: record),
-    Field("sequence", INT, "sequence of the record, −1 without one"),
+    Field("sequence", INT, "sequence of the record, −1 if none"),
     _BATCH["producer_id"],
     _BATCH["producer_epoch"],
     _BATCH["partition_leader_epoch"],
@@ -157,8 +157,8 @@ RECORD: Final = ObjectType[Record](
     Field("batch_base_offset", INT, "base offset of its batch", "batch.base_offset"),
     Field("batch_position", INT, "byte position of its batch in the file", "batch.position"),
     Field("decoded", Kind("object", to_json=_decoded),
-          "records of internal topics only, with `--decode auto`: `key` and `value` as objects or "
-          "null, `error` why one could not be read or null",
+          "for records of internal topics with `--decode auto`: `key` and `value` as objects or "
+          "null, and `error`, why one of them could not be decoded, or null",
           lambda record: record, lambda style: style.decoder is not None),
 )  # fmt: skip
 

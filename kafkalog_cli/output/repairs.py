@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.log_dir import LogDirListing
+from kafkalog.plurals import counted
 from kafkalog.recovery import Verdict, log_dir_refusals
 from kafkalog.recovery.model import refusal_line
 from kafkalog.repair import Fate
@@ -25,7 +26,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell
+from kafkalog_cli.output.text import file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -101,71 +102,77 @@ class RecoverySummary:
 RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
-    "A partition, and what a start does with it.",
+    "A partition, and what a start does to it.",
     Field("path", TEXT, "the directory", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
     Field("mode", TEXT, "`unclean` (from the recovery point), `full` (everything) or `clean`",
           "plan.predicted.mode"),
-    Field("recovery_point", INT, "offset from which on segments are scanned",
+    Field("recovery_point", INT, "offset from which segments are scanned",
           "plan.predicted.recovery_point"),
-    Field("log_start_checkpoint", INT, "log start offset of the checkpoint, 0 without an entry",
+    Field("log_start_checkpoint", INT, "log start offset in the checkpoint, 0 without an entry",
           "plan.predicted.log_start_checkpoint"),
-    Field("high_watermark", INT | None, "that of the checkpoint; null without an entry",
+    Field("high_watermark", INT | None, "high watermark in the checkpoint; null without an entry",
           "plan.high_watermark"),
-    Field("configs", CONFIGS, "the configs that decide: `name`, `value`, `source`, `set_as`"),
-    Field("verdict", TEXT, "`nothing` (or what each start writes), `tidy` (leftovers), `rebuild` "
-          "(indexes), `truncate` (the end is cut off), `stray` (the broker is not to have it), "
+    Field("configs", CONFIGS,
+          "the configs that have an effect: `name`, `value`, `source`, `set_as`"),
+    Field("verdict", TEXT,
+          "`nothing` (except what every start writes), `tidy` (removes leftovers), `rebuild` "
+          "(indexes), `truncate` (cuts the end off), `stray` (not assigned to the broker), "
           "`refuse` (a broker cannot load the log)", "plan.verdict"),
-    Field("detail", TEXT, "that in words; not for programs", "plan.detail"),
-    Field("log_end_offset", INT | None, "offset the next record gets then; null if refused"),
-    Field("lost_from", INT | None, "first offset that may go; null where no log gets shorter",
+    Field("detail", TEXT, "description, not for programs", "plan.detail"),
+    Field("log_end_offset", INT | None,
+          "offset that the next record gets afterwards; null if refused"),
+    Field("lost_from", INT | None, "first offset that may be lost; null if no log gets shorter",
           "plan.lost_from"),
     Field("committed_lost", ARRAY | None,
-          "first and last offset below the high watermark that may go; null without any",
+          "first and last offset below the high watermark that may be lost; null without any",
           "plan.committed_lost"),
-    Field("records_lost", INT, "records that go, by the headers of their batches",
+    Field("records_lost", INT, "records that are lost, by the headers of their batches",
           "plan.predicted.records_lost"),
-    Field("bytes_lost", INT, "bytes of logs that go", "plan.predicted.bytes_lost"),
-    Field("rebuilt_segments", ARRAY, "base offsets of the segments with an index that changes",
+    Field("bytes_lost", INT, "bytes of logs that are lost", "plan.predicted.bytes_lost"),
+    Field("rebuilt_segments", ARRAY, "base offsets of segments with an index that changes",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
     Field("bytes_to_scan", SIZE, "bytes of the segments that are scanned", "plan.bytes_to_scan"),
-    Field("files", ARRAY, "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, "
-          "`written`), `size_bytes` then; of those that go, in part or whole, `bytes_gone`, "
-          "`records_gone` and `why`", "plan.changes"),
-    Field("drops_mark", BOOL, "whether the mark of a clean shutdown has to go", "plan.drops_mark"),
+    Field("files", ARRAY,
+          "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`) and the "
+          "resulting `size_bytes`; for files removed or cut also `bytes_gone`, `records_gone` and "
+          "`why`", "plan.changes"),
+    Field("drops_mark", BOOL, "whether the clean shutdown mark is removed", "plan.drops_mark"),
     Field("untouched", TEXT | None, "why it is left to the broker; null if it is not",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
     Field("refused", TEXT | None, "why it must not be recovered; null if it may be",
           lambda one: one.refused and one.refused.message),
-    Field("assumptions", ARRAY, "what could not be read and was assumed, in words",
+    Field("assumptions", ARRAY, "what could not be read and was assumed",
           "plan.predicted.assumptions"),
-    Field("notes", ARRAY, "what a broker does not notice, in words", "plan.predicted.notes"),
-    Field("performed", BOOL, "whether it was done", lambda one: one.done is not None),
-    Field("verdict_after", TEXT | None, "that of the next start then; null if not done",
+    Field("notes", ARRAY, "what a broker does not notice", "plan.predicted.notes"),
+    Field("performed", BOOL, "whether it was performed", lambda one: one.done is not None),
+    Field("verdict_after", TEXT | None,
+          "verdict on the next start afterwards; null if not performed",
           lambda one: one.done and one.done.after.verdict),
 )  # fmt: skip
 RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "recovery_summary",
     "`recover`",
     "The last object: totals.",
-    Field("in_place", BOOL, "whether it was to be done"),
+    Field("in_place", BOOL, "whether it was requested with `--in-place`"),
     Field("partitions", INT, "partitions", lambda one: len(one.plans)),
-    Field("partitions_changed", INT, "those with a file that changes", "changed"),
-    Field("partitions_performed", INT, "those of them that were recovered", "performed"),
-    Field("partitions_untouched", INT, "those that are left to the broker", "untouched"),
-    Field("partitions_unloadable", INT, "those on which a start would fail, as they are",
+    Field("partitions_changed", INT, "partitions with a file that changes", "changed"),
+    Field("partitions_performed", INT, "partitions that were recovered", "performed"),
+    Field("partitions_untouched", INT, "partitions that are left to the broker", "untouched"),
+    Field("partitions_unloadable", INT, "partitions on which a start would fail, as they are",
           "unloadable"),
-    Field("partitions_stray", INT, "those that a start takes away from the broker", "strays"),
-    Field("partitions_refused", INT, "those that must not be recovered: then none is", "refused"),
-    Field("files_removed", INT, "files that go", lambda one: len(one.removed)),
+    Field("partitions_stray", INT, "partitions that a start takes away from the broker", "strays"),
+    Field("partitions_refused", INT,
+          "partitions that must not be recovered: then none is", "refused"),
+    Field("files_removed", INT, "files that are removed", lambda one: len(one.removed)),
     Field("records_removed", INT, "records in these files, by the headers of their batches",
           lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", INT, "records that go"),
-    Field("bytes_lost", INT, "bytes of logs that go",
+    Field("records_lost", INT, "records that are lost"),
+    Field("bytes_lost", INT, "bytes of logs that are lost",
           lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
-    Field("bytes_to_scan", INT, "bytes that a broker scans at such a start"),
-    Field("scan_rate", INT, "bytes a second that a broker is assumed to scan (--scan-rate)"),
-    Field("scan_ms", INT, "milliseconds that it takes then"),
+    Field("bytes_to_scan", INT, "bytes that a broker scans at this start"),
+    Field("scan_rate", INT, "assumed scan rate in bytes per second (--scan-rate)"),
+    Field("scan_ms", INT, "milliseconds that the scan takes"),
 )  # fmt: skip
 
 
@@ -252,7 +259,7 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     if summary.removed:
         size = size_text(sum(one.bytes_gone for one in summary.removed), style)
         records = counted(sum(one.records_gone for one in summary.removed), "record")
-        lines.append(f"{counted(len(summary.removed), 'file')} go, {size}, with {records} in them")
+        lines.append(f"files to remove: {len(summary.removed)}, {size}, with {records}")
     lines.append(f"a broker scans {scan} when it starts: {time} at an assumed {rate} per second")
     if summary.in_place and summary.performed == summary.changed:
         lines.append(f"{summary.performed} recovered")
@@ -291,21 +298,21 @@ def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
     "index_comparison",
     "`rebuild-index`",
-    "An index beside the one that the log gives.",
+    "An index, compared with the one that the log gives.",
     Field("path", TEXT, "the file"),
     Field("base_offset", INT, "offset in its name"),
     Field("result", TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
-    Field("size", SIZE | None, "bytes of the file as it was; null where it is missing",
+    Field("size", SIZE | None, "bytes of the file as it was; null if it is missing",
           "size_bytes"),
-    Field("new_size", SIZE, "bytes of the new one", "new_size_bytes"),
+    Field("new_size", SIZE, "bytes of the rebuilt index", "new_size_bytes"),
 )  # fmt: skip
 INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     "index_summary",
     "`rebuild-index`",
     "The last object: totals.",
     Field("indexes", INT, "indexes"),
-    Field("to_write", INT, "those that are not `same`"),
-    Field("written", INT, "those that were written"),
+    Field("to_write", INT, "indexes that are not `same`"),
+    Field("written", INT, "indexes that were written"),
 )
 
 
@@ -322,7 +329,7 @@ def index_view(style: Style) -> View[IndexComparison]:
 
 def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
     """Print the lines below the table."""
-    lines = [f"{summary.indexes} indexes, {summary.to_write} missing or different"]
+    lines = [f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"]
     if summary.written:
         lines.append(f"{summary.written} written")
     elif summary.to_write and not in_place:

@@ -76,7 +76,7 @@ class Places:
         return iter(self._places.values())
 
     def add(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         path = absolute(defect.path)
         place = self._places.get(path) or self._places.get(os.path.dirname(path))
         if place is None:
@@ -112,11 +112,11 @@ class JunitReport(Report):
         self._places = Places(targets, ALIKE_MAX)
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         root = ET.Element("testsuites")
         places: dict[str, list[Place]] = {target.path: [] for target in self._targets}
         for place in self._places:
@@ -216,11 +216,11 @@ class PrometheusReport(Report):
         self._places = Places(targets, alike_max=0)
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         lines = [*_gauges(facts), *self._by_partition()]
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import (
     CONFIGS,
     MARKS,
@@ -29,7 +30,7 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, left_overs_text
+from kafkalog_cli.output.text import left_overs_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -97,30 +98,32 @@ def _forecast(summary: RetentionSummary) -> object:
 RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "retention_partition",
     "`simulate-retention`, `apply-retention`",
-    "A partition, before the rows of its segments: what decides, and what it comes to.",
+    "A partition, before the rows of its segments: configs, offsets and totals.",
     Field("path", TEXT, "the directory", "partition.path"),
     *topic_and_partition("partition."),
     Field("state", TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
-    Field("configs", CONFIGS, "every config that decides: `name`, `value` (a list joined by "
-          "commas), `source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), "
-          "`set_as` (its name there, null for a default)"),
-    Field("marks", MARKS, "log start offset and high watermark: `name`, `value`, `source` (a "
+    Field("configs", CONFIGS,
+          "every config that has an effect: `name`, `value` (lists are joined by commas), "
+          "`source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` "
+          "(its name in the source, null for a default)"),
+    Field("marks", MARKS,
+          "log start offset and high watermark, each with `name`, `value`, `source` (a "
           "checkpoint, the log, or the option)"),
-    Field("log_end_offset", INT, "offset the next record would get", "log.log_end_offset"),
+    Field("log_end_offset", INT, "offset that the next record would get", "log.log_end_offset"),
     Field("size", SIZE, "bytes of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", INT, "how many segments go now",
+    Field("segments_deleted", INT, "number of segments that are deleted now",
           lambda found: len(found.outcome.deleted)),
     Field("bytes_freed", SIZE, "bytes of their `.log` files"),
     Field("side_bytes_freed", SIZE, "bytes of their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, "first readable offset when they are gone",
+    Field("log_start_offset_after", INT, "first readable offset afterwards",
           "outcome.log.log_start_offset"),
-    Field("rolled", BOOL, "whether all go, so that a new active segment is needed",
+    Field("rolled", BOOL, "whether all are deleted, so that a new active segment is needed",
           "outcome.rolled"),
 )  # fmt: skip
 RETENTION: Final = ObjectType[Judged](
     "retention",
     "`simulate-retention`, `apply-retention`",
-    "A segment and what becomes of it.",
+    "A segment and its fate.",
     *topic_and_partition("found.partition."),
     Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
     Field("base_offset", INT, "offset in the file's name", "verdict.segment.base_offset"),
@@ -128,72 +131,83 @@ RETENTION: Final = ObjectType[Judged](
           "verdict.upper_bound"),
     Field("size", SIZE, "bytes of its batches", "verdict.segment.size_bytes"),
     Field("is_active", BOOL, "whether a broker would append to it", "verdict.is_active"),
-    Field("largest_timestamp", TIME, "milliseconds, as a broker takes it",
+    Field("largest_timestamp", TIME, "largest timestamp as a broker determines it, milliseconds",
           "verdict.segment.largest_timestamp"),
-    Field("timestamp_source", TEXT, "`time-index` (its last entry), `batches` (the segment is "
-          "recovered at the next start), `mtime` (there is no timestamp)",
+    Field("timestamp_source", TEXT,
+          "`time-index` (its last entry), `batches` (the segment is recovered at the next start), "
+          "`mtime` (the segment has no timestamp)",
           "verdict.segment.timestamp_source"),
     Field("verdict", TEXT, "`delete` or `keep`, now",
           lambda one: "delete" if one.verdict.is_deleted else "keep"),
-    Field("reason", TEXT, "`log-start-offset`, `retention.bytes`, `retention.ms`: the policy that "
-          "takes it. `blocked`: a policy would, something is in the way. `within-retention`, "
-          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`: why none "
-          "does", "verdict.reason"),
-    Field("deletable_at", TIME | None, "first millisecond at which it may go, by time alone, "
-          "segments before it included; null where time alone never does it",
+    Field("reason", TEXT,
+          "the policy that deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`; or "
+          "why none does: `blocked` (a policy would, see `blocked_by`), `within-retention`, "
+          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`",
+          "verdict.reason"),
+    Field("deletable_at", TIME | None,
+          "first millisecond at which it may be deleted by time alone, together with the segments "
+          "before it; null if never",
           "verdict.deletable_at"),
-    Field("blocked_by", TEXT | None, "`high-watermark`, `segment` (an earlier one), "
-          "`active-empty`, `remote-storage` (only what was uploaded goes)", "verdict.blocked_by"),
-    Field("blocking_segment", INT | None, "base offset of the earlier segment that time takes "
-          "later than this one; null without one", "verdict.blocking_segment"),
-    Field("bytes_to_append", INT | None, "how many more bytes until `retention.bytes` takes it; "
-          "null where it never does, and for the active segment", "verdict.bytes_to_append"),
-    Field("latest_record", OBJECT | None, "record with the largest timestamp: `offset`, "
-          "`timestamp`, `position` of its batch; for a segment whose time lies in the future, or "
-          "that keeps others", "verdict.latest_record"),
-    Field("detail", TEXT, "all that in words; not for programs", "verdict.detail"),
+    Field("blocked_by", TEXT | None,
+          "`high-watermark`, `segment` (an earlier one is kept), `active-empty`, `remote-storage` "
+          "(only uploaded segments are deleted)",
+          "verdict.blocked_by"),
+    Field("blocking_segment", INT | None,
+          "base offset of the earlier segment that expires later than this one; null if none does",
+          "verdict.blocking_segment"),
+    Field("bytes_to_append", INT | None,
+          "number of bytes to append until `retention.bytes` deletes it; null if it never does, "
+          "and for the active segment", "verdict.bytes_to_append"),
+    Field("latest_record", OBJECT | None,
+          "record with the largest timestamp: `offset`, `timestamp`, `position` of its batch; "
+          "only for a segment whose timestamp lies in the future or delays the expiry of others",
+          "verdict.latest_record"),
+    Field("detail", TEXT, "description, not for programs", "verdict.detail"),
 )  # fmt: skip
 RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
     "`simulate-retention`, `apply-retention`",
-    "The last object of a run: what is freed now, and by time alone later.",
+    "The last object of a run: what is freed now, and what time alone frees later.",
     Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
     Field("until", INT, "end of the forecast, milliseconds", "until_ms"),
     Field("partitions", INT, "partitions with a log"),
     Field("segments", INT, "their segments"),
-    Field("segments_deleted", INT, "segments that go now"),
+    Field("segments_deleted", INT, "segments that are deleted now"),
     Field("size", INT, "bytes of batches in all segments", "bytes_total"),
-    Field("bytes_freed", INT, "bytes of the `.log` files that go now"),
-    Field("side_bytes_freed", INT, "bytes of the indexes and snapshots that go with them"),
-    Field("forecast", ARRAY, "for each 24 hours from now in which something goes: `from` "
-          "(exclusive), `to` (inclusive), `segments`, `bytes`", _forecast),
+    Field("bytes_freed", INT, "bytes of the `.log` files that are deleted now"),
+    Field("side_bytes_freed", INT, "bytes of the indexes and snapshots that are deleted with them"),
+    Field("forecast", ARRAY,
+          "each period of 24 hours from now in which something is deleted: `from` (exclusive), "
+          "`to` (inclusive), `segments`, `bytes`", _forecast),
 )  # fmt: skip
 RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",
     "`apply-retention`",
-    "What goes from a partition, or went, after the rows of all segments. The active segment "
-    "stays, whatever `retention` rows say of it.",
+    "What is deleted from a partition, after the rows of all its segments. The active segment "
+    "stays, whatever its `retention` row says.",
     Field("path", TEXT, "the directory", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("performed", BOOL, "whether it was done; false in a plan", "is_done"),
-    Field("segments_deleted", INT, "how many segments are deleted",
+    Field("performed", BOOL, "whether it was performed; false in a plan", "is_done"),
+    Field("segments_deleted", INT, "number of segments that are deleted",
           lambda one: len(one.plan.segments)),
     Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
     Field("side_bytes_freed", INT, "bytes of their indexes and producer snapshots",
           "plan.side_bytes_freed"),
-    Field("files", ARRAY, "names of all these files, in the order they go",
+    Field("files", ARRAY, "names of all these files, in deletion order",
           lambda one: [name for group in one.plan.files for name in group]),
     Field("keep_deleted", BOOL, "whether they stay under `.deleted` names", "plan.keeps_deleted"),
-    Field("left_overs", ARRAY, "names of the files that interrupted deletions left, which go too",
+    Field("left_overs", ARRAY,
+          "names of the files left by interrupted deletions, which are deleted, too",
           "plan.left_overs"),
-    Field("active_stays", BOOL, "whether a broker would roll the log and take all of it",
+    Field("active_stays", BOOL, "whether a broker would roll the log and delete all of it",
           "plan.active_stays"),
-    Field("log_start_offset", INT, "first readable offset then", "plan.log_start_offset"),
-    Field("log_start_checkpoint", INT | None, "what `log-start-offset-checkpoint` says then; null: "
-          "no entry, the log starts with a segment", "plan.log_start_checkpoint"),
-    Field("log_end_offset", INT, "offset the next record gets, before and after",
+    Field("log_start_offset", INT, "first readable offset afterwards", "plan.log_start_offset"),
+    Field("log_start_checkpoint", INT | None,
+          "entry in `log-start-offset-checkpoint` afterwards; null if there is none because the "
+          "log starts with a segment", "plan.log_start_checkpoint"),
+    Field("log_end_offset", INT, "offset that the next record gets, before and after",
           "plan.found.log.log_end_offset"),
-    Field("leader_epochs", ARRAY, "`leader-epoch-checkpoint` then: epoch, first offset",
+    Field("leader_epochs", ARRAY, "`leader-epoch-checkpoint` afterwards: epoch, first offset",
           lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
 )  # fmt: skip
 
@@ -283,12 +297,8 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
-    gone = (
-        "1 segment is deleted"
-        if summary.segments_deleted == 1
-        else f"{summary.segments_deleted} segments are deleted"
-    )
-    going = f"at {time(summary.now_ms)} {gone}, {freed}"
+    gone = counted(summary.segments_deleted, "segment")
+    going = f"at {time(summary.now_ms)} retention deletes {gone}, {freed}"
     lines = [f"{total}, {size(summary.bytes_total)}; {going}"]
     lines += [
         f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.bytes_freed)}"

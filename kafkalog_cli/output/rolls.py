@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -22,7 +23,6 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.roll import SimulatedSegment
@@ -67,22 +67,23 @@ ROLL: Final = ObjectType[TrialSegment](
     "`simulate-roll`",
     "A segment that a broker would have made of the batches.",
     *topic_and_partition("trial.partition."),
-    Field("configs", TEXT, "`present`, or `proposed` with what was given", "trial.name"),
+    Field("configs", TEXT, "`present`, or `proposed` with the given configs", "trial.name"),
     Field("base_offset", INT, "offset in the file's name", "segment.base_offset"),
-    Field("last_offset", INT | None, "last offset; null where it is empty",
+    Field("last_offset", INT | None, "last offset; null if it is empty",
           lambda one: one.segment.last_offset if one.segment.batches else None),
     Field("size", SIZE, "bytes of its batches", "segment.size_bytes"),
-    Field("batches", INT, "how many it holds", "segment.batches"),
-    Field("first_timestamp", TIME | None, "largest timestamp of its first batch, from which "
-          "`segment.ms` counts; -1: the broker's clock decides",
+    Field("batches", INT, "number of batches", "segment.batches"),
+    Field("first_timestamp", TIME | None,
+          "largest timestamp of its first batch, from which `segment.ms` counts; -1 if the "
+          "broker's clock decides",
           lambda one: one.segment.first_timestamp if one.segment.batches else None),
-    Field("largest_timestamp", TIME | None, "of all its batches, -1 without one",
+    Field("largest_timestamp", TIME | None, "largest timestamp of all its batches, -1 if none",
           lambda one: one.segment.largest_timestamp if one.segment.batches else None),
     Field("is_active", BOOL, "whether a broker would append to it", "segment.is_active"),
-    Field("rolled_by", TEXT | None, "why it ended: `segment.bytes`, `segment.ms`, "
-          "`segment.index.bytes` (an index is full), `offset-range` (2^31 offsets); null for the "
-          "active segment", "segment.rolled_by"),
-    Field("log_size", SIZE, "length of its `.log`: preallocated where the configs say so",
+    Field("rolled_by", TEXT | None,
+          "why it was closed: `segment.bytes`, `segment.ms`, `segment.index.bytes` (an index is "
+          "full), `offset-range` (2^31 offsets); null for the active segment", "segment.rolled_by"),
+    Field("log_size", SIZE, "length of its `.log`: preallocated if the configs say so",
           lambda one: one.segment.file_size_bytes(one.trial.replay.settings)),
     Field("index_entries", INT, "entries of its `.index`", "segment.index_entries"),
     Field("index_size", SIZE, "length of its `.index`: preallocated for the active segment"),
@@ -92,14 +93,15 @@ ROLL: Final = ObjectType[TrialSegment](
 ROLL_SUMMARY: Final = ObjectType["Trial"](
     "roll_summary",
     "`simulate-roll`",
-    "What a replay comes to, after the rows of its segments.",
+    "The totals of a replay, after the rows of its segments.",
     *topic_and_partition("partition."),
     Field("configs", TEXT, "`present` or `proposed`", "name"),
-    Field("values", CONFIGS, "the configs that decide, as in `retention_partition`", "configs"),
-    Field("segments", INT, "segments that result", lambda trial: len(trial.replay.segments)),
-    Field("segments_on_disk", INT, "segments that are there",
+    Field("values", CONFIGS,
+          "the configs that have an effect, as in `retention_partition`", "configs"),
+    Field("segments", INT, "resulting segments", lambda trial: len(trial.replay.segments)),
+    Field("segments_on_disk", INT, "existing segments",
           lambda trial: len(trial.partition.segments)),
-    Field("rolls", OBJECT, "each reason and how many segments it ended",
+    Field("rolls", OBJECT, "number of segments ended, by reason",
           lambda trial: dict(_rolls(trial))),
     Field("size", INT, "bytes of batches",
           lambda trial: sum(one.size_bytes for one in trial.replay.segments)),
@@ -107,12 +109,13 @@ ROLL_SUMMARY: Final = ObjectType["Trial"](
           lambda trial: sum(one.index_size for one in trial_segments(trial))),
     Field("timeindex_size", INT, "bytes of all `.timeindex` files",
           lambda trial: sum(one.timeindex_size for one in trial_segments(trial))),
-    Field("files", INT, "files: log and two indexes a segment, and a snapshot for each roll",
+    Field("files", INT, "number of files: log and two indexes per segment, and a snapshot per roll",
           _files),
     Field("refused", INT, "batches larger than `segment.bytes`, which a broker refuses",
           "replay.refused"),
-    Field("untimed", INT, "batches after one without timestamp: there the broker's clock decides, "
-          "and no roll by time is simulated", "replay.untimed"),
+    Field("untimed", INT,
+          "batches after one without a timestamp: the broker's clock decides there, so no roll by "
+          "time is simulated", "replay.untimed"),
 )  # fmt: skip
 
 
@@ -146,17 +149,19 @@ def trial_lines(trial: Trial, style: Style) -> list[str]:
              sum(one.size_bytes for one in segments))  # fmt: skip
     index_size, size = (size_text(size_bytes, style) for size_bytes in sizes)
     why = ", ".join(rolls) or "no roll"
-    on_disk = f"on disk are {len(trial.partition.segments)}"
+    on_disk = f"{len(trial.partition.segments)} on disk"
     files = f"{counted(_files(trial), 'file')}, {size} of batches, {index_size} of indexes"
     lines = [
         f"{trial.name}: {configs_text(trial.configs)}",
         f"  {counted(len(segments), 'segment')} ({why}; {on_disk}), {files}",
     ]
     if trial.replay.refused:
-        lines.append(f"  {trial.replay.refused} batches are larger than segment.bytes: refused")
+        lines.append(
+            f"  refused: {counted(trial.replay.refused, 'batch')} larger than segment.bytes"
+        )
     if trial.replay.untimed:
         lines.append(
-            f"  {trial.replay.untimed} batches follow one without a timestamp; there the "
+            f"  {counted(trial.replay.untimed, 'batch')} after one without a timestamp: there the "
             f"broker's clock decides, which the log does not record"
         )
     return lines

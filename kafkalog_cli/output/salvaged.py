@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.plurals import counted
 from kafkalog.salvage import MANIFEST, Fate, manifest_object
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -23,7 +24,7 @@ from kafkalog_cli.output.objects import (
     View,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell, printable, size_cell
+from kafkalog_cli.output.text import file_cell, printable, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -39,45 +40,45 @@ _LOG: Final[Field[Any]] = Field("path", TEXT, "the log of the source")
 COPIED_RANGE: Final = ObjectType[Row](
     "copied_range",
     "`salvage`",
-    "Neighbouring batches that were copied byte for byte.",
+    "Consecutive batches that were copied byte for byte.",
     _LOG,
-    Field("position", INT, "byte position in it"),
+    Field("position", INT, "byte position in that log"),
     Field("size", INT, "bytes"),
     Field("to_position", INT, "byte position in the new log"),
     Field("base_offset", INT, "offset of the first batch"),
     Field("last_offset", INT, "last offset of the last batch"),
     Field("batches", INT, "batches"),
-    Field("records", INT, "records, each of which was decoded"),
+    Field("records", INT, "number of records, each of which was decoded"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
     "`salvage`",
-    "Bytes between two copied batches, or between one and an end of the log. The copied and the "
-    "lost ranges of a log cover it without a gap.",
+    "Bytes between two copied batches, or between one and either end of the log. The copied and "
+    "the lost ranges of a log cover it without a gap.",
     _LOG,
-    Field("position", INT, "byte position in it"),
+    Field("position", INT, "byte position in that log"),
     Field("size", INT, "bytes"),
-    Field("file", TEXT | None, f"where the bytes are now, {_TARGET}; null where all are zero"),
+    Field("file", TEXT | None, f"where the bytes are now, {_TARGET}; null if all are zero"),
     Field("reason", TEXT, "kind of the first defect there, as in [defects.md](defects.md)"),
-    Field("detail", TEXT, "that defect in words; not for programs"),
-    Field("defects", INT, "batches and stretches without one that are left out"),
+    Field("detail", TEXT, "description of that defect, not for programs"),
+    Field("defects", INT, "batches, and ranges without one, that are left out"),
     Field("first_offset", INT | None,
-          "first offset that may be lost, after the batch before; null without one"),
+          "first offset that may be lost, after the batch before; null if none"),
     Field("last_offset", INT | None,
-          "last offset that may be lost, before the batch or the segment after the range; null "
-          "without one, and at the end of a log where no checkpoint says where it ended"),
+          "last offset that may be lost, the one before the next batch or segment; null if none, "
+          "and at the end of a log if no checkpoint notes where it ended"),
 )  # fmt: skip
 SALVAGE: Final = ObjectType[Row](
     "salvage",
     "`salvage`",
     "A log, after its ranges: `size_copied` and `size_lost` together are `size`.",
     _LOG,
-    Field("to", TEXT | None, f"the new log, {_TARGET}; null where nothing is left of it"),
+    Field("to", TEXT | None, f"the new log, {_TARGET}; null if nothing was salvaged"),
     *topic_and_partition(),
     Field("base_offset", INT, "offset in the file's name"),
     Field("size", INT, "bytes of the log of the source"),
     Field("size_copied", INT, "bytes of the new log"),
-    Field("size_lost", INT, "bytes that are not in it"),
+    Field("size_lost", INT, "bytes that were not copied"),
     Field("batches", INT, "batches that were copied"),
     Field("records", INT, "records that were copied"),
     Field("crc32c", INT | None, "CRC-32C of the source's log; null unless all bytes were read"),
@@ -86,13 +87,13 @@ SALVAGE: Final = ObjectType[Row](
 SALVAGED_FILE: Final = ObjectType[Row](
     "salvaged_file",
     "`salvage`",
-    "A file or directory that is no salvaged log. Indexes and producer snapshots of the source are "
-    "not listed: they are rebuilt.",
-    Field("path", TEXT | None, "the file of the source; null for one that is rebuilt"),
-    Field("to", TEXT | None, f"the new file, {_TARGET}; null where it was skipped"),
+    "A file or directory that is not a salvaged log. Indexes and producer snapshots of the source "
+    "are not listed: they are rebuilt.",
+    Field("path", TEXT | None, "the file of the source; null for a rebuilt file"),
+    Field("to", TEXT | None, f"the new file, {_TARGET}; null if it was skipped"),
     Field("fate", TEXT, "`copied`, `rebuilt`, `lost` (it is in `lost+found`) or `skipped`"),
-    Field("detail", TEXT, "why, in words; not for programs"),
-    Field("records", INT, "records in a log that was skipped, by the headers of its batches"),
+    Field("detail", TEXT, "reason, not for programs"),
+    Field("records", INT, "records in a skipped log, by the headers of its batches"),
 )
 SALVAGED_PARTITION: Final = ObjectType[Row](
     "salvaged_partition",
@@ -102,37 +103,37 @@ SALVAGED_PARTITION: Final = ObjectType[Row](
     Field("to", TEXT, f"the new directory, {_TARGET}"),
     *topic_and_partition(),
     Field("log_start_offset", INT, "first offset of the new log"),
-    Field("log_end_offset", INT, "offset the next record would get"),
+    Field("log_end_offset", INT, "offset that the next record would get"),
     Field("first_unstable_offset", INT | None,
-          "first offset of a transaction without an end; null without one, and in a dry run"),
+          "first offset of a transaction without an end; null if none, and in a dry run"),
 )  # fmt: skip
 FAILED_PARTITION: Final = ObjectType[Row](
     "failed_partition",
     "`salvage`",
-    "A partition of which nothing was copied, since the work on it failed.",
+    "A partition that was not copied because the work on it failed.",
     Field("path", TEXT, "the directory of the source"),
     Field("reference", TEXT, "kind of the error, as on stderr"),
-    Field("detail", TEXT, "what happened, in words; not for programs"),
+    Field("detail", TEXT, "description, not for programs"),
 )
 SALVAGE_SUMMARY: Final = ObjectType[Row](
     "salvage_summary",
     "`salvage`",
     "The last object: totals.",
-    Field("destination", TEXT, "the new directory, as it was given"),
-    Field("dry_run", BOOL, "whether nothing was written"),
+    Field("destination", TEXT, "the new directory, as given"),
+    Field("dry_run", BOOL, "whether it was a dry run"),
     Field("partitions", INT, "partitions"),
     Field("segments", INT, "logs"),
     Field("size", INT, "bytes of the logs of the source"),
     Field("size_copied", INT, "bytes that were copied"),
-    Field("size_lost", INT, "bytes that were not"),
+    Field("size_lost", INT, "bytes that were not copied"),
     Field("batches", INT, "batches that were copied"),
     Field("records", INT, "records that were copied"),
     Field("lost_ranges", INT, "lost ranges, without the zeros of preallocated logs"),
     Field("offsets_lost", INT, "offsets of the lost ranges whose ends are known"),
     Field("records_skipped", INT, "records in logs that were skipped"),
-    Field("files", OBJECT, "each fate and the number of its files"),
-    Field("findings", INT, "what `verify` finds in the result above a note"),
-    Field("partitions_failed", INT, "partitions that were not copied, since the work failed"),
+    Field("files", OBJECT, "number of files by fate"),
+    Field("findings", INT, "findings of `verify` about the result, except notes"),
+    Field("partitions_failed", INT, "partitions that were not copied because the work failed"),
     Field("left_over_removed", BOOL, "whether the leftover of a killed run was removed"),
 )
 
@@ -213,10 +214,11 @@ def print_totals(summary: SalvageSummary) -> None:
     elif summary.partitions and not summary.partitions_failed:
         lines.append("no record is lost")
     if failed := summary.partitions_failed:
-        lines.append(f"not copied, since the work failed: {counted(failed, 'partition')}")
+        lines.append(f"not copied because the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:
         records = counted(summary.records_skipped, "record")
-        lines.append(f"left out: {counted(skipped, 'file')} or directories, with {records}")
+        what = "file or directory" if skipped == 1 else "files or directories"
+        lines.append(f"left out: {skipped} {what}, with {records}")
     sys.stdout.buffer.write("".join(f"{printable(line)}\n" for line in lines).encode())
 
 

@@ -48,17 +48,15 @@ class SarifReport(Report):
         return self
 
     def finding(self, defect: Defect) -> None:
-        """Take the next finding."""
+        """Handle the next finding."""
         _put((",\n" if self._count else "\n") + dumps(_result(defect)))
         self._count += 1
 
     def end(self, facts: RunFacts) -> None:
-        """Take the facts about the finished run."""
+        """Handle the end of the run, given its facts."""
         summary = SUMMARY.row(facts)
         del summary["type"]
-        _put(
-            f'\n],\n"invocations":[{dumps(_invocation(facts))}],"properties":{dumps(summary)}}}]}}\n'
-        )
+        _put(' ], "invocations":[')
 
 
 def _rule(name: str) -> dict[str, Any]:

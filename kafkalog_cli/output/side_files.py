@@ -33,7 +33,7 @@ class Fact(NamedTuple):
     value: object
 
 
-_PATH: Final[Field[Any]] = Field("path", TEXT, "the file, as it was given or found")
+_PATH: Final[Field[Any]] = Field("path", TEXT, "the file, as given or found")
 
 
 def _of_entry(name: str, kind: Kind, meaning: str) -> Field[Entry]:
@@ -69,7 +69,7 @@ TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     _PATH,
     _ORDINAL,
     _of_entry("timestamp", TIME, "largest timestamp so far, milliseconds"),
-    _of_entry("offset", INT, "offset of the record or batch it belongs to, absolute"),
+    _of_entry("offset", INT, "offset of its record or batch, absolute"),
 )
 ABORTED_TRANSACTION: Final = ObjectType[Entry](
     "aborted_transaction",
@@ -89,14 +89,14 @@ PRODUCER_STATE: Final = ObjectType[Entry](
     _PATH,
     _of_entry("producer_id", INT, "producer id"),
     _of_entry("producer_epoch", INT, "producer epoch"),
-    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 without one"),
+    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 if none"),
     _of_last_batch("first_sequence", "first sequence of the last batch"),
     _of_last_batch("last_sequence", "last sequence of the last batch"),
     _of_last_batch("last_offset", "last offset of the last batch"),
     _of_entry("offset_delta", INT, "offsets between the last batch's first and last record"),
     _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker, milliseconds"),
     _of_entry("current_txn_first_offset", INT | None,
-              "where the open transaction begins; null without one"),
+              "first offset of the open transaction; null if none"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",
@@ -105,7 +105,7 @@ CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     _PATH,
     _of_entry("topic", TEXT, "topic"),
     _of_entry("partition", INT, "partition number"),
-    _of_entry("offset", INT, "the offset; the file's name says which"),
+    _of_entry("offset", INT, "the offset; the file's name says which one"),
 )
 LEADER_EPOCH: Final = ObjectType[Entry](
     "leader_epoch",
@@ -123,7 +123,7 @@ PROPERTY: Final = ObjectType[Fact](
     _PATH,
     Field("file", TEXT, "kind of the file"),
     Field("name", TEXT, "name"),
-    Field("value", ANY, "value, as the file has it"),
+    Field("value", ANY, "value, as in the file"),
 )
 _TYPES: Final = {
     FileKind.OFFSET_INDEX: (OFFSET_INDEX_ENTRY, "entry offset position"),

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -65,7 +66,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_escape(match: re.Match[str]) -> str:
-    """Return the character as JSON escapes it, as two halves above the basic plane."""
+    """Return the JSON escape of a character: a surrogate pair if it is above U+FFFF."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
@@ -134,12 +135,6 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
         return str(timestamp_ms)
     text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
-
-
-def counted(number: int, what: str) -> str:
-    """Return `1 segment`, `2 segments`, `2 batches`."""
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
-    return f"{number} {what if number == 1 else plural}"
 
 
 def left_overs_text(number: int, *, is_done: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -17,7 +18,6 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.journal import PartitionUndo, Undo
@@ -41,16 +41,17 @@ def _changes(one: Restored) -> object:
 UNDO: Final = ObjectType[Restored](
     "undo",
     "`undo`",
-    "A partition that is brought back to what it was before the run, or would be.",
+    "A partition that is restored to its state before the run, or would be.",
     Field("path", TEXT, "the directory", "undo.path"),
     *topic_and_partition("undo."),
     Field("state", TEXT, "how far the run came with it: `done`, `in-progress`, `aborted`, or "
           "`undoing` where an earlier `undo` was interrupted", "undo.state"),
-    Field("performed", BOOL, "whether it was done; false in a plan"),
-    Field("files_restored", INT, "how many files come back, or get back their old bytes",
+    Field("performed", BOOL, "whether it was performed; false in a plan"),
+    Field("files_restored", INT, "number of files that are restored",
           "undo.files_restored"),
     Field("bytes_restored", SIZE, "their bytes", "undo.bytes_restored"),
-    Field("files_removed", INT, "how many files go that the run made", "undo.files_removed"),
+    Field("files_removed", INT,
+          "number of removed files, which the run had made", "undo.files_removed"),
     Field("bytes_removed", SIZE, "their bytes", "undo.bytes_removed"),
     Field("offsets", ARRAY, "entries in checkpoints that change: `checkpoint`, `offset` now, "
           "`restored_to`; null: no entry", _changes),
@@ -81,7 +82,7 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
         lines = [f"{partitions} restored to the state before `{undo.command}`"]
     else:
         lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
-        lines.append("nothing was changed" + ("" if in_place else ": --in-place does it"))
+        lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
     print_heading(lines)
 
 

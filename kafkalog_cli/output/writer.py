@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 class Block(Protocol):
-    """Text of some objects, one after the other, in the form of `row_pieces`."""
+    """Text of some objects, one after another, in the form of `row_pieces`."""
 
     @property
     def view(self) -> memoryview:

@@ -29,7 +29,6 @@ STAND_INS = {
     "/var/lib/kafka": "examples/log-dir",
     "__consumer_offsets-7": "examples/log-dir/__consumer_offsets-1",
     "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
-    "backup/customers-0": "examples/log-dir/customers-0",
     "customers-0": "examples/log-dir/customers-0",
     "orders-0": "examples/log-dir/orders-0",
 }
@@ -43,6 +42,8 @@ VALUES = {
     "4711": "471",
     "spark://host:7077": "local[2]",
     "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z",
+    "order.json": "examples/order.schema.json",
+    "backup": "examples/log-dir/customers-0",
 }
 
 
@@ -72,6 +73,15 @@ def test_every_command_is_documented() -> None:
         for option, meaning, _ in commands.option_rows(name, command):
             assert meaning, (name, option)
         assert commands.example_lines(commands.help_of(command)), name
+
+
+@pytest.mark.parametrize("name", ["", *commands.commands()])
+def test_help_fits_a_terminal(name: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 80 columns no line is broken by the terminal, examples included."""
+    monkeypatch.setenv("COLUMNS", "80")
+    help_text = kafkalog(*name.split(), "--help").stdout.splitlines()
+    assert help_text
+    assert [line for line in help_text if len(line) > 80] == []
 
 
 def example_commands() -> list[str]:
@@ -115,7 +125,7 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup"} & set(words):
+    for option in {"--to", "--state", "--backup", "--export"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)

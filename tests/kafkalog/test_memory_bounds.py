@@ -45,9 +45,7 @@ ROW_GROUPS = 3 * 32 * MIB * min(len(os.sched_getaffinity(0)), 8)
 def bound(command: str, largest: int) -> int:
     """What the page says of a command, on a machine of so many processors."""
     text = DOCS.read_text()
-    fixed, thread = re.findall(r"^    (\d+) MiB \+ (\d+) MiB for each thread", text, re.MULTILINE)[
-        0
-    ]
+    fixed, thread = re.findall(r"^    (\d+) MiB \+ (\d+) MiB per thread", text, re.MULTILINE)[0]
     [factor] = [
         int(row.split("|")[2]) for row in text.splitlines()
         if row.startswith("|") and command.removesuffix(" in place") in row.split("|")[1]

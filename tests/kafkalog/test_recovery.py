@@ -199,7 +199,7 @@ def test_one_line_says_what_a_start_comes_to(
 @pytest.mark.parametrize(
     ("name", "note"),
     [
-        ("torn_keep_16", "the last 16 bytes of segment 51 are no batch and stay"),
+        ("torn_keep_16", "segment 51 ends with 16 bytes that are no batch and stay"),
         ("index_beyond_data_active", "the log end offset falls back to the base offset"),
         ("epoch_missing", "leader-epoch-checkpoint is empty"),
         ("metadata_missing", "partition.metadata is missing"),

@@ -292,7 +292,7 @@ def test_the_table_stays_within_the_terminal(
     assert [line.strip() for line in lines if " more " in line] == [
         "10 more batch-crc-mismatch: --format ndjson lists them all"
     ]
-    assert "30 damage" in wide
+    assert "30 damage findings" in wide
 
 
 def test_what_is_put_off_is_told_everywhere(

@@ -339,7 +339,7 @@ def test_of_a_wrong_index_few_entries_are_told(tmp_path: Path):
     found = findings(directory)
     assert {defect.reference for defect in found} == {"index-entry-offset-wrong"}
     assert len(found) == 9
-    assert found[-1].detail == "41 more entries are wrong."
+    assert found[-1].detail == "41 more wrong entries."
 
 
 def test_one_wrong_batch_does_not_make_indexes_wrong(tmp_path: Path):
