@@ -12,6 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafkalog.salvage import FailedPartition, manifest_object
+from kafkalog.state.model import Member
+from kafkalog.state.transactions import OpenData
+from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     audits,
@@ -19,6 +22,7 @@ from kafkalog_cli.output import (
     explanations,
     exported,
     findings,
+    groups,
     listing,
     lookups,
     objects,
@@ -29,6 +33,7 @@ from kafkalog_cli.output import (
     rolls,
     salvaged,
     side_files,
+    transactions,
     undone,
 )
 
@@ -62,13 +67,18 @@ COMMANDS = (
     f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
+    f"groups {LOG_DIR}",
+    f"groups {LOG_DIR} --diff 0",
+    f"where {LOG_DIR} --group billing",
+    f"transactions {LOG_DIR}",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
 OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, lookups, objects, findings, explanations, repairs, salvaged,
-        retention, rolls, compactions, undone, audits, profiles, exported,
+        retention, rolls, compactions, undone, audits, profiles, exported, groups,
+        transactions,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
@@ -133,6 +143,26 @@ def _failed_partition() -> dict[str, Any]:
     return row
 
 
+def _group_member() -> dict[str, Any]:
+    """Return a member of a group, which no example has."""
+    member = Member("billing-7-5c0d1a9e", None, "billing-7", "/10.0.0.7", 12)
+    row = groups.MEMBER.row(groups.ShownMember("billing", member))
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
+def _open_transaction() -> dict[str, Any]:
+    """Return an open transaction, which no example has."""
+    hanging = "no transactional id has this producer"
+    path = "/var/lib/kafka/orders-0"
+    opened = OpenTransaction(4711, 1830, 3, 1704067205000, -1)
+    row = transactions.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """List how a printed row differs from its documentation."""
     names = list(row)
@@ -165,6 +195,8 @@ def object_sections() -> str:
             samples.setdefault(row["type"], row)
     samples["undo"] = _undo_row()
     samples["failed_partition"] = _failed_partition()
+    samples["group_member"] = _group_member()
+    samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
     parts = []
     for name, documented in OBJECT_TYPES.items():

@@ -31,7 +31,6 @@ from kafkalog.model import Defect, Isolation, Level, LogView, Special
 from kafkalog.names import FileKind, parse_directory_name, parse_file_name
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffsets, UnifiedLog
-from kafkalog.verification import verify
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
@@ -134,6 +133,8 @@ class LogDir(Mapping[str, "Log"]):
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check everything in the directory; `kafkalog.verify` describes the arguments."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 
@@ -298,6 +299,8 @@ class Log:
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check the log; `kafkalog.verify` describes the arguments, and checks several together."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 

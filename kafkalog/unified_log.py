@@ -23,7 +23,7 @@ from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
-from kafkalog.payloads.control_records import is_abort
+from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
 from kafkalog.view import show
 
@@ -137,10 +137,20 @@ END: Final = "end"
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without an end marker: its producer and its first offset."""
+    """A transaction without an end marker.
+
+    Attributes:
+        producer_id, producer_epoch: its producer.
+        first_offset: its first record.
+        last_timestamp: of the producer's last batch.
+        coordinator_epoch: of the coordinator that wrote the producer's last marker, -1 without one.
+    """
 
     producer_id: int
     first_offset: int
+    producer_epoch: int
+    last_timestamp: int
+    coordinator_epoch: int
 
 
 class UnifiedLog:
@@ -310,7 +320,7 @@ class UnifiedLog:
     @cached_property
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
         """The transactions after the snapshot: those still open, and those that were aborted."""
-        infos, start = self._transactions_in_snapshot()
+        infos, start = self._producers_in_snapshot()
         aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start):
             if batch.next_offset > self.high_watermark:
@@ -325,20 +335,31 @@ class UnifiedLog:
                 info.append_batch(batch)
             elif (marker := next(decode_records(opened.source, batch), None)) is not None:
                 ended = info.append_marker(
-                    batch.producer_epoch, -1, batch.max_timestamp, end, is_abort=is_abort(marker)
+                    batch.producer_epoch,
+                    coordinator_epoch(marker),
+                    batch.max_timestamp,
+                    end,
+                    is_abort=is_abort(marker),
                 )
                 if ended is not None and ended.is_aborted:
                     entry = AbortedTransaction(0, who, ended.first_offset, end, batch.next_offset)
                     aborted.append(entry)
+        states = (info.state() for info in infos.values())
         pending = [
-            OpenTransaction(who, info.txn_first_offset)
-            for who, info in infos.items()
-            if info.txn_first_offset is not None
+            OpenTransaction(
+                state.producer_id,
+                state.current_txn_first_offset,
+                state.producer_epoch,
+                state.last_timestamp,
+                state.coordinator_epoch,
+            )
+            for state in states
+            if state.current_txn_first_offset is not None
         ]
         return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
 
-    def _transactions_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
-        """Return the open transactions in the newest sound snapshot, and its offset."""
+    def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+        """Return the producers in the newest sound snapshot, and its offset."""
         for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
             offset = entry.name.offset or 0
             if offset > self.high_watermark:
@@ -346,9 +367,7 @@ class UnifiedLog:
             with suppress(KafkaLogError):
                 states = read_producer_snapshot(entry.path)
                 return {
-                    state.producer_id: AppendInfo(state.producer_id, state)
-                    for state in states
-                    if state.current_txn_first_offset is not None
+                    state.producer_id: AppendInfo(state.producer_id, state) for state in states
                 }, offset
         return {}, self.log_start_offset
 

@@ -19,6 +19,8 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from kafkalog.state.model import Moment
+
 PathsArgument = Annotated[
     list[str],
     typer.Argument(
@@ -187,6 +189,15 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
+
+
+def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:
+    """Return the moment that `TIME` or `P@OFFSET` names; raises as `parse_time`."""
+    from kafkalog.state.model import Moment
+
+    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
+        return Moment(partition=int(match[1]), offset=int(match[2]))
+    return Moment(parse_time(text, now, zone))
 
 
 def parse_size(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import LogView
+    from kafkalog.state.coordinators import InternalTopic
     from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
 
@@ -235,3 +237,22 @@ class Outcome:
     def defect(self, defect: Defect) -> None:
         """Report a defect on stderr."""
         show_defect(defect)
+
+
+def report_gaps(
+    outcome: Outcome, topic: InternalTopic, incomplete: Sequence[int], undecoded: int
+) -> None:
+    """Warn of what an answer from an internal topic lacks; that is a failure."""
+    missing = topic.missing_count
+    if missing:
+        numbers = some_of([str(number) for number in islice(topic.missing(), _NAMES_MAX + 1)])
+        show_warning(
+            f"{counted(missing, 'partition')} of {topic.name} not in PATH: {numbers}. "
+            "What belongs to them is not shown."
+        )
+    if incomplete:
+        numbers = some_of([str(number) for number in incomplete])
+        show_warning(f"Not all of {topic.name} could be read: partition {numbers}.")
+    if undecoded:
+        show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
+    outcome.fail_if(bool(missing or incomplete or undecoded))

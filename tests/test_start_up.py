@@ -9,6 +9,10 @@ import sys
 import pytest
 
 HEAVY = ["numpy", "numba", "pyarrow", "pyspark", "pandas"]
+SMALL_READS = (
+    "import kafkalog; log = kafkalog.open('examples/log-dir')['orders-0']; "
+    "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
+)
 HELP = "from kafkalog_cli.main import run; run(['--help'])"
 
 
@@ -28,12 +32,14 @@ def loaded(statement: str) -> set[str]:
         ("import kafkalog", [*HEAVY, "construct", "typer", "rich", "kafkalog_cli"]),
         ("import kafkalog; [getattr(kafkalog, name) for name in kafkalog.__all__]",
          [*HEAVY, "typer", "rich", "humanize", "kafkalog_cli"]),
+        (SMALL_READS, [*HEAVY, "typer", "rich", "kafkalog_cli"]),
         ("import formats", [*HEAVY, "construct", "kafkalog"]),
         (HELP, [*HEAVY, "construct", "humanize"]),
         (HELP.replace("--help", "--version"), [*HEAVY, "construct", "humanize"]),
         ("from kafkalog_cli.main import run; run(['ls', 'examples/log-dir'])", HEAVY),
     ],
-    ids=["import kafkalog", "every public name", "import formats", "--help", "--version", "ls"],
+    ids=["import kafkalog", "every public name", "small reads", "import formats", "--help",
+         "--version", "ls"],
 )  # fmt: skip
 def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
     """Start-up stays fast, and the library complete without the command line."""

@@ -54,6 +54,15 @@ def is_abort(record: Record) -> bool:
         return False
 
 
+def coordinator_epoch(record: Record) -> int:
+    """Return the epoch of the coordinator that wrote a marker, -1 if it cannot be read."""
+    try:
+        found = control_record(record).coordinator_epoch
+    except CorruptDataError:
+        return -1
+    return -1 if found is None else found
+
+
 def control_text(record: Record) -> str:
     """Return what `kafka-dump-log.sh` 4.3 prints after the metadata of a control record.
 

@@ -125,7 +125,7 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup"} & set(words):
+    for option in {"--to", "--state", "--backup", "--export"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)

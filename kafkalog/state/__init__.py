@@ -1,0 +1,1 @@
+"""What the internal topics add up to: groups with their offsets, and where each is coordinated."""

@@ -1,0 +1,162 @@
+"""Which partition of an internal topic a name belongs to, and where its replicas lie.
+
+Follows `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor` and
+`SharePartitionKey.asCoordinatorKey` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.cluster_image import read_cluster_image
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log_dir import LogDirListing, PartitionDir
+from kafkalog.names import DirectoryState
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.log_dir import FileEntry
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+
+
+def partition_for(key: str, count: int) -> int:
+    """Return the partition, of so many, that coordinates a group, a transactional id or a share.
+
+    The key's `String.hashCode`, without its sign, modulo the number of partitions.
+    """
+    number = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
+    return (number & 0x7FFFFFFF) % count
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """The replicas of an internal topic's partitions in some places.
+
+    Attributes:
+        name: of the topic.
+        count: how many partitions it has.
+        counted: by what that is known: `metadata`, or `directories` for the largest number + 1.
+        replicas: partition to its directories, in the order of the places.
+    """
+
+    name: str
+    count: int
+    counted: str
+    replicas: dict[int, list[PartitionDir]]
+
+    @property
+    def missing_count(self) -> int:
+        """How many partitions have no replica here."""
+        return self.count - len(self.replicas)
+
+    def missing(self) -> Iterator[int]:
+        """Yield the partitions without a replica here."""
+        return (number for number in range(self.count) if number not in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Where a name is coordinated.
+
+    Attributes:
+        of: kind of the name: `group`, `transactional-id` or `share-group`.
+        key: what is hashed.
+        topic: the internal topic.
+        partition: of the internal topic.
+        partitions: how many the topic has.
+        counted: by what that is known, as in `InternalTopic`.
+        paths: the replicas' directories.
+    """
+
+    of: str
+    key: str
+    topic: str
+    partition: int
+    partitions: int
+    counted: str
+    paths: tuple[str, ...]
+
+
+def coordinators_of(of: str, keys: Sequence[str], topic: InternalTopic) -> Iterator[Coordinator]:
+    """Yield where each key is coordinated.
+
+    Raises:
+        NotFoundError: it is not known how many partitions the topic has.
+    """
+    for key in keys:
+        if not topic.count:
+            raise NotFoundError(
+                f"{topic.name} is not here, and no metadata log says how many partitions it has.",
+                hint="Give the log directories of a broker that has it.",
+            )
+        number = partition_for(key, topic.count)
+        paths = tuple(replica.path for replica in topic.replicas.get(number, ()))
+        yield Coordinator(of, key, topic.name, number, topic.count, topic.counted, paths)
+
+
+def internal_topic(
+    name: str, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
+) -> InternalTopic:
+    """Find the replicas of an internal topic's partitions.
+
+    The metadata log, where one of the places has it, says how many partitions there are.
+    """
+    replicas: dict[int, list[PartitionDir]] = {}
+    for partition in live_partitions(targets):
+        if partition.topic == name and (partition.partition or 0) >= 0:
+            assert partition.partition is not None, "a live directory's name has a number"
+            replicas.setdefault(partition.partition, []).append(partition)
+    count = _count_in_metadata(name, targets)
+    if count is not None:
+        replicas = {number: found for number, found in replicas.items() if number < count}
+        return InternalTopic(name, count, "metadata", replicas)
+    return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas)
+
+
+def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
+    """Return the replica with the latest leader epoch, of those the one with the longest log.
+
+    One that cannot be read is taken only if there is no other.
+    """
+
+    def rank(partition: PartitionDir) -> tuple[int, int]:
+        log = UnifiedLog(partition)
+        try:
+            epochs = log.leader_epochs
+            return (epochs[-1].epoch if epochs else -1, log.log_end_offset)
+        except KafkaLogError:
+            return (-2, -1)
+
+    return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)
+
+
+def live_partitions(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+) -> Iterator[PartitionDir]:
+    """Yield the partition directories that a broker would serve."""
+    for target in targets:
+        if isinstance(target, LogDirListing):
+            found: Sequence[PartitionDir] = target.partitions
+        else:
+            found = (target,) if isinstance(target, PartitionDir) else ()
+        for partition in found:
+            if partition.name is not None and partition.state == DirectoryState.LIVE:
+                yield partition
+
+
+def _count_in_metadata(
+    name: str, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
+) -> int | None:
+    """Return how many partitions the metadata logs know, None if none knows the topic."""
+    images = [read_cluster_image(one) for one in targets if isinstance(one, LogDirListing)]
+    counts = [image.partition_count(name) for image in images if image is not None]
+    return max((count for count in counts if count), default=None)

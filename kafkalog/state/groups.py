@@ -1,0 +1,271 @@
+"""Groups and their committed offsets, as `__consumer_offsets` has them at a moment.
+
+Follows `GroupMetadataManager` and `OffsetMetadataManager` of Kafka 4.3, and the `currentState` of
+its groups. Offsets are never expired here: a coordinator would, and `expires_at` says when.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.state.coordinators import (
+    CONSUMER_OFFSETS,
+    best_replica,
+    internal_topic,
+    live_partitions,
+)
+from kafkalog.state.latest import Latest, LatestLog
+from kafkalog.state.model import Group, GroupOffset, Groups, Member
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.model import Defect
+    from kafkalog.state.model import Moment
+
+_OFFSETS: Final = {"0", "1"}
+_CLASSIC: Final = "2"
+_STABLE_MEMBER: Final = 0
+
+
+class _Kind(NamedTuple):
+    """Record types of a kind of group that the new protocol has."""
+
+    name: str
+    group: str
+    member: str
+    target: str
+    current: str
+
+
+_KINDS: Final = (
+    _Kind("consumer", "3", "5", "6", "8"),
+    _Kind("share", "11", "10", "12", "14"),
+    _Kind("streams", "17", "19", "20", "22"),
+)
+_STREAMS_TOPOLOGY: Final = "23"
+
+
+def read_groups(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    *,
+    at: Moment | None = None,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Groups:
+    """Read the groups, from the best replica of each partition.
+
+    Args:
+        targets: log directories and partitions; all others are passed over.
+        at: as of this moment; None for the high watermark.
+        defects: called with each defect; reading goes on.
+        progress: called with numbers of bytes as they are read.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+        NotFoundError: no partition of `__consumer_offsets` is there.
+        KafkaLogError: a file cannot be read.
+
+    Cost:
+        A row per live key in memory.
+    """
+    topic = internal_topic(CONSUMER_OFFSETS, targets)
+    if not topic.replicas:
+        raise NotFoundError(
+            "There is no partition of __consumer_offsets here.",
+            path=targets[0].path if targets else None,
+            hint="Give the log directories of all brokers: each has a part of it.",
+        )
+    found = Groups({}, topic)
+    for number, replicas in sorted(topic.replicas.items()):
+        log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        partition = _PartitionState(number, log)
+        for group in partition.groups():
+            found.groups[group.name] = group
+        if not log.is_complete:
+            found.incomplete.append(number)
+        found.undecoded += partition.undecoded
+    return found
+
+
+class EndOffsets:
+    """The high watermarks of partitions, from the best replica of each; read when asked for."""
+
+    def __init__(self, targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> None:
+        self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
+        for partition in live_partitions(targets):
+            self._replicas[partition.topic, partition.partition].append(partition)
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def of(self, topic: str, partition: int) -> int | None:
+        """Return the high watermark; None if the partition is not here or cannot be read."""
+        key = topic, partition
+        if key not in self._known:
+            self._known[key] = None
+            if replicas := self._replicas.get(key):
+                with suppress(KafkaLogError):
+                    self._known[key] = UnifiedLog(best_replica(replicas).path).high_watermark
+        return self._known[key]
+
+
+class _PartitionState:
+    """The groups of one partition of `__consumer_offsets`."""
+
+    def __init__(self, number: int, log: LatestLog) -> None:
+        self._number = number
+        self._log = log
+        self.undecoded = 0
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the groups by name."""
+        by_group: defaultdict[str, _Records] = defaultdict(_Records)
+        for key, latest in self._log.records.applied.items():
+            self._add(by_group, key, latest, None)
+        for producer_id, written in self._log.records.pending.items():
+            for key, latest in written.items():
+                self._add(by_group, key, latest, producer_id)
+        for key in self._log.newer - self._log.records.applied.keys():
+            self._add(by_group, key, None, None)
+        for name in sorted(by_group):
+            group = by_group[name].group(name, self._number)
+            if group is not None:
+                yield group
+
+    def _add(
+        self,
+        by_group: defaultdict[str, _Records],
+        raw_key: bytes,
+        latest: Latest | None,
+        producer_id: int | None,
+    ) -> None:
+        decoded = decode(PayloadKind.OFFSETS, raw_key, latest.value if latest else None)
+        if decoded.key is None:
+            self.undecoded += 1
+            return
+        kind, data = decoded.key["type"], decoded.key["data"]
+        group = by_group[data["group"] if "group" in data else data["groupId"]]
+        value = None if decoded.value is None else decoded.value["data"]
+        if decoded.error is not None:
+            group.undecoded += 1
+        elif kind not in _OFFSETS:
+            if value is not None:
+                group.records.setdefault(kind, []).append((data, value))
+        elif latest is None or value is not None or raw_key in self._log.newer:
+            group.offsets.append(self._offset(data, value, raw_key, latest, producer_id))
+
+    def _offset(
+        self,
+        key: dict[str, Any],
+        value: dict[str, Any] | None,
+        raw_key: bytes,
+        latest: Latest | None,
+        producer_id: int | None,
+    ) -> GroupOffset:
+        value = value or {}
+        expires = value.get("expireTimestamp", -1)
+        return GroupOffset(
+            key["group"],
+            key["topic"],
+            key["partition"],
+            value.get("offset"),
+            value.get("leaderEpoch", -1),
+            value.get("metadata", ""),
+            value.get("commitTimestamp", -1),
+            None if expires < 0 else expires,
+            -1 if latest is None else latest.offset,
+            self._number,
+            producer_id,
+            raw_key not in self._log.newer,
+            self._log.is_complete,
+        )
+
+
+@dataclass(slots=True)
+class _Records:
+    """The latest records of one group, by record type."""
+
+    records: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = field(default_factory=dict)
+    offsets: list[GroupOffset] = field(default_factory=list)
+    undecoded: int = 0
+
+    def group(self, name: str, coordinator: int) -> Group | None:
+        """Return the group; None if all of its records are gone."""
+        offsets = tuple(
+            sorted(self.offsets, key=lambda one: (one.is_pending, one.topic, one.partition))
+        )
+        kind = next((kind for kind in _KINDS if kind.group in self.records), None)
+        if kind is not None:
+            state, epoch, protocol, members = self._modern(kind)
+            shown = kind.name
+        elif _CLASSIC in self.records:
+            state, epoch, protocol, members = self._classic()
+            shown = "classic"
+        elif offsets or self.undecoded:
+            state, epoch, protocol, members, shown = "Empty", -1, None, (), "classic"
+        else:
+            return None
+        return Group(
+            name, shown, state, epoch, protocol, coordinator, members, offsets, self.undecoded
+        )
+
+    def _classic(self) -> tuple[str, int, str | None, tuple[Member, ...]]:
+        [(_, value)] = self.records[_CLASSIC]
+        members = tuple(
+            Member(
+                one["memberId"],
+                one.get("groupInstanceId"),
+                one["clientId"],
+                one["clientHost"],
+                None,
+            )
+            for one in sorted(value["members"], key=lambda one: str(one["memberId"]))
+        )
+        return "Stable" if members else "Empty", value["generation"], value["protocol"], members
+
+    def _modern(self, kind: _Kind) -> tuple[str, int, str | None, tuple[Member, ...]]:
+        [(_, value)] = self.records[kind.group]
+        current = {key["memberId"]: value for key, value in self.records.get(kind.current, [])}
+        members = tuple(
+            Member(
+                key["memberId"],
+                one.get("instanceId"),
+                one["clientId"],
+                one["clientHost"],
+                current.get(key["memberId"], {}).get("memberEpoch"),
+            )
+            for key, one in sorted(
+                self.records.get(kind.member, []), key=lambda pair: str(pair[0]["memberId"])
+            )
+        )
+        epoch = value["epoch"]
+        targets = self.records.get(kind.target, [])
+        target = targets[0][1]["assignmentEpoch"] if targets else 0
+        if not members:
+            state = "Empty"
+        elif kind.name == "share":
+            state = "Stable"
+        elif kind.name == "streams" and _STREAMS_TOPOLOGY not in self.records:
+            state = "NotReady"
+        elif epoch > target:
+            state = "Assigning"
+        elif any(not _is_reconciled(current.get(one.member_id), target) for one in members):
+            state = "Reconciling"
+        else:
+            state = "Stable"
+        return state, epoch, None, members
+
+
+def _is_reconciled(current: dict[str, Any] | None, target_epoch: int) -> bool:
+    """Return whether a member has reached the target assignment."""
+    return (
+        current is not None
+        and current["state"] == _STABLE_MEMBER
+        and current["memberEpoch"] == target_epoch
+    )

@@ -1,0 +1,215 @@
+"""The latest record per key of a coordinator's log, as the coordinator has it in memory.
+
+Follows `CoordinatorLoaderImpl` and the `replay` methods of `OffsetMetadataManager` of Kafka 4.3:
+what a transaction wrote counts from its COMMIT marker on, unless a record with a larger offset has
+come meanwhile; a record without a value removes the key, also from transactions that are open. So
+the record of a key that counts is always the one with the largest offset of those without a
+transaction and those of committed ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from formats import file_names
+from kafkalog.batches.selection import Selection
+from kafkalog.columns.scan import scan
+from kafkalog.model import Defect, Isolation, Severity
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.state.model import Moment
+
+COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_control")
+"""The columns of a scan that `LatestRecords` takes."""
+_NO_PRODUCER: Final = -1
+_COMMIT: Final = b"\0\1"
+_ROWS_AT_ONCE: Final = 1 << 19
+_SIZE_AT_ONCE: Final = 1 << 26
+
+
+class Latest(NamedTuple):
+    """A record that counts; without a value the key is removed."""
+
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+class LatestRecords:
+    """Takes the rows of a log in order; call `finish` after the last ones.
+
+    Attributes:
+        applied: key to its latest record, tombstones included.
+        pending: producer id to what it wrote in a transaction that is open.
+    """
+
+    def __init__(self) -> None:
+        self.applied: dict[bytes, Latest] = {}
+        self.pending: dict[int, dict[bytes, Latest]] = {}
+        self._waiting: list[Any] = []
+        self._rows = 0
+        self._size_bytes = 0
+
+    def take(self, rows: Any) -> None:
+        """Take the next rows, a `pyarrow.RecordBatch` of `COLUMNS`."""
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._size_bytes += rows.nbytes
+        if self._rows >= _ROWS_AT_ONCE or self._size_bytes >= _SIZE_AT_ONCE:
+            self.finish()
+
+    def finish(self) -> None:
+        """Let all rows count that were taken. The more at once, the fewer for each key."""
+        if not self._waiting:
+            return
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._rows, self._size_bytes = [], 0, 0
+        is_plain = pc.and_(
+            pc.equal(rows["producer_id"], _NO_PRODUCER),
+            pc.and_(pc.invert(rows["is_control"]), pc.is_valid(rows["key"])),
+        )
+        is_all = pc.all(is_plain).as_py()
+        plain = rows if is_all else rows.filter(is_plain)
+        self.applied.update(_latest_of(plain))
+        if not is_all:
+            self._take_transactions(rows.filter(pc.invert(is_plain)))
+        if self.pending:
+            self._drop_pending(plain.filter(pc.is_null(plain["value"])))
+
+    def _take_transactions(self, rows: Any) -> None:
+        """Take the records and the markers of transactions, one at a time."""
+        for row in rows.to_pylist():
+            producer, key = row["producer_id"], row["key"]
+            if row["is_control"]:
+                ended = self.pending.pop(producer, {})
+                if key is not None and key[2:4] == _COMMIT:
+                    for one, record in ended.items():
+                        self._apply(one, record)
+            elif key is not None:
+                record = Latest(row["offset"], row["timestamp"], row["value"])
+                if record.value is None:
+                    self._apply(key, record)
+                    self._drop(key, record.offset)
+                else:
+                    self.pending.setdefault(producer, {})[key] = record
+
+    def _apply(self, key: bytes, record: Latest) -> None:
+        latest = self.applied.get(key)
+        if latest is None or latest.offset < record.offset:
+            self.applied[key] = record
+
+    def _drop_pending(self, tombstones: Any) -> None:
+        """Drop what open transactions wrote before a tombstone of the same key."""
+        for row in tombstones.to_pylist():
+            self._drop(row["key"], row["offset"])
+
+    def _drop(self, key: bytes, offset: int) -> None:
+        for written in self.pending.values():
+            if key in written and written[key].offset < offset:
+                del written[key]
+
+
+class LatestLog:
+    """The latest records of one partition of a coordinator's topic, as of a moment.
+
+    Args:
+        number: of the partition.
+        replica: its directory.
+        at: the moment; None for the high watermark.
+        defects: called with each defect; reading goes on.
+        progress: called with numbers of bytes as they are read.
+
+    Attributes:
+        records: those that count.
+        newer: keys with newer records that the cleaner has been over: it may have removed the
+            record that counted at the moment.
+        is_complete: whether all of the log could be read.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+        KafkaLogError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        replica: PartitionDir,
+        at: Moment | None,
+        defects: Callable[[Defect], object] | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._defects = defects
+        self._progress = progress
+        self._log = UnifiedLog(replica.path)
+        self.is_complete = True
+        self.records = LatestRecords()
+        end = self._log.high_watermark
+        if at is not None and at.time_ms is not None:
+            end = min(end, self._first_later_than(at.time_ms, end))
+        elif at is not None and at.partition == number:
+            end = min(end, at.offset)
+        for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
+            self.records.take(rows)
+        self.records.finish()
+        self.newer = self._keys_cleaned_after(end)
+
+    def _scan(
+        self, columns: Iterable[str], selection: Selection, *, batches: bool = False
+    ) -> Iterator[Any]:
+        yield from scan(
+            self._log.partition,
+            columns=list(columns),
+            selection=selection,
+            batches=batches,
+            defects=self._note,
+            progress=self._progress,
+        )
+
+    def _note(self, defect: Defect) -> None:
+        if defect.severity in (Severity.DAMAGE, Severity.WARNING):
+            self.is_complete = False
+        if self._defects is not None:
+            self._defects(defect)
+
+    def _first_later_than(self, at_ms: int, end: int) -> int:
+        """Return the base offset of the first batch with a later timestamp, else the end."""
+        import pyarrow.compute as pc
+
+        wanted = Selection(to_offset=end, isolation=Isolation.LOG)
+        for rows in self._scan(("base_offset", "max_timestamp"), wanted, batches=True):
+            later = pc.index(pc.greater(rows["max_timestamp"], at_ms), value=True).as_py()
+            if later >= 0:
+                return int(rows["base_offset"][later].as_py())
+        return end
+
+    def _keys_cleaned_after(self, end: int) -> set[bytes]:
+        """Return the keys of the compacted part from an offset on."""
+        import pyarrow.compute as pc
+
+        cleaned = self._log.checkpoint(file_names.CLEANER_OFFSETS) or 0
+        if cleaned <= end:
+            return set()
+        wanted = Selection(from_offset=end, to_offset=cleaned, isolation=Isolation.LOG)
+        keys: set[bytes] = set()
+        for rows in self._scan(("key", "is_control"), wanted):
+            data = rows.filter(pc.invert(rows["is_control"]))
+            keys.update(data["key"].unique().to_pylist())
+        return keys - {None}  # of records without a key
+
+
+def _latest_of(rows: Any) -> Iterator[tuple[bytes, Latest]]:
+    """Return the last row of each key."""
+    import pyarrow as pa
+
+    numbered = pa.table({"key": rows["key"], "row": pa.array(range(rows.num_rows))})
+    last = numbered.group_by("key", use_threads=False).aggregate([("row", "max")])
+    found = rows.take(last["row_max"])
+    records = map(Latest, *(found[name].to_pylist() for name in ("offset", "timestamp", "value")))
+    return zip(found["key"].to_pylist(), records, strict=True)

@@ -1,0 +1,251 @@
+"""Transactions as their coordinators and the data have them, and which of them hang.
+
+Follows `TransactionStateManager`, `TransactionLog` and `kafka-transactions.sh find-hanging` of
+Kafka 4.3. A transaction hangs if its data are open and its coordinator will not end it: the last
+stable offset of the partition stays where it is, and so do its read_committed consumers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.state.coordinators import (
+    TRANSACTION_STATE,
+    best_replica,
+    internal_topic,
+    live_partitions,
+)
+from kafkalog.state.latest import LatestLog
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.model import Defect
+    from kafkalog.state.coordinators import InternalTopic
+    from kafkalog.state.latest import Latest
+    from kafkalog.state.model import Moment
+    from kafkalog.unified_log import OpenTransaction
+
+TIMEOUT_MS: Final = 900_000
+"""Default of `transaction.max.timeout.ms`."""
+_GRACE_MS: Final = 300_000
+"""What `find-hanging` adds to it."""
+_STATES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+_OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+_UNKNOWN: Final = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalId:
+    """A transactional id as its coordinator has it.
+
+    Attributes:
+        name: the transactional id.
+        producer_id, producer_epoch: of its producer.
+        state: Kafka's name of it.
+        timeout_ms: `transaction.timeout.ms` of the producer.
+        started_ms: when its transaction began, -1 if none did.
+        updated_ms: when the state changed last.
+        partitions: topic and partition of what its transaction wrote to.
+        coordinator: the partition of `__transaction_state`.
+        record_offset: of its record there.
+        is_exact, is_complete: as of a committed offset.
+    """
+
+    name: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int
+    updated_ms: int
+    partitions: tuple[tuple[str, int], ...]
+    coordinator: int
+    record_offset: int
+    is_exact: bool
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenData:
+    """A transaction that is open in a partition.
+
+    Attributes:
+        topic, partition: where.
+        path: the directory it was read from.
+        open: what the producer state says of it.
+        owner: the transactional id of its producer; None if no coordinator here knows it.
+        hanging: why it hangs; None if it does not.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    open: OpenTransaction
+    owner: TransactionalId | None
+    hanging: str | None
+
+
+@dataclass(slots=True)
+class Transactions:
+    """What `__transaction_state` and the data hold.
+
+    Attributes:
+        ids: by name.
+        topic: the replicas of `__transaction_state`.
+        open: open transactions of all partitions, by topic, partition and first offset.
+        incomplete: partitions of `__transaction_state` that could not be read completely.
+        undecoded: records that could not be decoded.
+        errors: why the data of some partitions could not be read.
+    """
+
+    ids: dict[str, TransactionalId]
+    topic: InternalTopic
+    open: list[OpenData] = field(default_factory=list)
+    incomplete: list[int] = field(default_factory=list)
+    undecoded: int = 0
+    errors: list[KafkaLogError] = field(default_factory=list)
+
+
+def read_transactions(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    *,
+    now_ms: int,
+    at: Moment | None = None,
+    max_timeout_ms: int = TIMEOUT_MS,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Transactions:
+    """Read the transactional ids, and find the transactions that are open in the data.
+
+    Args:
+        targets: log directories and partitions; all others are passed over.
+        now_ms: the time from which the age of open transactions counts.
+        at: the transactional ids as of this moment; open transactions are those of now.
+        max_timeout_ms: `transaction.max.timeout.ms` of the brokers.
+        defects: called with each defect; reading goes on.
+        progress: called with numbers of bytes as they are read.
+
+    Raises:
+        NotFoundError: neither `__transaction_state` nor an open transaction is there.
+        UnsupportedError: pyarrow is missing.
+    """
+    topic = internal_topic(TRANSACTION_STATE, targets)
+    found = Transactions({}, topic)
+    for number, replicas in sorted(topic.replicas.items()):
+        log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        if not log.is_complete:
+            found.incomplete.append(number)
+        for key in {*log.records.applied, *log.newer}:
+            latest = log.records.applied.get(key)
+            if latest is not None and latest.value is not None:
+                known = _transactional_id(key, latest, number, log)
+                if known is None:
+                    found.undecoded += 1
+                else:
+                    found.ids[known.name] = known
+    owners = {one.producer_id: one for one in found.ids.values()}
+    for partition in _data_partitions(targets):
+        try:
+            opened = UnifiedLog(partition.path).open_transactions()
+        except KafkaLogError as error:
+            found.errors.append(error)
+            continue
+        for one in opened:
+            owner = owners.get(one.producer_id)
+            where = partition.topic, partition.partition or 0
+            is_old = 0 <= one.last_timestamp < now_ms - max_timeout_ms - _GRACE_MS
+            reason = _hanging(one, where, owner, found, is_old=is_old)
+            found.open.append(OpenData(*where, partition.path, one, owner, reason))
+    if not topic.replicas and not found.open:
+        raise NotFoundError(
+            "There is no partition of __transaction_state here, and no open transaction.",
+            path=targets[0].path if targets else None,
+            hint="Give the log directories of all brokers: each has a part of it.",
+        )
+    return found
+
+
+def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str]:
+    """Return the command lines of Kafka's tool that abort a hanging transaction.
+
+    The first asks the partition's leader for the rest; the second, for brokers before 2.8, states
+    all of it.
+    """
+    one = open_data.open
+    tool = f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
+    where = f"--topic {open_data.topic} --partition {open_data.partition}"
+    producer = f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch}"
+    return (
+        f"{tool} {where} --start-offset {one.first_offset}",
+        f"{tool} {where} {producer} --coordinator-epoch {max(one.coordinator_epoch, 0)}",
+    )
+
+
+def _transactional_id(
+    key: bytes, latest: Latest, number: int, log: LatestLog
+) -> TransactionalId | None:
+    """Return what a record says; None if it cannot be decoded."""
+    decoded = decode(PayloadKind.TRANSACTION_LOG, key, latest.value)
+    if decoded.key is None or decoded.value is None or decoded.error is not None:
+        return None
+    value: dict[str, Any] = decoded.value["data"]
+    status = value["transactionStatus"]
+    return TransactionalId(
+        decoded.key["data"]["transactionalId"],
+        value["producerId"],
+        value["producerEpoch"],
+        _STATES[status] if 0 <= status < len(_STATES) else f"{_UNKNOWN}({status})",
+        value["transactionTimeoutMs"],
+        value["transactionStartTimestampMs"],
+        value["transactionLastUpdateTimestampMs"],
+        tuple(
+            (one["topic"], partition)
+            for one in value["transactionPartitions"] or ()
+            for partition in sorted(one["partitionIds"])
+        ),
+        number,
+        latest.offset,
+        key not in log.newer,
+        log.is_complete,
+    )
+
+
+def _data_partitions(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+) -> Iterator[PartitionDir]:
+    """Yield the best replica of each partition that is here."""
+    replicas: defaultdict[tuple[str, int], list[PartitionDir]] = defaultdict(list)
+    for partition in live_partitions(targets):
+        replicas[partition.topic, partition.partition or 0].append(partition)
+    for _, some in sorted(replicas.items()):
+        yield best_replica(some)
+
+
+def _hanging(
+    one: OpenTransaction,
+    where: tuple[str, int],
+    owner: TransactionalId | None,
+    found: Transactions,
+    *,
+    is_old: bool,
+) -> str | None:
+    """Return why a transaction hangs; None if its coordinator will end it, as far as is known."""
+    if owner is None:
+        if found.topic.replicas and not (found.topic.missing_count or found.incomplete):
+            return "no transactional id has this producer"
+        return "older than any transaction may be" if is_old else None
+    if owner.state in _OVER:
+        return f"its coordinator says {owner.state}"
+    if owner.producer_epoch != one.producer_epoch:
+        return f"its coordinator has epoch {owner.producer_epoch}"
+    return None if where in owner.partitions else "its coordinator does not know the partition"

@@ -1,0 +1,147 @@
+"""`kafkalog transactions`: transactional ids, open transactions, and those that hang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+
+
+def transactions(
+    paths: opt.PathsArgument,
+    transactional_id: Annotated[list[str] | None, typer.Option(
+        "--transactional-id", metavar="ID", help="Only this transactional id; repeatable.",
+    )] = None,
+    producer_id: Annotated[list[int] | None, typer.Option(
+        "--producer-id", metavar="N", help="Only this producer; repeatable.",
+    )] = None,
+    hanging: Annotated[bool, typer.Option(
+        "--hanging", help="Only open transactions that their coordinator will not end.",
+    )] = False,
+    commands: Annotated[bool, typer.Option(
+        "--commands", help="Print the command lines of Kafka's tool that abort what hangs.",
+    )] = False,
+    at: Annotated[str | None, typer.Option(
+        "--at", metavar="TIME|P@OFFSET",
+        help="Coordinators as of a time; or as of an offset of partition P of __transaction_state.",
+    )] = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+    now: opt.NowOption = None,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
+    """Show transactional ids, and the transactions that are open in the data.
+
+    Give the log directories of all brokers: __transaction_state says who wrote, the producer states
+    of all other partitions what is open. A transaction hangs if its data are open and its
+    coordinator will not end it; read_committed consumers of the partition stop there. Status 1 if
+    a name is unknown, or partitions of __transaction_state are missing or damaged.
+
+
+    \b
+    kafkalog transactions /var/lib/kafka
+    kafkalog transactions /var/lib/kafka --transactional-id checkout
+    kafkalog transactions /var/lib/kafka --hanging
+    """
+    from kafkalog.state.transactions import abort_commands, read_transactions
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import byte_progress
+
+    zone = opt.parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone)
+    outcome = Outcome()
+    targets = outcome.open_all(paths)
+    with byte_progress(targets, enabled=not quiet) as progress:
+        found = read_transactions(
+            targets,
+            now_ms=opt.parse_time("-0s" if now is None else now),
+            at=None if at is None else opt.parse_moment(at, now, zone),
+            defects=outcome.defect,
+            progress=progress,
+        )
+    _report_gaps(found, outcome)
+    chosen = _Chosen(transactional_id, producer_id, only_hanging=hanging or commands)
+    ids, opened = chosen.ids(found), chosen.opened(found)
+    outcome.fail_if(bool(transactional_id or producer_id) and not ids and not opened)
+    if commands:
+        for one in opened:
+            newer, older = abort_commands(one, "HOST:PORT")
+            typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
+        return outcome.status
+    _write(ids, opened, form, style, outcome)
+    return outcome.status
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Which transactional ids and open transactions are wanted."""
+
+    names: list[str] | None
+    producers: list[int] | None
+    only_hanging: bool
+
+    def ids(self, found: Transactions) -> list[TransactionalId]:
+        """Return the wanted transactional ids, by name."""
+        return [
+            one
+            for _, one in sorted(found.ids.items())
+            if not self.only_hanging and self._has(one, one.producer_id)
+        ]
+
+    def opened(self, found: Transactions) -> list[OpenData]:
+        """Return the wanted open transactions."""
+        return [
+            one
+            for one in found.open
+            if (one.hanging or not self.only_hanging) and self._has(one.owner, one.open.producer_id)
+        ]
+
+    def _has(self, owner: TransactionalId | None, producer_id: int) -> bool:
+        is_named = not self.names or (owner is not None and owner.name in self.names)
+        return is_named and (not self.producers or producer_id in self.producers)
+
+
+def _write(
+    ids: list[TransactionalId],
+    opened: list[OpenData],
+    form: Format,
+    style: Style,
+    outcome: Outcome,
+) -> None:
+    """Write transactional ids, then open transactions; CSV has rows of one kind."""
+    from kafkalog_cli.output import transactions as show
+    from kafkalog_cli.output.writer import Writer
+
+    with Writer(show.id_view(style), form, outcome.defect) as writer:
+        for one in ids:
+            writer.write(one)
+        if form in (Format.NDJSON, Format.JSON):
+            for other in opened:
+                writer.write_row(show.OPEN_TRANSACTION.row(other))
+    if opened and (form == Format.TABLE or (form == Format.CSV and not ids)):
+        if ids:
+            typer.echo()
+        with Writer(show.open_view(style), form, outcome.defect) as table:
+            for other in opened:
+                table.write(other)
+
+
+def _report_gaps(found: Transactions, outcome: Outcome) -> None:
+    """Report what is not in the answer."""
+    from kafkalog_cli.outcome import report_gaps
+
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    for error in found.errors:
+        outcome.error(error)

@@ -1,0 +1,212 @@
+"""The output of `groups` and `where`: groups, members, offsets, and partitions that coordinate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.state.coordinators import Coordinator
+    from kafkalog.state.model import Group, GroupOffset, Member, OffsetChange
+    from kafkalog_cli.output.objects import Style, View
+
+
+@dataclass(frozen=True)
+class ShownOffset:
+    """A committed offset, and the end offset of its partition; None if that is not here."""
+
+    commit: GroupOffset
+    end_offset: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records from the committed offset to the end."""
+        if self.end_offset is None or self.commit.offset is None:
+            return None
+        return max(0, self.end_offset - self.commit.offset)
+
+
+@dataclass(frozen=True)
+class ShownGroup:
+    """A group, with the lag of all its offsets; None if an end offset is not known."""
+
+    group: Group
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class ShownMember:
+    """A member and the name of its group."""
+
+    group: str
+    member: Member
+
+
+GROUP: Final = ObjectType[ShownGroup](
+    "group",
+    "`groups`",
+    "A group as its coordinator has it.",
+    Field("group", TEXT, "group id", "group.name"),
+    Field("group_type", TEXT, "`classic`, `consumer`, `share` or `streams`", "group.kind"),
+    Field("state", TEXT, "as an admin client is told: `Empty`, `Stable`, `Assigning`, "
+          "`Reconciling`, `NotReady`; a classic group's rebalance is not on disk", "group.state"),
+    Field("epoch", INT, "group epoch, or generation of a classic group; −1 if it has offsets only",
+          "group.epoch"),
+    Field("protocol", TEXT | None, "assignor of a classic group", "group.protocol"),
+    Field("members", INT, "number of members", lambda one: len(one.group.members)),
+    Field("offsets", INT, "number of committed offsets, without those of open transactions",
+          lambda one: sum(not offset.is_pending for offset in one.group.offsets)),
+    Field("lag", INT | None, "sum over its offsets; null if an end offset is not known"),
+    Field("coordinator", INT, "its partition of `__consumer_offsets`", "group.coordinator"),
+    Field("undecoded", INT, "records of it that could not be decoded", "group.undecoded"),
+)  # fmt: skip
+MEMBER: Final = ObjectType[ShownMember](
+    "group_member",
+    "`groups --group`",
+    "A member of a group.",
+    Field("group", TEXT, "group id"),
+    Field("member_id", TEXT, "member id", "member.member_id"),
+    Field("instance_id", TEXT | None, "`group.instance.id` of a static member",
+          "member.instance_id"),
+    Field("client_id", TEXT, "`client.id`", "member.client_id"),
+    Field("host", TEXT, "the client's host", "member.host"),
+    Field("epoch", INT | None, "member epoch; null in a classic group", "member.epoch"),
+)  # fmt: skip
+OFFSET: Final = ObjectType[ShownOffset](
+    "group_offset",
+    "`groups`",
+    "A committed offset of a group.",
+    Field("group", TEXT, "group id", "commit.group"),
+    Field("topic", TEXT, "topic", "commit.topic"),
+    Field("partition", INT, "partition number", "commit.partition"),
+    Field("offset", INT | None, "the next offset to read; null if a newer commit replaced it and "
+          "compaction may have removed it", "commit.offset"),
+    Field("end_offset", INT | None, "high watermark of the partition; null if it is not in PATH"),
+    Field("lag", INT | None, "records from `offset` to `end_offset`"),
+    Field("leader_epoch", INT, "of the last record consumed, −1 if not known",
+          "commit.leader_epoch"),
+    Field("metadata", TEXT, "what the client added", "commit.metadata"),
+    Field("committed_at", TIME, "when, by the coordinator's clock", "commit.committed_ms"),
+    Field("expires_at", TIME | None, "when it expires; null unless the client said so",
+          "commit.expires_ms"),
+    Field("pending", BOOL, "whether it belongs to an open transaction, and does not count yet",
+          "commit.is_pending"),
+    Field("producer_id", INT | None, "producer of that transaction", "commit.producer_id"),
+    Field("coordinator", INT, "partition of `__consumer_offsets`", "commit.coordinator"),
+    Field("record_offset", INT, "offset of its record there", "commit.record_offset"),
+    Field("exact", BOOL, "false if compaction may have removed the commit that counted then",
+          "commit.is_exact"),
+    Field("complete", BOOL, "false if the coordinator's log could not be read completely",
+          "commit.is_complete"),
+)  # fmt: skip
+CHANGE: Final = ObjectType[Any](
+    "group_offset_change",
+    "`groups --diff`",
+    "A committed offset that differs between two moments.",
+    Field("change", TEXT, "`added`, `removed` or `changed`"),
+    Field("group", TEXT, "group id"),
+    Field("topic", TEXT, "topic"),
+    Field("partition", INT, "partition number"),
+    Field("before", INT | None, "offset at the time of `--diff`"),
+    Field("after", INT | None, "offset now, or at the time of `--at`"),
+    Field("committed_at", TIME | None, "when the later one was committed"),
+)
+COORDINATOR: Final = ObjectType[Any](
+    "coordinator",
+    "`where`",
+    "The partition that coordinates a group, a transactional id or a share partition.",
+    Field("of", TEXT, "`group`, `transactional-id` or `share-group`"),
+    Field("key", TEXT, "what is hashed"),
+    Field("topic", TEXT, "internal topic"),
+    Field("partition", INT, "its partition"),
+    Field("partitions", INT, "how many partitions the topic has"),
+    Field("counted", TEXT, "by what that is known: `metadata`, or `directories` for the largest "
+          "number + 1"),
+    Field("paths", ARRAY, "directories of its replicas in PATH"),
+)  # fmt: skip
+
+
+def group_view(style: Style) -> View[ShownGroup]:
+    """Return the view with a row per group."""
+    return GROUP.view(
+        style,
+        Column("GROUP", "group", fold=True),
+        Column("TYPE", "group_type"),
+        Column("STATE", "state"),
+        Column("EPOCH", "epoch"),
+        Column("MEMBERS", "members"),
+        Column("OFFSETS", "offsets"),
+        Column("LAG", lambda one: "-" if one.lag is None else one.lag, right=True),
+        Column("PARTITION", "coordinator"),
+    )
+
+
+def offset_view(style: Style) -> View[ShownOffset]:
+    """Return the view with a row per committed offset."""
+    return OFFSET.view(
+        style,
+        Column("GROUP", "group", fold=True),
+        Column("TOPIC", "topic", fold=True),
+        Column("PARTITION", "partition"),
+        Column("OFFSET", lambda one: _number(one.commit.offset), right=True),
+        Column("END", lambda one: _number(one.end_offset), right=True),
+        Column("LAG", lambda one: _number(one.lag), right=True),
+        Column("COMMITTED", "committed_at"),
+        Column("METADATA", "metadata", fold=True),
+        Column("NOTES", _notes, fold=True),
+    )
+
+
+def change_view(style: Style) -> View[OffsetChange]:
+    """Return the view with a row per offset that differs."""
+    return CHANGE.view(
+        style,
+        Column("CHANGE", "change"),
+        Column("GROUP", "group", fold=True),
+        Column("TOPIC", "topic", fold=True),
+        Column("PARTITION", "partition"),
+        Column("BEFORE", lambda one: _number(one.before), right=True),
+        Column("AFTER", lambda one: _number(one.after), right=True),
+        Column("COMMITTED", lambda one: "-" if one.committed_at is None
+               else time_text(one.committed_at, style)),
+    )  # fmt: skip
+
+
+def coordinator_view(style: Style) -> View[Coordinator]:
+    """Return the view with a row per key."""
+    return COORDINATOR.view(
+        style,
+        Column("OF", "of"),
+        Column("KEY", "key", fold=True),
+        Column("TOPIC", "topic"),
+        Column("PARTITION", "partition"),
+        Column("PARTITIONS", "partitions"),
+        Column("PATHS", lambda one: ", ".join(one.paths) or "-", fold=True),
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _notes(one: ShownOffset) -> str:
+    notes = []
+    if one.commit.is_pending:
+        notes.append(f"open transaction of producer {one.commit.producer_id}")
+    if not one.commit.is_exact:
+        notes.append("older commits may be gone")
+    if not one.commit.is_complete:
+        notes.append("coordinator's log is damaged")
+    return "; ".join(notes)

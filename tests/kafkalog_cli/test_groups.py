@@ -1,0 +1,187 @@
+"""`groups` and `where`: what they show, and their status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import copy_tree, flip, frames
+from tests.conftest import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+
+@pytest.fixture
+def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
+    [found] = state(corpus_dir, "kafka-4.3", "internal-topics").log_dirs
+    return copy_tree(found, tmp_path / "log")
+
+
+@pytest.fixture
+def told(corpus_dir: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """What an admin client was told."""
+    facts = state(corpus_dir, "kafka-4.3", "internal-topics").expected / "state.json"
+    found: dict[str, Any] = json.loads(facts.read_text())["committedOffsets"]
+    return found
+
+
+def rows(result: Result, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in found if row["type"] == kind]
+
+
+def test_offsets_are_what_an_admin_client_is_told(
+    log_dir: Path, told: dict[str, dict[str, dict[str, Any]]], kafkalog: Run
+) -> None:
+    """Those of a transaction that was aborted, or is open, do not count."""
+    result = kafkalog("groups", log_dir, "--format", "ndjson")
+    assert result.status == 0
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows(result, "group_offset"):
+        if not row["pending"]:
+            one = {"offset": row["offset"], "metadata": row["metadata"]}
+            if row["leader_epoch"] >= 0:
+                one["leaderEpoch"] = row["leader_epoch"]
+            found.setdefault(row["group"], {})[f"{row['topic']}-{row['partition']}"] = one
+    assert found == told
+    [pending] = [row for row in rows(result, "group_offset") if row["pending"]]
+    assert (pending["group"], pending["metadata"]) == ("group-tx", "open tx")
+    kinds = {row["group"]: (row["group_type"], row["state"]) for row in rows(result, "group")}
+    assert kinds == {
+        "group-admin": ("classic", "Empty"),
+        "group-classic": ("classic", "Empty"),
+        "group-consumer": ("consumer", "Empty"),
+        "group-regex": ("consumer", "Empty"),
+        "group-share": ("share", "Empty"),
+        "group-tx": ("classic", "Empty"),
+    }
+    ends = {(row["topic"], row["partition"]): row for row in rows(result, "group_offset")}
+    assert ends["events", 0]["end_offset"] == 80
+    assert all(row["lag"] == row["end_offset"] - row["offset"] for row in ends.values())
+
+
+def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:
+    """Three columns for one group, four for several; what is pending is counted instead."""
+    one, all_of_them = tmp_path / "one.csv", tmp_path / "all.csv"
+    assert kafkalog("groups", log_dir, "--group", "group-classic", "--export", one).status == 0
+    assert one.read_text() == "events,0,5\nevents,1,6\nevents,2,9\n"
+    result = kafkalog("groups", log_dir, "--export", all_of_them)
+    assert all_of_them.read_text().splitlines()[0] == "group-admin,events,0,11"
+    assert len(all_of_them.read_text().splitlines()) == 9
+    assert "note: 1 offset left out of" in result.stderr
+    assert kafkalog("groups", log_dir, "--export", all_of_them).status == 4, "it exists"
+
+
+def test_a_group_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
+    """Nothing is found, and a warning says which."""
+    result = kafkalog("groups", log_dir, "--group", "nobody")
+    assert (result.status, result.stdout) == (1, b"")
+    assert "There is no group 'nobody'." in result.stderr
+
+
+def test_a_partition_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
+    """The metadata say that there are two: the answer is not complete."""
+    shutil.rmtree(log_dir / "__consumer_offsets-1")
+    result = kafkalog("groups", log_dir, "--format", "ndjson")
+    assert result.status == 1
+    assert "1 partition of __consumer_offsets not in PATH: 1." in result.stderr
+    assert {row["group"] for row in rows(result, "group")} == {
+        "group-classic", "group-consumer", "group-tx",
+    }  # fmt: skip
+
+
+def test_a_damaged_partition(log_dir: Path, kafkalog: Run) -> None:
+    """What can be read is shown, and marked."""
+    [log] = (log_dir / "__consumer_offsets-0").glob("*.log")
+    data = log.read_bytes()
+    position, size = frames(data)[2]
+    log.write_bytes(flip(data, 8 * (position + size - 3)))
+    result = kafkalog("groups", log_dir, "--format", "ndjson", "--view", "files")
+    assert result.status == 2, "there is no such option"
+    result = kafkalog("groups", log_dir, "--format", "ndjson")
+    assert result.status == 1
+    complete = {row["coordinator"]: row["complete"] for row in rows(result, "group_offset")}
+    assert complete == {0: False, 1: True}
+    assert "batch-crc-mismatch" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["groups", "{empty}"], 3),
+        (["groups", "{log}", "--at", "yesterday"], 2),
+        (["groups", "{log}", "--at", "0@x"], 2),
+        (["where", "{log}"], 2),
+        (["where", "{log}", "--share-group", "g:x:0"], 2),
+        (["where", "{empty}", "--group", "g"], 3),
+    ],
+)
+def test_statuses(
+    words: list[str], status: int, log_dir: Path, kafkalog: Run, tmp_path: Path
+) -> None:
+    """What cannot be answered says why."""
+    (tmp_path / "empty" / "other-0").mkdir(parents=True)
+    places = {"empty": tmp_path / "empty", "log": log_dir}
+    result = kafkalog(*(word.format(**places) for word in words))
+    assert (result.status, result.stdout) == (status, b"")
+    assert result.stderr.startswith("error: ")
+
+
+def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
+    log_dir: Path, kafkalog: Run
+) -> None:
+    """A row says so if the cleaner may have removed the commit that counted then."""
+    before = rows(kafkalog("groups", log_dir, "--at", "0@4", "--format", "ndjson"), "group_offset")
+    assert all(row["exact"] for row in before)
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 1000\n")
+    after = rows(kafkalog("groups", log_dir, "--at", "0@4", "--format", "ndjson"), "group_offset")
+    known = {(row["group"], row["topic"], row["partition"]): row for row in after}
+    assert any(not row["exact"] for row in after)
+    for row in before:
+        same = known[row["group"], row["topic"], row["partition"]]
+        assert (same["offset"], same["record_offset"]) == (row["offset"], row["record_offset"])
+    for row in after:
+        if row["offset"] is None:
+            assert not row["exact"]
+
+
+def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
+    """Between two moments of one partition."""
+    now = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group_offset")
+    counted = {
+        (row["group"], row["topic"], row["partition"]): row["offset"]
+        for row in now
+        if row["coordinator"] == 0 and not row["pending"]
+    }
+    result = kafkalog("groups", log_dir, "--diff", "0@0", "--format", "ndjson")
+    found = rows(result, "group_offset_change")
+    assert {
+        (row["group"], row["topic"], row["partition"]): row["after"] for row in found
+    } == counted
+    assert {(row["change"], row["before"]) for row in found} == {("added", None)}
+    assert kafkalog("groups", log_dir, "--diff", "0@1000000", "--format", "ndjson").stdout == b""
+
+
+def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
+    """By its hash, where its records really are."""
+    groups = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group")
+    words = [word for row in groups for word in ("--group", row["group"])]
+    result = kafkalog("where", log_dir, *words, "--format", "ndjson")
+    assert result.status == 0
+    assert {row["key"]: row["partition"] for row in rows(result, "coordinator")} == {
+        row["group"]: row["coordinator"] for row in groups
+    }
+    shutil.rmtree(log_dir / "__transaction_state-0")
+    shutil.rmtree(log_dir / "__transaction_state-1")
+    result = kafkalog("where", log_dir, "--transactional-id", "tx", "--format", "ndjson")
+    [row] = rows(result, "coordinator")
+    assert (result.status, row["partitions"], row["paths"]) == (1, 2, [])

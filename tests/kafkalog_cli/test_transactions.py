@@ -1,0 +1,138 @@
+"""`transactions`: who wrote, what is open, and what hangs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import batch, copy_tree, frames, record, write_log
+from tests.conftest import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+OPEN = [("__consumer_offsets", 0, 39), ("more-events", 0, 36)]
+
+
+@pytest.fixture
+def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
+    """One with a transaction of `events-open` that its broker left open."""
+    [found] = state(corpus_dir, "kafka-4.3", "internal-topics").log_dirs
+    return copy_tree(found, tmp_path / "log")
+
+
+def rows(result: Result, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in found if row["type"] == kind]
+
+
+def opened(result: Result) -> list[tuple[str, int, int]]:
+    return [
+        (row["topic"], row["partition"], row["first_offset"])
+        for row in rows(result, "open_transaction")
+    ]
+
+
+def keep_batches(log_dir: Path, count: int) -> None:
+    """Cut the coordinator's log, as if the rest had never been written."""
+    place = log_dir / "__transaction_state-0"
+    [log] = place.glob("*.log")
+    data = log.read_bytes()
+    log.write_bytes(data[: sum(size for _, size in frames(data)[:count])])
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (log_dir / name).write_text("0\n0\n")
+    for index in (*place.glob("*.index"), *place.glob("*.timeindex"), *place.glob("*.snapshot")):
+        index.unlink()
+
+
+def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None:
+    """It does not hang: its coordinator will end it."""
+    result = kafkalog("transactions", log_dir, "--format", "ndjson")
+    assert result.status == 0
+    ids = {row["transactional_id"]: row for row in rows(result, "transactional_id")}
+    assert {name: row["state"] for name, row in ids.items()} == {
+        "events-open": "Ongoing",
+        "events-tx": "CompleteCommit",
+    }
+    assert ids["events-open"]["partitions"] == ["more-events-0", "__consumer_offsets-0"]
+    assert opened(result) == OPEN
+    for row in rows(result, "open_transaction"):
+        assert (row["transactional_id"], row["hanging"]) == ("events-open", None)
+        assert row["producer_id"] == ids["events-open"]["producer_id"]
+    result = kafkalog("transactions", log_dir, "--hanging")
+    assert (result.status, result.stdout) == (0, b"")
+
+
+def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: Run) -> None:
+    """The command line that aborts it is Kafka's own tool's."""
+    keep_batches(log_dir, 14)
+    result = kafkalog("transactions", log_dir, "--hanging", "--format", "ndjson")
+    assert (result.status, opened(result)) == (0, OPEN)
+    assert {row["hanging"] for row in rows(result, "open_transaction")} == {
+        "its coordinator says Empty"
+    }
+    result = kafkalog("transactions", log_dir, "--commands")
+    assert result.stdout.decode().splitlines()[::2] == [
+        f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} "
+        f"--partition {partition} --start-offset {offset}"
+        for topic, partition, offset in OPEN
+    ]
+
+
+def test_one_hangs_whose_producer_nobody_knows(log_dir: Path, kafkalog: Run) -> None:
+    """If all of `__transaction_state` is there; else it may just not be here."""
+    keep_batches(log_dir, 0)
+    result = kafkalog("transactions", log_dir, "--hanging", "--format", "ndjson")
+    assert {row["hanging"] for row in rows(result, "open_transaction")} == {
+        "no transactional id has this producer"
+    }
+    shutil.rmtree(log_dir / "__transaction_state-0")
+    words = ["transactions", log_dir, "--format", "ndjson", "--now"]
+    result = kafkalog(*words, "2024-01-01T00:20:00Z")
+    assert result.status == 1
+    assert "1 partition of __transaction_state not in PATH: 0." in result.stderr
+    assert (opened(result), rows(result, "open_transaction")[0]["hanging"]) == (OPEN, None)
+    result = kafkalog(*words, "2027-01-01T00:00:00Z")
+    assert {row["hanging"] for row in rows(result, "open_transaction")} == {
+        "older than any transaction may be"
+    }
+
+
+def test_what_only_a_snapshot_remembers(log_dir: Path, kafkalog: Run) -> None:
+    """The batches of a transaction may be gone; its producer still blocks the partition."""
+    place = log_dir / "more-events-0"
+    snapshot = max(place.glob("*.snapshot"))
+    before = kafkalog("transactions", log_dir, "--format", "ndjson")
+    [row] = [one for one in rows(before, "open_transaction") if one["topic"] == "more-events"]
+    end = int(snapshot.stem)
+    for name in place.glob("0*"):
+        if name.suffix != ".snapshot":
+            name.unlink()
+    log = write_log(place, batch(end, [record()]), name=f"{end - 1:020}")
+    for index in (".index", ".timeindex"):  # else a start recovers the segment, and forgets
+        log.with_suffix(index).touch()
+    after = kafkalog("transactions", log_dir, "--format", "ndjson")
+    [again] = [one for one in rows(after, "open_transaction") if one["topic"] == "more-events"]
+    assert again == row
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["{empty}"], 3), (["{log}", "--at", "never"], 2), (["{log}", "--transactional-id", "x"], 1)],
+)
+def test_statuses(
+    words: list[str], status: int, log_dir: Path, kafkalog: Run, tmp_path: Path
+) -> None:
+    """What cannot be answered, or is not there."""
+    (tmp_path / "empty" / "other-0").mkdir(parents=True)
+    places = {"empty": tmp_path / "empty", "log": log_dir}
+    result = kafkalog("transactions", *(word.format(**places) for word in words))
+    assert (result.status, result.stdout) == (status, b"")
