@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import Manner, WalkedByTasks
+from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.compaction import (
     CompactionRequest,
@@ -150,8 +150,8 @@ class Jobs:
         schedule = Schedule([open_path(str(self.log_dir))], Level.DEEP)
 
         def job() -> object:
-            with WalkedByTasks(self.spark, schedule, Manner(1, None, False)) as elsewhere:
-                return _verify(Verification(schedule=schedule, elsewhere=elsewhere))
+            with WalkedByTasks(self.spark, schedule, ReadOptions(1, None, False)) as remote:
+                return _verify(Verification(schedule=schedule, remote=remote))
 
         return self.measured(job)
 

@@ -14,6 +14,7 @@ from construct import (
     Adapter,
     Bytes,
     Construct,
+    Container,
     FormatFieldError,
     Int8sb,
     Int16sb,
@@ -22,6 +23,7 @@ from construct import (
     Int64sb,
     IntegerError,
     StreamError,
+    Struct,
     stream_read,
     stream_write,
 )
@@ -91,6 +93,20 @@ class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no
 Varint: Final = VariableLengthInteger(32, signed=True)
 Varlong: Final = VariableLengthInteger(64, signed=True)
 UnsignedVarint: Final = VariableLengthInteger(32, signed=False)
+
+
+class PlainStruct(Struct):  # type: ignore[misc] # construct has no types
+    """A struct whose fields need nothing of each other: it is parsed without a context of its own.
+
+    Making one takes longer than to parse the fields of a record.
+    """
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        found = Container()
+        for field in self.subcons:
+            where = f"{path} -> {field.name}"
+            found[field.name] = field.subcon._parsereport(stream, context, where)  # noqa: SLF001 # construct's own protocol
+        return found
 
 
 class NullableBytes(Construct):  # type: ignore[misc] # construct has no types

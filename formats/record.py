@@ -15,12 +15,11 @@ from construct import (
     Int8sb,
     ListContainer,
     StreamError,
-    Struct,
     stream_read,
     stream_write,
 )
 
-from formats.primitives import NullableBytes, Varint, Varlong
+from formats.primitives import NullableBytes, PlainStruct, Varint, Varlong
 
 
 class HeaderKey(NullableBytes):
@@ -88,12 +87,12 @@ class SizedRecord(Construct):  # type: ignore[misc] # construct has no types
         return obj
 
 
-RecordHeader: Final = Struct(
+RecordHeader: Final = PlainStruct(
     "key" / HeaderKey(Varint),
     "value" / NullableBytes(Varint),
 )
 
-RecordBody: Final = Struct(
+RecordBody: Final = PlainStruct(
     "attributes" / Int8sb,
     "timestamp_delta" / Varlong,
     "offset_delta" / Varint,

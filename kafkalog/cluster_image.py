@@ -6,6 +6,7 @@ Follows `MetadataImage`, `PartitionRegistration.merge`, `ClusterControlManager` 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _NO_LEADER_CHANGE: Final = -2
+# Frame version 1, then the type: register broker 0, topic 2, partition 3, its change 5, remove
+# topic 9, transactions 23 to 25. The many others say nothing that the image holds.
+_WANTED: Final = re.compile(rb"\A\x01[\x00\x02\x03\x05\x09\x17\x18\x19]")
 
 T = TypeVar("T")
 
@@ -157,7 +161,7 @@ def _apply(image: ClusterImage, target: PartitionDir | FileEntry, selection: Sel
         for record in planned_records(plan_files(target, selection)):
             if isinstance(record, Defect):
                 image.is_whole &= record.severity == Severity.NOTE
-            elif not record.batch.is_control and record.value is not None:
+            elif not record.batch.is_control and _WANTED.match(record.value or b""):
                 value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
                 if value is not None:
                     change = value["type"], value["data"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafkalog.check.summary import Summary
-    from kafkalog.check.walk import Elsewhere
+    from kafkalog.check.walk import RemoteWalk
     from kafkalog.engine import Engine
     from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
@@ -132,13 +132,13 @@ class Findings:
             raise UsageError("A state and a duration are about the order of work in one process.")
         with (
             reading(rate_limit=self._rate_limit, leaves_cache=self._leaves_cache),
-            self._elsewhere(engine) as elsewhere,
+            self._remote(engine) as remote,
         ):
             self.verification = Verification(
                 progress=progress,
                 schedule=self.schedule,
                 threads=self._threads,
-                elsewhere=elsewhere,
+                remote=remote,
             )
             try:
                 yield from self._found()
@@ -170,18 +170,18 @@ class Findings:
                 self._fail(unread.error())
 
     @contextmanager
-    def _elsewhere(self, engine: Engine | None) -> Iterator[Elsewhere | None]:
+    def _remote(self, engine: Engine | None) -> Iterator[RemoteWalk | None]:
         """Open the remote walk over partitions; None if this process walks over them."""
         if engine is None:
             yield None
             return
-        from kafkalog.check.tasks import Manner, WalkedByTasks
+        from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 
         rate = self._rate_limit
         share = None if rate is None else max(1, rate // engine.workers)
-        manner = Manner(self._threads or 1, share, self._leaves_cache)
-        with WalkedByTasks(engine, self.schedule, manner) as elsewhere:
-            yield elsewhere
+        options = ReadOptions(self._threads or 1, share, self._leaves_cache)
+        with WalkedByTasks(engine, self.schedule, options) as remote:
+            yield remote
 
     def _fail(self, error: KafkaLogError) -> None:
         self.errors.append(error)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.check.producer_rows import Passage, Timeline
+    from kafkalog.check.producer_rows import ProducerWindow, Timeline
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 
@@ -120,19 +120,19 @@ class AbortedTransactions:
             yield self._wrong(entry, "last stable offset", stable, marker + 1)
         self._waiting = []
 
-    def passage(self, passage: Passage, before: NDArray[np.int64]) -> Iterator[Found]:
+    def window(self, window: ProducerWindow, before: NDArray[np.int64]) -> Iterator[Found]:
         """Compare the markers of some batches, given the producers' states before them."""
         if self._entries is None:
             return
         stop = int(np.searchsorted(self._entries[_LAST], self._timeline.next_offset))
         waiting = bool(self._waiting)
-        aborts = passage.rows[r.TYPE] == ABORT
-        if passage.history is None or not (stop > self._used or waiting or aborts.any()):
-            yield from self._unexplained(passage, np.arange(self._used, stop))
+        aborts = window.rows[r.TYPE] == ABORT
+        if window.history is None or not (stop > self._used or waiting or aborts.any()):
+            yield from self._unexplained(window, np.arange(self._used, stop))
             self._used = stop
             return
-        firsts, numbers, ends = _transactions(passage, before)
-        ended = _ended(passage, firsts, ends)
+        firsts, numbers, ends = _transactions(window, before)
+        ended = _ended(window, firsts, ends)
         at = np.searchsorted(self._entries[_LAST], ended.offset)
         hits = np.append(self._entries[_LAST], -1)[at] == ended.offset
         must = ~hits & ended.is_known & (ended.offset >= self._log_start_offset)
@@ -141,13 +141,13 @@ class AbortedTransactions:
         )
         yield from self._compared(ended, hits, at)
         mine = np.arange(self._used, stop)
-        yield from self._unexplained(passage, mine[~np.isin(mine, at[hits])])
+        yield from self._unexplained(window, mine[~np.isin(mine, at[hits])])
         self._used = stop
         yield from self._explained(firsts, numbers)
 
     def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
         """Yield the entries that disagree with the markers they point to."""
-        assert self._entries is not None, "passage() looked"
+        assert self._entries is not None, "window() looked"
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]
         has_batch = ~self._timeline.removed.hold(entries[_FIRST])
@@ -172,16 +172,16 @@ class AbortedTransactions:
             elif found > wanted or not self._timeline.removed.hold([found])[0]:
                 yield number, self._wrong(entry, "last stable offset", found, wanted)
 
-    def _unexplained(self, passage: Passage, entries: Column) -> Iterator[Found]:
+    def _unexplained(self, window: ProducerWindow, entries: Column) -> Iterator[Found]:
         """Yield the entries that point to no abort marker, unless compaction removed the marker."""
-        assert self._entries is not None, "passage() looked"
+        assert self._entries is not None, "window() looked"
         last = self._entries[_LAST, entries]
         odd = ~self._timeline.removed.hold(last)
-        at = np.searchsorted(passage.part.headers[h.LAST_OFFSET], last[odd])
+        at = np.searchsorted(window.part.headers[h.LAST_OFFSET], last[odd])
         for entry, batch in zip(entries[odd].tolist(), at.tolist(), strict=True):
             detail = f"Entry {entry}: no abort marker is at its last offset "
             detail += f"{self._entries[_LAST, entry]}."
-            number = int(passage.part.numbers[min(batch, len(passage.part.numbers) - 1)])
+            number = int(window.part.numbers[min(batch, len(window.part.numbers) - 1)])
             yield number, self._defect("aborted-transaction-wrong", entry, detail)
 
     def _explained(self, firsts: Column, numbers: Column) -> Iterator[Found]:
@@ -233,19 +233,21 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
     return None if odd.any() or (np.diff(table[_LAST]) <= 0).any() else table[:-1]
 
 
-def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, Column, Column]:
+def _transactions(
+    window: ProducerWindow, before: NDArray[np.int64]
+) -> tuple[Column, Column, Column]:
     """Return all transactions of some batches by first offset: that, its batch number, its end."""
-    history = passage.history
+    history = window.history
     assert history is not None, "there are producers"
     started_before = history.before(history.started)
     end = np.full(len(history.row), INT64_MAX)
     closing = np.flatnonzero(history.is_marker & (started_before >= 0))
-    end[started_before[closing]] = passage.rows[r.BASE_OFFSET, history.row[closing]]
+    end[started_before[closing]] = window.rows[r.BASE_OFFSET, history.row[closing]]
     begin = np.flatnonzero((history.kind == r.TRANSACTIONAL) & (started_before < 0))
     elsewhere = (before[p.TXN_FIRST] >= 0) & ~np.isin(before[p.PRODUCER_ID], history.producer_id)
     others = before[p.TXN_FIRST, elsewhere]
     row = history.row[begin]
-    number = np.where(row >= 0, passage.rows[r.NUMBER, row], -1)
+    number = np.where(row >= 0, window.rows[r.NUMBER, row], -1)
     first = np.concatenate((others, history.get(p.FIRST_OF_TRANSACTION, begin)))
     order = np.argsort(first, kind="stable")
     number = np.concatenate((np.full(len(others), -1), number))[order]
@@ -256,18 +258,18 @@ def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, 
     )
 
 
-def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
+def _ended(window: ProducerWindow, firsts: Column, ends: Column) -> _Ended:
     """Return the abort markers of some batches, given all transactions around them."""
-    history = passage.history
+    history = window.history
     assert history is not None, "there are producers"
     which = np.flatnonzero(history.is_marker)
-    which = which[passage.rows[r.TYPE, history.row[which]] == ABORT]
+    which = which[window.rows[r.TYPE, history.row[which]] == ABORT]
     which = which[np.argsort(history.row[which])]
-    rows = passage.rows[:, history.row[which]]
+    rows = window.rows[:, history.row[which]]
     offset, started = rows[r.BASE_OFFSET], history.before(history.started)[which]
     first = history.get(p.FIRST_OF_TRANSACTION, started)
     # Compaction may have removed everything of a transaction that only a snapshot knows.
-    is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
+    is_seen = (started >= 0) & ~window.timeline.removed.hold(first)
     is_stale = (started >= 0) & (history.blind(started) != rows[r.BLIND])
     # The first transaction that is open after the marker is the first to end after it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")

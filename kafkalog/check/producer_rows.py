@@ -257,7 +257,7 @@ _COPIED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ProducerWindow:
     """Batches of one segment between two snapshot offsets.
 
     Attributes:

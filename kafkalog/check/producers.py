@@ -22,7 +22,7 @@ from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.check.aborted_transactions import AbortedTransactions
 from kafkalog.check.batches import PartitionCheck, unread_range
-from kafkalog.check.producer_rows import Passage, Timeline
+from kafkalog.check.producer_rows import ProducerWindow, Timeline
 from kafkalog.check.producer_states import ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
 from kafkalog.columns import header_table as h
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 _HALF: Final = 1 << 30
 
 
-def epochs_never_go_back(passage: Passage, history: History) -> Iterator[Found]:
+def epochs_never_go_back(window: ProducerWindow, history: History) -> Iterator[Found]:
     """No batch of a producer has an epoch below that of the one before it."""
     odd = history.epoch[1:] < history.epoch[:-1]
     odd &= ~history.is_first[1:]
     which = np.flatnonzero(odd) + 1
     for i, origin in zip(which.tolist(), history.origin(which - 1).tolist(), strict=True):
-        yield passage.found(
+        yield window.found(
             "producer-epoch-went-back",
             int(history.row[i]),
             f"Producer {history.producer_id[i]} has epoch {history.epoch[i]}, after "
@@ -62,14 +62,14 @@ def epochs_never_go_back(passage: Passage, history: History) -> Iterator[Found]:
         )
 
 
-def coordinator_epochs_never_go_back(passage: Passage, history: History) -> Iterator[Found]:
+def coordinator_epochs_never_go_back(window: ProducerWindow, history: History) -> Iterator[Found]:
     """No marker of a producer has a coordinator epoch below that of the one before it."""
     markers, before = history.markers()
     epoch = history.get(p.COORDINATOR_OF, markers)
     known = history.get(p.COORDINATOR_OF, before)
     origin = history.origin(before, p.MARKER_ORIGIN)
     for i in np.flatnonzero(epoch < known).tolist():
-        yield passage.found(
+        yield window.found(
             "coordinator-epoch-went-back",
             int(history.row[markers[i]]),
             f"The marker of producer {history.producer_id[markers[i]]} has coordinator epoch "
@@ -78,7 +78,7 @@ def coordinator_epochs_never_go_back(passage: Passage, history: History) -> Iter
         )
 
 
-def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
+def sequences_continue(window: ProducerWindow, history: History) -> Iterator[Found]:
     """The sequences of a producer continue where they ended, or start from 0 in a new epoch.
 
     Where offsets are missing in between, batches may have been removed.
@@ -86,12 +86,12 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
     which = np.flatnonzero((history.row >= 0) & (history.kind != r.MARKER) & ~history.is_first)
     if not len(which):
         return
-    found = passage.rows[r.BASE_SEQUENCE, history.row[which]]
+    found = window.rows[r.BASE_SEQUENCE, history.row[which]]
     expected, origin = _expected_sequences(history, which), history.origin(which - 1)
     for i in np.flatnonzero((expected >= 0) & (found != expected)).tolist():
         at, sequence, wanted = int(which[i]), int(found[i]), int(expected[i])
         is_back = (sequence - wanted) & c.INT32_MAX >= _HALF
-        yield passage.found(
+        yield window.found(
             "producer-sequence-repeated" if is_back else "producer-sequence-skipped",
             int(history.row[at]),
             f"Producer {history.producer_id[at]} of epoch {history.epoch[at]} continues with "
@@ -114,7 +114,7 @@ def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[n
     return np.where(follows, after, np.where(begins, 0, -1))
 
 
-def transactions_hold_only_their_own(passage: Passage, history: History) -> Iterator[Found]:
+def transactions_hold_only_their_own(window: ProducerWindow, history: History) -> Iterator[Found]:
     """A producer with an open transaction writes nothing outside the transaction."""
     which = np.flatnonzero((history.kind == r.PLAIN) & (history.started >= 0))
     started = history.started[which]
@@ -122,7 +122,7 @@ def transactions_hold_only_their_own(passage: Passage, history: History) -> Iter
     first = history.get(p.FIRST_OF_TRANSACTION, started)
     origin = history.origin(started, p.TXN_ORIGIN)
     for i in np.flatnonzero(known).tolist():
-        yield passage.found(
+        yield window.found(
             "batch-outside-transaction",
             int(history.row[which[i]]),
             f"Producer {history.producer_id[which[i]]} has a transaction open since offset "
@@ -143,11 +143,11 @@ class OpenTransactions:
         self._states = states
         self._newest = -1
 
-    def passage(self, passage: Passage) -> None:
+    def window(self, window: ProducerWindow) -> None:
         """Read the clocks of some batches, once the states are updated with them."""
-        headers = passage.part.headers
+        headers = window.part.headers
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
-        tells |= passage.part.markers[MARKER_TYPE] >= 0
+        tells |= window.part.markers[MARKER_TYPE] >= 0
         tells &= headers[h.MAX_TIMESTAMP] >= 0
         table = self._states.table
         if not tells.any():
@@ -251,7 +251,7 @@ class ProducerHistory(PartitionCheck):
             stop = self._next_stop()
             cut = len(bases) if stop is None else int(np.searchsorted(bases, stop))
             if cut > done:
-                found += self._passage(stretch, believed.part(done, cut))
+                found += self._window(stretch, believed.part(done, cut))
                 done = cut
             if done < len(bases):
                 number = int(believed.numbers[done])
@@ -263,19 +263,19 @@ class ProducerHistory(PartitionCheck):
         """Note damage between batches, or after the last one."""
         self._is_end_known = unread_range(defect) is None
 
-    def _passage(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
+    def _window(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
         rows = self._timeline.rows(part)
         before = self._states.table
         history = self._states.replay(rows) if rows.size else None
-        passage = Passage(
+        window = ProducerWindow(
             self.log.path, stretch.headers, part, rows, history, self._timeline,
             self._snapshots.paths,
         )  # fmt: skip
         if history is not None:
             for check in self._of_rows:
-                yield from check(passage, history)
-        yield from self._aborted.passage(passage, before)
-        self._open.passage(passage)
+                yield from check(window, history)
+        yield from self._aborted.window(window, before)
+        self._open.window(window)
 
     def _next_stop(self) -> int | None:
         """Return the next offset at which a snapshot or the log start must be handled, if any."""

@@ -51,7 +51,7 @@ _DEFECTS_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ReadOptions:
     """How tasks read.
 
     Attributes:
@@ -96,14 +96,14 @@ class Plan:
 
 
 def plan_tasks(
-    schedule: Schedule, workers: int, manner: Manner, split_bytes: int = SPLIT_BYTES
+    schedule: Schedule, workers: int, options: ReadOptions, split_bytes: int = SPLIT_BYTES
 ) -> Plan:
     """Plan the tasks for the partitions of a schedule's targets, in walk order.
 
     Args:
         schedule: the level at which each part is read; without a history.
         workers: number of tasks that run at the same time.
-        manner: how the tasks read.
+        options: how the tasks read.
         split_bytes: minimum size of a piece, and of a partition that is read in pieces. Partitions
             of at most a quarter of a worker's share are never divided.
 
@@ -121,9 +121,9 @@ def plan_tasks(
     share = total // (_TASKS_PER_WORKER * workers) + 1
     how = {
         "level": schedule.level,
-        "threads": manner.threads,
-        "rate_limit": manner.rate_limit,
-        "leaves_cache": manner.leaves_cache,
+        "threads": options.threads,
+        "rate_limit": options.rate_limit,
+        "leaves_cache": options.leaves_cache,
     }
     large = max(split_bytes, share)
     tasks: list[dict[str, Any]] = []
@@ -283,7 +283,7 @@ class WalkedByTasks:
     Args:
         engine: runs the tasks, from the time the first partition is asked for.
         schedule: its targets hold the partitions; without a history or a duration.
-        manner: how the tasks read.
+        options: how the tasks read.
         split_bytes: as in `plan_tasks`.
 
     Cost:
@@ -291,9 +291,13 @@ class WalkedByTasks:
     """
 
     def __init__(
-        self, engine: Engine, schedule: Schedule, manner: Manner, split_bytes: int = SPLIT_BYTES
+        self,
+        engine: Engine,
+        schedule: Schedule,
+        options: ReadOptions,
+        split_bytes: int = SPLIT_BYTES,
     ) -> None:
-        plan = plan_tasks(schedule, engine.workers, manner, split_bytes)
+        plan = plan_tasks(schedule, engine.workers, options, split_bytes)
         self._partitions = plan.partitions  # kept alive: `id` identifies them
         self._numbers = {id(partition): n for n, partition in enumerate(plan.partitions)}
         self._rows = engine.stream(walk_partitions, plan.tasks, read_piece)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
-    from kafkalog.check.walk import Elsewhere, Stretches, Walk, Walked, Watch
+    from kafkalog.check.walk import RemoteWalk, Stretches, Walk, Walked, Watch
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
@@ -49,7 +49,7 @@ class Verification:
         watch: observes the batches of the logs.
         stretches: yields the batches and the damage of a log; None for `header_stretches`. Cannot
             be combined with `watch`.
-        elsewhere: walks over the partitions instead; requires a schedule without a history or a
+        remote: walks over the partitions instead; requires a schedule without a history or a
             duration.
 
     Attributes:
@@ -69,7 +69,7 @@ class Verification:
         threads: int | None = None,
         watch: Watch | None = None,
         stretches: Stretches | None = None,
-        elsewhere: Elsewhere | None = None,
+        remote: RemoteWalk | None = None,
     ) -> None:
         self.schedule = schedule or Schedule(level=level)
         self.level = self.schedule.level
@@ -80,7 +80,7 @@ class Verification:
         self._threads = threads
         self._watch = watch
         self._stretches = stretches
-        self._elsewhere = elsewhere
+        self._remote = remote
         self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._configs: dict[str, LogDirConfigs] = {}
@@ -270,9 +270,9 @@ class Verification:
         from kafkalog.check.batches import CheckedPartition
         from kafkalog.check.moments import look_at_partition
 
-        if self._elsewhere is not None:
+        if self._remote is not None:
             partition = CheckedPartition(directory)
-            walked = yield from self._elsewhere.walk(directory)
+            walked = yield from self._remote.walk(directory)
             if walked is not None:
                 self._take(partition, walked)
                 return partition

@@ -66,7 +66,7 @@ class Walked:
     next_starts: Sequence[NextStart]
 
 
-class Elsewhere(Protocol):
+class RemoteWalk(Protocol):
     """Walks over partitions in place of this run."""
 
     def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:

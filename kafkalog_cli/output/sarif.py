@@ -56,7 +56,9 @@ class SarifReport(Report):
         """Handle the end of the run, given its facts."""
         summary = SUMMARY.row(facts)
         del summary["type"]
-        _put(' ], "invocations":[')
+        _put(
+            f'\n],\n"invocations":[{dumps(_invocation(facts))}],"properties":{dumps(summary)}}}]}}\n'
+        )
 
 
 def _rule(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import Manner, WalkedByTasks
+from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.engine import LocalEngine
 from kafkalog.log_dir import open_path
@@ -54,8 +54,10 @@ def verdict(
     targets = [open_path(str(path)) for path in paths]
     schedule = Schedule(targets, level, sample=sample)
     with (
-        nullcontext() if engine is None else WalkedByTasks(engine, schedule, Manner(), split_bytes)
-    ) as elsewhere:
-        run = Verification(schedule=schedule, elsewhere=elsewhere)
+        nullcontext()
+        if engine is None
+        else WalkedByTasks(engine, schedule, ReadOptions(), split_bytes)
+    ) as remote:
+        run = Verification(schedule=schedule, remote=remote)
         found = list(run.verify(*targets))
     return found, (run.summary, run.next_starts)
