@@ -10,7 +10,7 @@ from kafkalog.compaction.model import Candidate, Cleanable, Compaction, Compacti
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.journal import Run
-from kafkalog.journal.maintenance import Maintenance, present_ms, target_at
+from kafkalog.journal.run import Maintenance, present_ms, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir
 
 if TYPE_CHECKING:

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import contained
-from kafkalog.journal.maintenance import (
-    Maintenance,
-    present_ms,
-    segment_at,
-    share_of,
-)
+from kafkalog.journal.run import Maintenance, present_ms, segment_at, share_of
 from kafkalog.recovery import start_config
 from kafkalog.repair.rebuild import IndexComparison, compare_indexes, rebuild_indexes
 

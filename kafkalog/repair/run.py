@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import InternalError, KafkaLogError, contained
-from kafkalog.journal.maintenance import Maintenance, present_ms, share_of
+from kafkalog.journal.run import Maintenance, present_ms, share_of
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict, read_hosting, start_config, start_line
 from kafkalog.repair.model import RecoveryPlan, require_performable
