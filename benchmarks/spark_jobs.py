@@ -24,10 +24,10 @@ from kafkalog.compaction import (
 )
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
-from kafkalog.export import Export, ExportRequest
-from kafkalog.export.model import Writing
 from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
+from kafkalog.lake import Export, ExportRequest
+from kafkalog.lake.model import Writing
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
 from kafkalog.spark import KafkaLogDataSource

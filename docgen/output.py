@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kafkalog.salvage import FailedPartition, manifest_object
+from kafkalog.rescue import FailedPartition, manifest_object
 from kafkalog.state.model import Member
 from kafkalog.state.transactions import OpenData
 from kafkalog.unified_log import OpenTransaction

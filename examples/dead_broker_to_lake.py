@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import kafkalog
-from kafkalog.export import Export, ExportRequest
+from kafkalog.lake import Export, ExportRequest
 from kafkalog.model import Isolation
 from kafkalog.spark import KafkaLogDataSource, SparkEngine, spark_session
 from kafkalog.tables import Request

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
-from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
+from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
@@ -24,7 +24,7 @@ from kafkalog_cli.engines import (
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.export import ExportRequest, ExportSummary
+    from kafkalog.lake import ExportRequest, ExportSummary
     from kafkalog_cli.outcome import Outcome
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
@@ -140,9 +140,9 @@ def export(
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
-    from kafkalog.export import ExportRequest
-    from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.jit import fast_path
+    from kafkalog.lake import ExportRequest
+    from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.standard_streams import put_work_first
@@ -230,7 +230,7 @@ def _contents(path: str) -> bytes:
 def _run(
     asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
 ) -> ExportSummary:
-    from kafkalog.export import Export
+    from kafkalog.lake import Export
 
     with Export(asked, to, fail_fast=fail_fast) as export:
         outcome.differs(export.differences)

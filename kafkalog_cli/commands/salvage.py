@@ -48,7 +48,7 @@ def salvage(
     """
     from kafkalog.log_dir import open_path
     from kafkalog.paths.uris import require_local
-    from kafkalog.salvage import salvage as run_salvage
+    from kafkalog.rescue import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.salvaged import SalvageWriter, print_totals, read_manifest

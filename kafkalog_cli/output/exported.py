@@ -25,7 +25,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.export import ExportedPart, ExportSummary
+    from kafkalog.lake import ExportedPart, ExportSummary
     from kafkalog.model import Defect
     from kafkalog_cli.output.objects import Style
 

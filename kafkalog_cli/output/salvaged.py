@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.plurals import counted
-from kafkalog.salvage import MANIFEST, Fate, manifest_object
+from kafkalog.rescue import MANIFEST, Fate, manifest_object
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.model import Defect
-    from kafkalog.salvage import SalvageSummary
-    from kafkalog.salvage.model import Row as ManifestRow
+    from kafkalog.rescue import SalvageSummary
+    from kafkalog.rescue.model import Row as ManifestRow
 
 _TARGET: Final = "relative to the new directory"
 _LOG: Final[Field[Any]] = Field("path", TEXT, "the log of the source")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.log_dir import open_path
-from kafkalog.salvage import salvage
+from kafkalog.rescue import salvage
 from tests.builders import flip
 from tests.kafka import broker_data
 from tests.kafka.broker_data import BrokerData
 from tests.kafka.conftest import SEED_VARIABLE
-from tests.kafkalog.salvage.hurt_logs import Damage, frames_while_sane
+from tests.kafkalog.rescue.hurt_logs import Damage, frames_while_sane
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from kafkalog.tables.model import Replicas
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import Tail
 from tests.kafka import broker_data
-from tests.kafkalog.export.exporting import export, table_of
+from tests.kafkalog.lake.exporting import export, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -113,7 +113,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
     """Nor has its topic, which would be that of the others; the rest is as it was."""
     words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
-    fail_in(monkeypatch, "kafkalog.profile.part._read", "orders-0/")
+    fail_in(monkeypatch, "kafkalog.profiles.part._read", "orders-0/")
     done = kafkalog(*words)
     assert_told(done, log_dir / "orders-0")
     wanted = [row for row in whole if row["topic"] != "orders" or row["partition"] == 1]
@@ -128,7 +128,7 @@ def test_an_export_goes_on_after_a_partition_that_fails(
     words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
     assert kafkalog(*words, tmp_path / "whole").status == 0
     with monkeypatch.context() as patch:
-        fail_in(patch, "kafkalog.export.part.read_split", "orders-0/")
+        fail_in(patch, "kafkalog.lake.part.read_split", "orders-0/")
         assert_told(kafkalog(*words, tmp_path / "to"), log_dir / "orders-0")
     files = {
         path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.ndjson")
@@ -150,7 +150,7 @@ def test_a_salvage_goes_on_after_a_partition_that_fails(
     assert whole.status in (0, 1)
     with monkeypatch.context() as patch:
         # its logs are copied by then
-        fail_in(patch, "kafkalog.salvage.partition.rebuild", "orders-0")
+        fail_in(patch, "kafkalog.rescue.partition.rebuild", "orders-0")
         done = kafkalog(*words, tmp_path / "to")
     assert_told(done, log_dir / "orders-0")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -182,7 +182,7 @@ def test_a_salvage_of_which_each_partition_fails_leaves_nothing(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
     """There is no result then, nor anything half done."""
-    fail_in(monkeypatch, "kafkalog.salvage.partition.rebuild", "")
+    fail_in(monkeypatch, "kafkalog.rescue.partition.rebuild", "")
     done = kafkalog("salvage", log_dir, "--to", tmp_path / "to")
     assert_told(done, log_dir)
     assert not list(tmp_path.glob("to*"))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.errors import UnsupportedError
-from kafkalog.export.model import MANIFEST
+from kafkalog.lake.model import MANIFEST
 from tests.builders import batch, flip, record, write_log
-from tests.kafkalog.export.exporting import files_of, table_of
+from tests.kafkalog.lake.exporting import files_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,7 @@ def test_failures_of_the_disk_are_one_error(
 
     with monkeypatch.context() as patched:
         if name == "write":
-            patched.setattr("kafkalog.export.files.CountedFile.write", fail)
+            patched.setattr("kafkalog.lake.files.CountedFile.write", fail)
         else:
             patched.setattr(f"kafkalog.storage.directories.os.{name}", fail)
         done = kafkalog(*words)

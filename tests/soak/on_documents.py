@@ -22,8 +22,8 @@ from kafkalog.check.schedule import History
 from kafkalog.checksums import crc32c
 from kafkalog.compaction.staged import StagedPass, is_whole, plan_of_result, read_result
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
-from kafkalog.export import Export, ExportRequest, FileFormat, Writing
 from kafkalog.journal import Run, undo
+from kafkalog.lake import Export, ExportRequest, FileFormat, Writing
 from kafkalog.log_dir import open_partition
 from kafkalog.storage import Changes
 from kafkalog_cli.main import run

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.export import Writing
-from kafkalog.export.model import FileFormat
+from kafkalog.lake import Writing
+from kafkalog.lake.model import FileFormat
 from kafkalog.model import Isolation
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, record, write_log
-from tests.kafkalog.export.exporting import export, files_of
+from tests.kafkalog.lake.exporting import export, files_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from kafkalog.compaction.log_dirs import working_copy
 from kafkalog.errors import RefusedError
 from kafkalog.journal import Run
 from kafkalog.log_dir import open_path
-from kafkalog.salvage import salvage
+from kafkalog.rescue import salvage
 from kafkalog.storage import Changes
 from tests.crash.commands import CLEANER_OFFSETS, COMMANDS, Command, run_undo, swap
 from tests.kafkalog.journal.test_undo import everything

@@ -1,0 +1,195 @@
+"""Writes one part of an export, the rows of some splits, to one file; every engine runs this."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.engine.model import failures_kept
+from kafkalog.errors import UnreadableError
+from kafkalog.lake.files import CountedFile, row_groups, table_writer
+from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
+from kafkalog.lake.plan import Part
+from kafkalog.lake.targets import open_target
+from kafkalog.tables import TableName, read_split
+from kafkalog.tables.schemas import SCHEMAS, table_schema
+from kafkalog.typed import TypedColumn
+from kafkalog.typed.columns import typed_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog.lake.model import ExportRequest
+    from kafkalog.lake.targets import Target
+    from kafkalog.model import Defect
+    from kafkalog.typed.model import Decoder
+
+DEFECTS_KEPT: Final = 1000
+_RANGE_COLUMNS: Final = {
+    TableName.RECORDS: ("offset", "offset"),
+    TableName.BATCHES: ("base_offset", "last_offset"),
+}
+
+
+def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files of some parts, and an entry about each.
+
+    Args:
+        task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
+            `fail_fast`; `parts`. All as JSON values.
+
+    Returns:
+        `parts`: the `ExportedPart`s as JSON values.
+
+    Raises:
+        CorruptDataError: something is damaged, with `fail_fast`.
+        UnreadableError, NotFoundError: a source cannot be read, or this process does not see the
+            export at the target.
+        UnwritableError: a file cannot be written.
+
+    Cost:
+        That of `read_split`, and three times a row group, which is at most `row_group_size` and one
+        record; or seven times the largest record, if that is more. A file for an object store is on
+        the local disk meanwhile.
+
+    On disk after a crash: each file whole or not at all; a part with a file but without an entry is
+    written again, with the same bytes.
+    """
+    target = open_target(task["to"])
+    _require_begun(target)
+    writing = Writing.from_json(task["writing"])
+    typed = [TypedColumn.from_json(one) for one in task["typed"]]
+    decoders = {one: one.decoder() for one in typed}
+    done = []
+    failures: list[dict[str, Any]] = []
+    for fields in task["parts"]:
+        part = Part.from_json(fields)
+        with failures_kept(part.splits[0].path, failures):
+            rows = _Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            written = rows.write(target, writing)
+            entry = {"plan": task["plan"], **written.as_json()}
+            with target.create(entry_name(part.number)) as file:
+                file.write(json.dumps(entry).encode())
+            done.append(written.as_json())
+    return {"parts": done, "failures": failures}
+
+
+def _require_begun(target: Target) -> None:
+    """Raise unless this is the directory in which the driver has started the export."""
+    if not (target.has(PLAN) or target.has(MANIFEST)):
+        raise UnreadableError(
+            f"The worker on {socket.gethostname()} does not see the export that was started here.",
+            path=target.shown,
+            hint="All workers and the driver must see the same directory at this path.",
+        )
+
+
+@dataclass
+class _Rows:
+    """The rows of a part on their way into its file, and what is recorded about them."""
+
+    part: Part
+    columns: list[str]
+    decoders: dict[TypedColumn, Decoder]
+    fail_fast: bool
+    count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    undecoded: dict[str, int] = field(default_factory=lambda: {"key": 0, "value": 0})
+    defect_count: int = 0
+    defects: list[Defect] = field(default_factory=list)
+
+    def write(self, target: Target, writing: Writing) -> ExportedPart:
+        """Write the file, unless there are no rows."""
+        groups = row_groups(self._batches(), writing.row_group_rows, writing.row_group_size)
+        first = next(groups, None)
+        if first is None:
+            return self._told(None, 0, None)
+        schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
+        with target.create(self.part.file) as file:
+            counted = CountedFile(file)
+            with table_writer(counted, schema, writing) as write:
+                write(first)
+                del first
+                for group in groups:
+                    write(group)
+                    del group  # before the next one is made
+        return self._told(self.part.file, counted.size_bytes, counted.crc32c)
+
+    def _batches(self) -> Iterator[Any]:
+        """Yield the rows with the columns of the file; offsets are read for the entry."""
+        table = self.part.splits[0].table
+        needed = _RANGE_COLUMNS.get(table, ())
+        raw = [one.source for one in self.decoders]
+        schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
+        tell = None if self.fail_fast else self._tell
+        for split in self.part.splits:
+            for batch in read_split(split, schema, defects=tell, losses=tell):
+                self._note(batch, needed)
+                yield self._with_typed(batch)
+
+    def _with_typed(self, batch: Any) -> Any:
+        """Return the columns of the file, typed ones last."""
+        found = batch.select(self.columns)
+        for column, decoder in self.decoders.items():
+            array, failures = typed_column(column, decoder, batch.column(column.source))
+            self.undecoded[column.source] += failures
+            found = found.append_column(pa.field(column.name, decoder.type), array)
+        return found
+
+    def _note(self, batch: Any, needed: tuple[str, ...]) -> None:
+        self.count += batch.num_rows
+        if needed and batch.num_rows:
+            first = pc.min(batch.column(needed[0])).as_py()
+            last = pc.max(batch.column(needed[1])).as_py()
+            old = self.first_offset, self.last_offset
+            self.first_offset = first if old[0] is None else min(old[0], first)
+            self.last_offset = last if old[1] is None else max(old[1], last)
+
+    def _tell(self, defect: Defect) -> None:
+        self.defect_count += 1
+        if len(self.defects) < DEFECTS_KEPT:
+            self.defects.append(defect)
+
+    def _told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
+        split = self.part.splits[0]
+        return ExportedPart(
+            self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
+            size_bytes, checksum, self.first_offset, self.last_offset,
+            self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
+        )  # fmt: skip
+
+
+def file_schema(
+    table: TableName, columns: Sequence[str], decoders: Mapping[TypedColumn, Decoder]
+) -> Any:
+    """Return the `pyarrow.Schema` of the files: columns of the table, then typed ones."""
+    schema = table_schema(table, columns)
+    for column, decoder in decoders.items():
+        schema = schema.append(pa.field(column.name, decoder.type))
+    return schema
+
+
+def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
+    """Return the `pyarrow.Schema` of the whole table, with the columns in paths last."""
+    table = asked.request.table
+    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+    for name in ("topic", "partition"):
+        schema = schema.append(SCHEMAS[table].field(name))
+    return schema
+
+
+def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Return names and types of the table's columns, with those in paths first."""
+    table = asked.request.table
+    by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
+               for name in ("topic", "partition")]  # fmt: skip
+    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+    return by_path + [
+        {"name": field.name, "type": str(field.type), "in": "files"} for field in schema
+    ]

@@ -1,0 +1,380 @@
+"""The plan of an export: everything that decides its bytes, fixed before the first is written."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.documents import (
+    Anything,
+    Entries,
+    Fields,
+    Items,
+    Number,
+    OneOf,
+    Text,
+    read_document,
+    schema_of,
+)
+from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
+from kafkalog.lake.model import FileFormat, TableFormat, file_name
+from kafkalog.model import LogView
+from kafkalog.paths import file_system
+from kafkalog.tables import Split, plan_splits
+from kafkalog.tables.model import OF_LOGS, LeftOut, PartitionEnd, TableName
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kafkalog.lake.model import ExportRequest
+    from kafkalog.view import Difference
+
+VERSION = 1
+_BY_PATH = ("topic", "partition")
+_WITH_STATES = (TableName.RECORDS, TableName.BATCHES)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file.
+
+    Attributes:
+        number: its ordinal.
+        file: path relative to the destination.
+        splits: consecutive splits of one partition directory.
+    """
+
+    number: int
+    file: str
+    splits: tuple[Split, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes to read."""
+        return sum(split.size_bytes for split in self.splits)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its fields, from which `from_json` rebuilds it."""
+        splits = [split.as_json() for split in self.splits]
+        return {"number": self.number, "file": self.file, "splits": splits}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild the part from the result of `as_json`."""
+        splits = tuple(Split.from_json(one) for one in fields["splits"])
+        return cls(fields["number"], fields["file"], splits)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of an export.
+
+    Attributes:
+        options: the request, as JSON.
+        columns: the columns of the files.
+        sources: the files that are read, with their sizes at that time.
+        parts: the files that are written.
+        ends: for each partition, which bound decides where its rows end.
+    """
+
+    options: dict[str, Any]
+    columns: tuple[str, ...]
+    sources: dict[str, int]
+    parts: tuple[Part, ...]
+    ends: tuple[PartitionEnd, ...] = ()
+
+    @property
+    def table(self) -> TableName:
+        """The table that is exported."""
+        return TableName(self.options["table"])
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The records that no file gets."""
+        return LeftOut.by(self.ends)
+
+    @property
+    def id(self) -> str:
+        """A hash of the plan, the same whenever and wherever it was made."""
+        parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
+        return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
+
+    def as_bytes(self) -> bytes:
+        """Serialize the plan as JSON."""
+        fields = {
+            "version": VERSION,
+            "options": self.options,
+            "columns": self.columns,
+            "sources": self.sources,
+            "ends": [asdict(one) for one in self.ends],
+            "parts": [part.as_json() for part in self.parts],
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, place: str) -> Self:
+        """Rebuild the plan from the result of `as_bytes`, found at a place.
+
+        Raises:
+            UnreadableError: it is from another release.
+            CorruptDataError: it is not a plan.
+        """
+        fields = read_document(data, _VERSIONED, place, "a plan of an export")
+        if fields["version"] != VERSION:
+            raise UnreadableError(
+                f"This plan has version {fields['version']}; version {VERSION} is known.",
+                path=place,
+                hint="Continue with the release that started it, or start in another directory.",
+            )
+        fields = read_document(data, _PLAN, place, "a plan of an export")
+        return cls(
+            fields["options"],
+            tuple(fields["columns"]),
+            fields["sources"],
+            tuple(Part.from_json(one) for one in fields["parts"]),
+            tuple(PartitionEnd(**one) for one in fields["ends"]),
+        )
+
+
+_VERSIONED = Fields({"version": Number()}, others=Anything())
+_PLAN = Fields(
+    {
+        "version": OneOf((VERSION,)),
+        "options": Anything(),  # compared with the request
+        "columns": Items(Text()),
+        "sources": Entries(Text(), Number()),
+        "parts": Items(
+            Fields(
+                {
+                    "number": Number(),
+                    "file": Text(),
+                    "splits": Items(schema_of(Split), count_min=1),
+                }
+            )
+        ),
+        "ends": Items(
+            schema_of(
+                PartitionEnd, optional=("last_stable_offset", "first_offset", "log_start_offset")
+            )
+        ),
+    }
+)
+
+
+def _unseen(split: Split) -> Split:
+    return replace(split, seen=None)
+
+
+def make_plan(
+    asked: ExportRequest, differences: Callable[[Difference], object] | None = None
+) -> Plan:
+    """Make the plan for a request; `differences` is as for `plan_splits`.
+
+    Raises:
+        UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
+            directory is given twice, or a schema of a typed column is malformed.
+        UnsupportedError: a package for a typed column is missing.
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `plan_splits`.
+
+    Cost:
+        That of `plan_splits`, and the status of each file.
+    """
+    request = asked.request
+    _require_what_applies(asked)
+    for one in asked.typed:
+        one.decoder()
+    paths = [file_system.absolute(path) for path in asked.paths]
+    columns = [
+        name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
+    ]
+    if asked.columns is None and request.view == LogView.ALL and request.table in _WITH_STATES:
+        columns.append("state")
+    if not columns:
+        raise UsageError("The files would have no columns: topic and partition are in their names.")
+    ends: list[PartitionEnd] = []
+    splits = plan_splits(paths, request, ends=ends.append, differences=differences)
+    _require_each_once(splits)
+    return Plan(
+        options_of(asked),
+        tuple(columns),
+        _sources(splits),
+        tuple(_parts(splits, request.split_bytes, asked.writing.suffix)),
+        tuple(ends),
+    )
+
+
+def options_of(asked: ExportRequest) -> dict[str, Any]:
+    """Return the request as JSON, the same for the same export."""
+    request = asdict(asked.request)
+    bounds = request.pop("bounds")
+    del request["required_topics"]  # they exist, or nothing is exported
+    for name in ("topics", "partitions"):
+        bounds[name] = None if bounds[name] is None else sorted(bounds[name])
+    return {
+        **request,
+        "paths": [file_system.absolute(path) for path in asked.paths],
+        "bounds": bounds,
+        "columns": None if asked.columns is None else list(asked.columns),
+        "writing": asdict(asked.writing),
+        "typed": [one.as_json() for one in asked.typed],
+        "table_format": asked.table_format,
+    }
+
+
+def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
+    """Raise unless an export with these options would have made a plan that was found.
+
+    The logs may have grown since; the names of the files must be those that its splits give them,
+    and its sources must be among the requested paths.
+
+    Args:
+        plan: the plan that was found, whose options equal those of `now`.
+        now: the plan that would be made now.
+        suffix: suffix of the file names.
+        place: where the plan was found.
+
+    Raises:
+        CorruptDataError: it is not a plan of this export.
+    """
+    splits = [split for part in plan.parts for split in part.splits]
+    replicas = _replicas(splits)
+    asked = plan.options["paths"]
+    is_own = plan.columns == now.columns and all(
+        _is_in(path, asked) for path in (*plan.sources, *(split.path for split in splits))
+    )
+    for number, part in enumerate(plan.parts):
+        file = file_name(list(part.splits), replicas[_home(part.splits[0])], suffix)
+        is_own = is_own and (part.number, part.file) == (number, file)
+    if not is_own or any(split.table != plan.table for split in splits):
+        raise CorruptDataError(
+            "This is not the plan of this export: it reads or writes other files.",
+            path=place,
+            hint="Was it edited? Export into another directory.",
+        )
+
+
+def _is_in(path: str, asked: Iterable[str]) -> bool:
+    """Return whether a path or URI is one of the requested ones, or below one."""
+    is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
+    return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
+
+
+def require_unchanged(plan: Plan) -> None:
+    """Raise unless the files still have the bytes that an earlier plan will read.
+
+    The last log of a partition may have grown: a plan states where it ends.
+
+    Raises:
+        ChangedSinceError: a file is gone, or has another size.
+    """
+    for path, size in plan.sources.items():
+        now = _size_of(path)
+        grows = plan.table in OF_LOGS and _is_last(path, plan.sources)
+        if now != size and not (grows and now is not None and now > size):
+            raise ChangedSinceError(
+                f"It had {size} bytes when the export started, "
+                + ("and is gone." if now is None else f"and has {now}."),
+                path=path,
+                hint="Export the present files into another directory.",
+            )
+
+
+def _require_what_applies(asked: ExportRequest) -> None:
+    if asked.table_format == TableFormat.DELTA and asked.writing.form != FileFormat.PARQUET:
+        raise UsageError(f"Delta tables consist of Parquet files, not {asked.writing.form}.")
+    request = asked.request
+    bounds, table = request.bounds, request.table
+    has_times = bounds.from_time is not None or bounds.to_time is not None
+    has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
+    if has_times and table != TableName.RECORDS:
+        raise UsageError(f"Times select records; the table {table} has no timestamps.")
+    if asked.typed and table != TableName.RECORDS:
+        raise UsageError(f"Only records have keys and values, not {table}.")
+    if has_offsets and table not in OF_LOGS:
+        raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
+
+
+def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
+    """Group consecutive splits of a partition directory into files of limited size."""
+    groups: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
+        if not groups or cost > room or _home(groups[-1][-1]) != _home(split):
+            groups.append([])
+            room = size
+        groups[-1].append(split)
+        room -= cost
+    replicas = _replicas(splits)
+    return [
+        Part(number, file_name(group, replicas[_home(group[0])], suffix), tuple(group))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _require_each_once(splits: Iterable[Split]) -> None:
+    seen: set[tuple[str, int]] = set()
+    for split in splits:
+        if (split.path, split.start) in seen:
+            raise UsageError(
+                "This is given twice.",
+                path=split.path,
+                hint="Name each log directory, partition or segment once.",
+            )
+        seen.add((split.path, split.start))
+
+
+def _home(split: Split) -> tuple[str, int, str]:
+    """Return the partition directory of a split."""
+    is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
+    return (
+        split.topic,
+        split.partition,
+        split.path if is_directory else os.path.dirname(split.path),
+    )
+
+
+def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]:
+    """Number the directories of each partition; None if there is only one."""
+    places: dict[tuple[str, int], list[str]] = {}
+    for split in splits:
+        topic, partition, place = _home(split)
+        known = places.setdefault((topic, partition), [])
+        if place not in known:
+            known.append(place)
+    return {
+        (*name, place): number if len(known) > 1 else None
+        for name, known in places.items()
+        for number, place in enumerate(known)
+    }
+
+
+def _sources(splits: Iterable[Split]) -> dict[str, int]:
+    """Return the files that are read, with their sizes."""
+    paths = []
+    for split in splits:
+        if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
+            names = file_system.names(split.path)
+            paths += [os.path.join(split.path, name) for name in names]
+        else:
+            paths.append(split.path)
+    return {path: size for path in paths if (size := _size_of(path)) is not None}
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return file_system.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableError(f"{error.strerror}.", path=path) from error
+
+
+def _is_last(path: str, sources: Mapping[str, int]) -> bool:
+    """Return whether a log is the last one of its partition in the plan."""
+    place = os.path.dirname(path)
+    return not any(os.path.dirname(other) == place and other > path for other in sources)

@@ -1,0 +1,368 @@
+"""An export from its plan to its manifest; an interrupted export resumes where it stopped."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.defects import corrupt_data
+from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
+from kafkalog.engine.model import told_error
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    DestinationExistsError,
+    UnreadableError,
+    UsageError,
+)
+from kafkalog.lake.delta import commit_delta, delta_schema
+from kafkalog.lake.model import (
+    MANIFEST,
+    OWN,
+    PARTS,
+    PLAN,
+    SUCCESS,
+    ExportedPart,
+    ExportSummary,
+    TableFormat,
+    entry_name,
+)
+from kafkalog.lake.part import column_types, full_schema, write_parts
+from kafkalog.lake.plan import (
+    Plan,
+    make_plan,
+    options_of,
+    require_own,
+    require_unchanged,
+)
+from kafkalog.lake.targets import LocalTarget, open_target
+from kafkalog.paths.file_system import absolute, portable
+from kafkalog.paths.uris import is_object
+from kafkalog.storage import require_outside
+
+if TYPE_CHECKING:
+    from kafkalog.engine import Engine
+    from kafkalog.lake.model import ExportRequest
+    from kafkalog.lake.plan import Part
+    from kafkalog.view import Difference
+
+_TASK_SIZE_MIN = 1 << 20
+_PART = schema_of(ExportedPart)
+_ENTRY = Fields({"plan": Text(), **_PART.required})
+_MANIFEST = Fields(
+    {"options": Anything(), "parts": Items(_PART), "plan": Text()}, others=Anything()
+)  # the rest is for readers
+
+
+class Export:
+    """An export into a destination; use it as a context manager, which excludes other runs.
+
+    Args:
+        asked: the request.
+        to: a local directory, or a URI of an object store.
+        fail_fast: whether damage ends the export; otherwise it is skipped and reported.
+
+    Attributes:
+        plan: the plan; an interrupted export keeps the plan that it started with.
+        missing: the parts still to be written.
+        differences: how views of partitions differ from their files, once it is entered.
+
+    Raises:
+        DestinationExistsError: something else is there, or another run is writing it.
+        ChangedSinceError: the logs changed since the export was started, or finished.
+        CorruptDataError: with `fail_fast`, an earlier run has skipped damage.
+        UsageError: as `make_plan`, or the destination lies in a source.
+        UnwritableError, UnreadableError: the destination cannot be written or read.
+
+    On disk after a crash: files of the plan, each whole or not at all, and below `_kafkalog` the
+    plan and an entry for each file; the manifest and `_SUCCESS`, in that order, once all files
+    exist. The next run removes half-written files.
+    """
+
+    def __init__(self, asked: ExportRequest, to: str, *, fail_fast: bool = False) -> None:
+        sources = [absolute(path) for path in asked.paths]
+        self._asked = replace(asked, paths=tuple(sources))
+        self._to = portable(to)  # tasks have other working directories
+        self._fail_fast = fail_fast
+        self.differences: list[Difference] = []
+        self._target = open_target(to)
+        if isinstance(self._target, LocalTarget):
+            require_outside(self._target.shown, (path for path in sources if not is_object(path)))
+        elif asked.table_format == TableFormat.DELTA:
+            raise UsageError(
+                "Delta tables are written to local directories.",
+                path=self._target.shown,
+                hint="Write it locally and copy it, _delta_log last.",
+            )
+        elif any(f"{self._target.shown}/".startswith(f"{path}/") for path in sources):
+            raise UsageError(
+                "The destination lies inside the source.",
+                path=self._target.shown,
+                hint="Choose another prefix.",
+            )
+        self._delta: Any = None
+        self._swept = 0
+        self._found: dict[int, ExportedPart] = {}
+        self._is_complete = False
+
+    def __enter__(self) -> Self:
+        self._refuse_what_is_not_ours()
+        now = make_plan(self._asked, self.differences.append)
+        if self._asked.table_format == TableFormat.DELTA:
+            self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
+        with ExitStack() as held:
+            held.enter_context(self._target.locked())
+            self._take_up(now)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    @property
+    def missing(self) -> list[Part]:
+        """The parts that do not exist yet."""
+        return [part for part in self.plan.parts if part.number not in self._found]
+
+    def run(self, engine: Engine | None) -> None:
+        """Write the missing parts, then the manifest.
+
+        Args:
+            engine: runs the tasks; None if nothing is missing.
+
+        Raises:
+            CorruptDataError: something is damaged, with `fail_fast`.
+            InternalError: kafkalog itself failed on some parts; the others are written.
+            KafkaLogError: raised by `write_parts`.
+        """
+        if self._is_complete:
+            return
+        tasks = self._tasks()
+        if tasks:
+            assert engine is not None, "something is missing"
+            failures = []
+            for _, result in engine.run(write_parts, tasks):
+                for fields in result["parts"]:
+                    part = ExportedPart.from_json(fields)
+                    self._found[part.number] = part
+                    self._written += 1
+                failures += result["failures"]
+            if failures:
+                error = told_error(failures[0])
+                error.note = (
+                    f"{len(failures)} of {len(self.plan.parts)} parts failed, the others are "
+                    "written. Given again, the export writes what is missing."
+                )
+                raise error
+        self._finish()
+
+    def summary(self) -> ExportSummary:
+        """Return the result."""
+        parts = tuple(self._found[number] for number in sorted(self._found))
+        return ExportSummary(
+            self._target.shown, parts, self._written, self._was_complete, self._swept,
+            self.plan.left_out,
+        )  # fmt: skip
+
+    # The destination -------------------------------------------------------------------------
+
+    def _refuse_what_is_not_ours(self) -> None:
+        """Raise unless the destination is empty, or holds an export."""
+        names = self._target.sizes()
+        if names and not any(name.startswith(f"{OWN}/") for name in names):
+            raise self._is_something_else()
+
+    def _is_something_else(self) -> DestinationExistsError:
+        return DestinationExistsError(
+            "It exists, and is not an export of kafkalog.",
+            path=self._target.shown,
+            hint="Choose another directory, or empty it.",
+        )
+
+    def _take_up(self, now: Plan) -> None:
+        """Examine the destination; write the plan if there is none."""
+        self._written = 0
+        self._was_complete = False
+        self._swept = self._target.sweep()
+        sizes = self._target.sizes()
+        if MANIFEST in sizes and (SUCCESS in sizes or PLAN not in sizes):
+            self._take_complete(now, sizes)
+        elif PLAN in sizes:
+            self._take_interrupted(now, sizes)
+        elif any(not name.startswith(f"{OWN}/") for name in sizes):
+            raise self._is_something_else()
+        else:
+            self.plan = now
+            with self._target.create(PLAN) as file:
+                file.write(now.as_bytes())
+        self._stop_at_known_damage()
+
+    def _take_interrupted(self, now: Plan, sizes: dict[str, int]) -> None:
+        """Resume the existing plan, after the parts that are complete."""
+        place = f"{self._target.shown}/{PLAN}"
+        self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
+        self._require_same_options(self.plan.options)
+        require_own(self.plan, now, self._asked.writing.suffix, place)
+        require_unchanged(self.plan)
+        for part in self.plan.parts:
+            entry = self._entry(part, sizes)
+            if entry is not None:
+                self._found[part.number] = entry
+
+    def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
+        """Verify a complete export, and write removed files again."""
+        place = f"{self._target.shown}/{MANIFEST}"
+        manifest = read_document(
+            self._target.read(MANIFEST) or b"", _MANIFEST, place, "a manifest of an export"
+        )
+        self._require_same_options(manifest["options"])
+        parts = [ExportedPart.from_json(one) for one in manifest["parts"]]
+        if manifest["plan"] != now.id:
+            raise ChangedSinceError(
+                "The logs have changed since this export was made.",
+                path=self._target.shown,
+                hint="Export them into another directory; with --from-offset what is new: the "
+                f"last offsets are in {MANIFEST}.",
+            )
+        self.plan = now
+        files = {part.number: part.file for part in now.parts}
+        self._found = {
+            part.number: part
+            for part in parts
+            if part.number in files
+            and (
+                part.file is None
+                or (part.file == files[part.number] and sizes.get(part.file) == part.size_bytes)
+            )
+        }
+        self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
+        if self._is_complete:
+            self._clear_up(sizes)
+        else:
+            self._target.remove(SUCCESS)
+
+    def _require_same_options(self, stored: Any) -> None:
+        wanted = json.loads(json.dumps(options_of(self._asked)))
+        if stored == wanted:
+            return
+        found = stored if isinstance(stored, dict) else {}
+        names = [name for name in wanted if found.get(name) != wanted[name]]
+        raise DestinationExistsError(
+            f"It holds another export, with other {', '.join(names) or 'options'}.",
+            path=self._target.shown,
+            hint="Choose another directory, or repeat the same command.",
+        )
+
+    def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
+        """Return the entry of a part, if its file is as it was written."""
+        name = entry_name(part.number)
+        data = self._target.read(name) if name in sizes else None
+        if data is None:
+            return None
+        try:
+            fields = read_document(data, _ENTRY, name, "an entry of an export")
+        except CorruptDataError:
+            return None  # it will be written again
+        if fields.pop("plan") != self.plan.id:
+            return None
+        entry = ExportedPart.from_json(fields)
+        if entry.number != part.number or entry.file not in (None, part.file):
+            return None
+        if entry.file is None:
+            return entry
+        if sizes.get(entry.file) != entry.size_bytes:
+            return None
+        found = self._target.checksum(entry.file)
+        return entry if found in (None, entry.crc32c) else None
+
+    def _stop_at_known_damage(self) -> None:
+        if not self._fail_fast:
+            return
+        for part in self._found.values():
+            for defect in part.defects:
+                raise corrupt_data(defect, note="An earlier run without --fail-fast skipped it.")
+
+    # The work --------------------------------------------------------------------------------
+
+    def _tasks(self) -> list[dict[str, Any]]:
+        """Return tasks for the missing parts, small ones together."""
+        groups: list[list[Part]] = []
+        room = 0
+        size = max(self._asked.request.split_bytes, _TASK_SIZE_MIN)
+        for part in self.missing:
+            cost = max(part.size_bytes, size // 64)
+            if not groups or cost > room:
+                groups.append([])
+                room = size
+            groups[-1].append(part)
+            room -= cost
+        common = {
+            "to": self._to,
+            "plan": self.plan.id,
+            "columns": list(self.plan.columns),
+            "typed": self.plan.options["typed"],
+            "writing": self.plan.options["writing"],
+            "fail_fast": self._fail_fast,
+        }
+        return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
+
+    def _finish(self) -> None:
+        self._require_all_parts()
+        summary = self.summary()
+        manifest = {
+            "version": 1,
+            "plan": self.plan.id,
+            "table": self.plan.table,
+            "columns": column_types(self._asked, self.plan.columns),
+            "options": self.plan.options,
+            "sources": self.plan.sources,
+            "rows": summary.rows,
+            "size_bytes": summary.size_bytes,
+            "undecoded_keys": summary.undecoded_keys,
+            "undecoded_values": summary.undecoded_values,
+            "defects": summary.defect_count,
+            **asdict(summary.left_out),
+            "parts": [part.as_json() for part in summary.parts],
+        }
+        if self._delta is not None:
+            commit_delta(self._target.shown, self._delta, summary.parts)
+        with self._target.create(MANIFEST) as file:
+            file.write(json.dumps(manifest, indent=1).encode() + b"\n")
+        with self._target.create(SUCCESS):
+            pass
+        self._is_complete = True
+        self._clear_up(self._target.sizes())
+
+    def _require_all_parts(self) -> None:
+        """Raise unless each file is here with the bytes that a task wrote.
+
+        Raises:
+            UnreadableError: one is not, for example because a task wrote to its own machine's
+                directory.
+        """
+        sizes = self._target.sizes()
+        for part in self._found.values():
+            if part.file is None:
+                continue
+            size = sizes.get(part.file)
+            if size == part.size_bytes:
+                checksum = self._target.checksum(part.file)
+                if checksum in (None, part.crc32c):
+                    continue
+                found = f"its CRC-32C is {checksum:#010x}, not {part.crc32c:#010x}"
+            else:
+                found = "it is missing" if size is None else f"it has {size}"
+            raise UnreadableError(
+                f"A task wrote {part.size_bytes} bytes, but {found}.",
+                path=f"{self._target.shown}/{part.file}",
+                hint="All workers and the driver must see the same directory at this path.",
+            )
+
+    def _clear_up(self, sizes: dict[str, int]) -> None:
+        """Remove the plan and the entries, whose content is in the manifest."""
+        for name in sizes:
+            if name == PLAN or name.startswith(f"{PARTS}/"):
+                self._target.remove(name)
+        self._target.sweep()

@@ -1,0 +1,328 @@
+"""Copies one log batch by batch past its damage, while it is judged, and its leader epochs.
+
+Bytes are copied while they are still in memory from being judged: a disk reads them once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+
+from kafkalog.checksums import crc32c
+from kafkalog.errors import BytesUnreadableError
+from kafkalog.model import EpochEntry
+from kafkalog.names import FileKind, segment_file_name
+from kafkalog.paths.source import Source
+from kafkalog.rescue.model import CopiedRange, LostRange, SalvagedSegment
+from kafkalog.rescue.pieces import (
+    BASE_OFFSET,
+    EPOCH,
+    IS_SOUND,
+    LAST_OFFSET,
+    POSITION,
+    RECORDS,
+    SIZE,
+    Bounds,
+    decided_pieces,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.rescue.model import Row
+    from kafkalog.rescue.pieces import Decided, Table
+    from kafkalog.rescue.sources import SourceLog
+    from kafkalog.storage import NewDirectory
+
+
+class EpochsInLog:
+    """The start of each leader epoch in the copied batches, in log order."""
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._first: list[int] = []
+        self._last: list[int] = []
+
+    def add(self, pieces: Table) -> None:
+        """Add some batches; an epoch that goes back, between segments, is ignored."""
+        dated = pieces[:, pieces[EPOCH] >= 0]
+        if not dated.shape[1]:
+            return
+        epochs = dated[EPOCH]
+        starts = np.flatnonzero(np.diff(epochs, prepend=-1))
+        ends = np.append(starts[1:], len(epochs)) - 1
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            epoch, last = int(epochs[start]), int(dated[LAST_OFFSET, end])
+            if not self._epochs or epoch > self._epochs[-1]:
+                self._epochs.append(epoch)
+                self._first.append(int(dated[BASE_OFFSET, start]))
+                self._last.append(last)
+            elif epoch == self._epochs[-1]:
+                self._last[-1] = last
+
+    def entries(self, known: Sequence[EpochEntry]) -> list[EpochEntry]:
+        """Return the entries of the new file: old entries that no batch contradicts are kept.
+
+        An epoch may begin before its first batch, or have no batch. If the old entries do not
+        increase, none of them counts.
+        """
+        starts = dict(zip(self._epochs, self._first, strict=True))
+        rising = all(
+            one.epoch < other.epoch and one.start_offset < other.start_offset
+            for one, other in itertools.pairwise(known)
+        )
+        for entry in known if rising else ():
+            if self._fits(entry):
+                starts[entry.epoch] = entry.start_offset
+        return [EpochEntry(epoch, starts[epoch]) for epoch in sorted(starts)]
+
+    def _fits(self, entry: EpochEntry) -> bool:
+        at = bisect_left(self._epochs, entry.epoch)
+        is_behind = at == 0 or self._last[at - 1] < entry.start_offset
+        is_before = at == len(self._epochs) or entry.start_offset <= self._first[at]
+        return entry.epoch >= 0 and entry.start_offset >= 0 and is_behind and is_before
+
+
+_CHUNK: Final = 1 << 20
+_BLOCK: Final = 1 << 12  # the unit in which a disk returns bytes or fails
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of a partition go, relative to the new directory."""
+
+    log: str
+    lost: str
+    topic: str
+    partition: int | None
+
+
+class LogCopy:
+    """Judges and copies one log.
+
+    Args:
+        log: the log.
+        bounds: what is known about its batches.
+        end_offset: offset after its last batch by other evidence; None without any.
+        place: where the result goes.
+        directory: the new directory; if None, nothing is written.
+        tell: called with each range, in file order.
+        progress: called with the number of bytes done since the last call.
+    """
+
+    def __init__(
+        self,
+        log: SourceLog,
+        bounds: Bounds,
+        end_offset: int | None,
+        place: Place,
+        directory: NewDirectory | None,
+        tell: Callable[[Row], None],
+        progress: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._bounds = bounds
+        self._end_offset = end_offset
+        self._place = place
+        self._directory = directory
+        self._tell = tell
+        self._progress = progress
+        self._crc = self._crc_copied = 0
+        self._copied: CopiedRange | None = None
+        self._lost: LostRange | None = None
+        self._next_offset = log.base_offset
+        self._written = self._batches = self._records = 0
+        self._ends_in_loss = False
+        self._is_whole = True  # every byte could be read
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch that was copied; the base offset without one."""
+        return self._next_offset
+
+    @property
+    def ends_in_loss(self) -> bool:
+        """Whether anything but padding is lost after the last batch that was copied."""
+        return self._ends_in_loss
+
+    def run(self, epochs: EpochsInLog) -> SalvagedSegment:
+        """Copy the log; `epochs` receives the batches.
+
+        Raises:
+            UnreadableError: the log cannot be read.
+            UnwritableError: the copy cannot be written.
+        """
+        name = segment_file_name(self._log.base_offset, FileKind.LOG)
+        target = f"{self._place.log}/{name}"
+        with Source(self._log.path) as source, ExitStack() as files:
+            out = None
+            if self._directory is not None:
+                out = files.enter_context(self._directory.create(target, source.mtime_ms))
+            for decided in decided_pieces(source, self._bounds):
+                for pieces in _runs(decided.table):
+                    if pieces[IS_SOUND, 0]:
+                        self._keep(source, pieces, out)
+                        epochs.add(pieces)
+                    else:
+                        self._lose(source, pieces, decided)
+                    self._progress(_size_of(pieces))
+            self._end_copied()
+            self._ends_in_loss = self._end_lost(source, self._end_offset)
+            size = source.size_bytes
+        return SalvagedSegment(
+            path=self._log.path,
+            target=target,
+            topic=self._place.topic,
+            partition=self._place.partition,
+            base_offset=self._log.base_offset,
+            size_bytes=size,
+            size_copied=self._written,
+            size_lost=size - self._written,
+            batches=self._batches,
+            records=self._records,
+            crc=None if self._directory is None or not self._is_whole else self._crc,
+            crc_copied=None if self._directory is None else self._crc_copied,
+        )
+
+    def _keep(self, source: Source, pieces: Table, out: BinaryIO | None) -> None:
+        self._end_lost(source, int(pieces[BASE_OFFSET, 0]))
+        position, size = int(pieces[POSITION, 0]), _size_of(pieces)
+        count, records = pieces.shape[1], int(pieces[RECORDS].sum())
+        last_offset = int(pieces[LAST_OFFSET, -1])
+        if self._copied is None:
+            self._copied = CopiedRange(
+                self._log.path, position, size, self._written, int(pieces[BASE_OFFSET, 0]),
+                last_offset, count, records,
+            )  # fmt: skip
+        else:
+            before = self._copied
+            self._copied = replace(
+                before,
+                size_bytes=before.size_bytes + size,
+                last_offset=last_offset,
+                batches=before.batches + count,
+                records=before.records + records,
+            )
+        if out is not None:
+            for chunk in _chunks(source, position, size):
+                out.write(chunk)
+                self._crc = crc32c(chunk, self._crc)
+                self._crc_copied = crc32c(chunk, self._crc_copied)
+        self._written += size
+        self._batches += count
+        self._records += records
+        self._next_offset = last_offset + 1
+
+    def _lose(self, source: Source, pieces: Table, decided: Decided) -> None:
+        self._end_copied()
+        if self._lost is None:
+            position = int(pieces[POSITION, 0])
+            first = decided.wrong[position]
+            self._lost = LostRange(
+                source.path, position, 0, None, first.reference, first.detail, 0, None, None
+            )
+        self._lost = replace(
+            self._lost,
+            size_bytes=self._lost.size_bytes + _size_of(pieces),
+            defects=self._lost.defects + pieces.shape[1],
+        )
+
+    def _end_copied(self) -> None:
+        if self._copied is not None:
+            self._tell(self._copied)
+        self._copied = None
+
+    def _end_lost(self, source: Source, next_offset: int | None) -> bool:
+        """Report the lost range that ends here; return whether it held more than padding."""
+        lost, self._lost = self._lost, None
+        if lost is None:
+            return False
+        first, last = self._next_offset, None if next_offset is None else next_offset - 1
+        is_empty = last is not None and last < first
+        has_zeros = False
+        with suppress(BytesUnreadableError):
+            has_zeros = source.is_zero_from(lost.position)
+        if has_zeros and next_offset is None:
+            is_empty = True  # preallocated: nothing indicates a later batch
+        name = f"{self._place.lost}/{self._log.base_offset:020d}-{lost.position}-{lost.size_bytes}"
+        lost = replace(
+            lost,
+            file=None if has_zeros else f"{name}.bin",
+            first_offset=None if is_empty else first,
+            last_offset=None if is_empty else last,
+        )
+        if self._directory is not None:
+            if lost.file is None:
+                self._add_zeros(lost.size_bytes)
+            else:
+                with self._directory.create(lost.file) as out:
+                    for chunk in self._around(source, lost.position, lost.size_bytes):
+                        out.write(chunk)
+                        self._crc = crc32c(chunk, self._crc)
+        self._tell(lost)
+        return not lost.is_padding
+
+    def _around(self, source: Source, position: int, size_bytes: int) -> Iterator[bytes]:
+        """Yield the bytes of a range, with zeros in place of unreadable bytes."""
+        end, step = position + size_bytes, _CHUNK
+        while position < end:
+            size, rest = min(step, end - position), _BLOCK - position % _BLOCK
+            try:
+                chunk = source.read(position, size)
+                step = min(2 * step, _CHUNK)
+            except BytesUnreadableError:
+                if size > rest:
+                    step = max(size // 4, rest)
+                    continue
+                self._is_whole = False
+                chunk = bytes(min(source.next_readable(position), end) - position)
+            yield chunk
+            position += len(chunk)
+
+    def _add_zeros(self, size_bytes: int) -> None:
+        """Extend the checksum over zeros, which are not read from holes."""
+        zeros = bytes(min(_CHUNK, size_bytes))
+        for position in range(0, size_bytes, _CHUNK):
+            self._crc = crc32c(memoryview(zeros)[: size_bytes - position], self._crc)
+
+
+def file_checksum(path: str) -> int:
+    """Return the CRC-32C of a whole file. Raises as `Source`."""
+    checksum = 0
+    with Source(path) as source:
+        for chunk in _chunks(source, 0, source.size_bytes):
+            checksum = crc32c(chunk, checksum)
+    return checksum
+
+
+def copy_file(path: str, directory: NewDirectory, name: str) -> None:
+    """Copy a whole file into the new directory. Raises as `Source` and `NewDirectory.create`."""
+    with Source(path) as source, directory.create(name) as out:
+        for chunk in _chunks(source, 0, source.size_bytes):
+            out.write(chunk)
+
+
+def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryview]:
+    """Yield the bytes of a range; each chunk must be used before the next is requested."""
+    buffer = memoryview(bytearray(min(_CHUNK, size_bytes)))
+    end = position + size_bytes
+    while position < end:
+        chunk = buffer[: end - position]
+        source.read_into(position, chunk)
+        yield chunk
+        position += len(chunk)
+
+
+def _runs(table: Table) -> list[Table]:
+    """Group consecutive pieces with the same verdict."""
+    stops = np.flatnonzero(np.diff(table[IS_SOUND])) + 1
+    return np.split(table, stops, axis=1)
+
+
+def _size_of(pieces: Table) -> int:
+    return int(pieces[POSITION, -1] + pieces[SIZE, -1] - pieces[POSITION, 0])

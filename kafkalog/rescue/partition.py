@@ -1,0 +1,305 @@
+"""Salvages one partition: its logs are copied, its side files copied or rebuilt."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
+from kafkalog.columns.headers import header_stretches
+from kafkalog.errors import CorruptDataError
+from kafkalog.log_dir import open_partition
+from kafkalog.metadata_files import READERS
+from kafkalog.model import Defect, Level, Severity
+from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.paths.source import Source
+from kafkalog.recovery import (
+    DeleteSegment,
+    RebuildIndexes,
+    RemoveFile,
+    SplitSegment,
+    StartMode,
+    TruncateLog,
+    WriteFile,
+    predict_start,
+)
+from kafkalog.recovery.segment_state import count_records
+from kafkalog.rescue.log_copy import EpochsInLog, LogCopy, Place, copy_file
+from kafkalog.rescue.model import Fate, SalvagedFile, SalvagedPartition
+from kafkalog.rescue.pieces import Bounds
+from kafkalog.rescue.sources import logs_of, next_epoch
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log_dir import FileEntry, PartitionDir
+    from kafkalog.model import EpochEntry
+    from kafkalog.recovery import PredictedStart
+    from kafkalog.rescue.model import Row, SalvagedSegment
+    from kafkalog.rescue.sources import SourceLog
+    from kafkalog.storage import NewDirectory
+
+LOG_ROOT = "log"
+LOST_ROOT = "lost+found"
+
+_DELETE, _STRAY = file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY
+_DERIVED = (
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX,
+    FileKind.PRODUCER_SNAPSHOT,
+)
+
+
+class PartitionCopy:
+    """Salvages one partition directory.
+
+    Args:
+        partition: the directory.
+        directory: the new directory; if None, nothing is written.
+        tell: called with each row of the manifest.
+        progress: called with the number of bytes done since the last call.
+
+    Attributes:
+        name: name of the new directory. `-delete` becomes `-stray`, which brokers leave alone.
+        log: the source's offsets.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionDir,
+        directory: NewDirectory | None,
+        tell: Callable[[Row], None],
+        progress: Callable[[int], None],
+    ) -> None:
+        self.partition = partition
+        self.name = os.path.basename(os.path.abspath(partition.path))
+        if partition.state == DirectoryState.DELETE:
+            self.name = self.name.removesuffix(_DELETE) + _STRAY
+        self.log = UnifiedLog(partition)
+        self._directory = directory
+        self._tell = tell
+        self._progress = progress
+        self._place = Place(
+            f"{LOG_ROOT}/{self.name}",
+            f"{LOST_ROOT}/{self.name}",
+            partition.topic,
+            partition.partition,
+        )
+
+    def run(self) -> SalvagedPartition:
+        """Copy what is sound, and rebuild the rest.
+
+        Raises:
+            UnreadableError, UnwritableError: the work cannot go on.
+            CorruptDataError: a broker would not accept the new log.
+        """
+        logs = logs_of(self.partition)
+        epochs = EpochsInLog()
+        if self._directory is not None:
+            self._directory.make(self._place.log)
+        first, end_offset = self._copy_logs(logs, epochs)
+        known: list[EpochEntry] = []
+        for entry in self.partition.files:
+            if entry.name.kind == FileKind.LEADER_EPOCH_CHECKPOINT:
+                known += self._old_epochs(entry)
+            else:
+                self._side_file(entry, {log.path for log in logs})
+        for name in self.partition.directories:
+            path = os.path.join(self.partition.path, name)
+            detail = "Kafka creates no directory in a partition."
+            self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
+        start_offset = min(max(first, self.log.checkpoint(file_names.LOG_STARTS) or 0), end_offset)
+        unstable = None
+        if self._directory is not None and logs:
+            lines = [(entry.epoch, entry.start_offset) for entry in epochs.entries(known)]
+            target = f"{self._place.log}/{file_names.LEADER_EPOCHS}"
+            self._directory.write(target, checkpoint_text(lines))
+            self._tell(
+                SalvagedFile(None, target, Fate.REBUILT, "From the batches and old entries.")
+            )
+            predicted = rebuild(self._directory, self._place.log, start_offset, self._tell)
+            assert predicted.loaded, "what is refused is raised"
+            end_offset = predicted.loaded.log_end_offset
+            unstable = predicted.loaded.first_unstable_offset
+        return SalvagedPartition(
+            self.partition.path,
+            self._place.log,
+            self.partition.topic,
+            self.partition.partition,
+            start_offset,
+            end_offset,
+            unstable,
+        )
+
+    def wrote(self, name: str) -> bool:
+        """Return whether a file of the result is one of its logs."""
+        return name.startswith(f"{self._place.log}/")
+
+    def discard(self) -> None:
+        """Remove everything written for it."""
+        if self._directory is not None:
+            self._directory.remove_tree(self._place.log)
+            self._directory.remove_tree(self._place.lost)
+
+    def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> tuple[int, int]:
+        """Copy the logs; return the base offset of the first, and the offset after the last batch.
+
+        A log of which nothing is left yields no segment: Kafka would take the modification time of
+        an empty one for its largest timestamp, and find nothing by time in or after it. The same is
+        true of an empty log after a hole at the end, where consumers would wait for a log end that
+        no record reaches. If nothing at all is left, the last log stays, so that no offset is
+        assigned twice.
+        """
+        kept: list[int] = []
+        end_offset = 0
+        empty: list[SalvagedSegment] = []  # those at the end so far
+        has_hole = False
+        for i, log in enumerate(logs):
+            following = logs[i + 1 :]
+            next_base = following[0].base_offset if following else None
+            bounds = Bounds(log.base_offset, next_base, next_epoch(following))
+            known_end = self._known_end() if next_base is None else next_base
+            copy = LogCopy(
+                log, bounds, known_end, self._place, self._directory, self._tell, self._progress
+            )
+            segment = copy.run(epochs)
+            if segment.batches:
+                kept += [each.base_offset for each in [*empty, segment]]
+                for each in [*empty, segment]:
+                    self._tell(each)
+                empty, has_hole, end_offset = [], copy.ends_in_loss, copy.next_offset
+            elif copy.ends_in_loss and (following or kept):
+                has_hole = True
+                self._leave_out(segment)
+            else:
+                empty.append(segment)
+        for segment in empty:
+            if has_hole and kept:
+                self._leave_out(segment)
+            else:
+                kept.append(segment.base_offset)
+                end_offset = segment.base_offset
+                self._tell(segment)
+        return min(kept, default=0), end_offset
+
+    def _leave_out(self, segment: SalvagedSegment) -> None:
+        if self._directory is not None and segment.target is not None:
+            self._directory.remove(segment.target)
+        self._tell(replace(segment, target=None))
+
+    def _known_end(self) -> int | None:
+        """Return the highest offset that the log is known to have reached, by the checkpoints."""
+        names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
+        return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
+
+    def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
+        if entry.name.state != FileState.LIVE:
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a leftover."))
+            return []
+        try:
+            return read_leader_epochs(entry.path)
+        except CorruptDataError as error:
+            self._tell(lose_file(entry, self._directory, self._place.lost, error.message))
+            return []
+
+    def _side_file(self, entry: FileEntry, logs: set[str]) -> None:
+        """Handle a file that is not a copied log."""
+        kind, state = entry.name.kind, entry.name.state
+        if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
+            return
+        if kind == FileKind.UNKNOWN or entry.error is not None:
+            detail = entry.error or "Kafka has no file with this name."
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
+        elif state != FileState.LIVE or kind == FileKind.LOG:
+            records = 0
+            if kind == FileKind.LOG:
+                with Source(entry.path) as source:
+                    records = count_records(source, 0, source.size_bytes)
+            detail = "It is a leftover: it was replaced."
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
+        else:
+            self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
+
+
+def keep_file(
+    entry: FileEntry, directory: NewDirectory | None, place: str, lost: str
+) -> SalvagedFile:
+    """Copy a small file or a KRaft snapshot if it can be read, otherwise move it to `lost`."""
+    try:
+        if entry.name.kind == FileKind.KRAFT_SNAPSHOT:
+            _check_snapshot(entry)
+        elif reader := READERS.get(entry.name.kind):
+            reader(entry.path)
+    except CorruptDataError as error:
+        return lose_file(entry, directory, lost, error.message)
+    target = f"{place}/{entry.name.name}"
+    if directory is not None:
+        copy_file(entry.path, directory, target)
+    return SalvagedFile(entry.path, target, Fate.COPIED, "It can be read.")
+
+
+def lose_file(
+    entry: FileEntry, directory: NewDirectory | None, lost: str, detail: str
+) -> SalvagedFile:
+    """Copy an unusable file to `lost`."""
+    target = f"{lost}/{entry.name.name}"
+    if directory is not None:
+        copy_file(entry.path, directory, target)
+    return SalvagedFile(entry.path, target, Fate.LOST, detail)
+
+
+def _check_snapshot(entry: FileEntry) -> None:
+    """Raise `CorruptDataError` unless a KRaft snapshot is completely sound."""
+    with Source(entry.path) as source:
+        for found in header_stretches(source, Level.DEEP):
+            if isinstance(found, Defect):
+                if found.severity == Severity.DAMAGE:
+                    raise CorruptDataError(found.detail, path=entry.path)
+            elif found.refusals or not found.crc_valid.all():
+                raise CorruptDataError("It holds a damaged batch.", path=entry.path)
+
+
+def rebuild(
+    directory: NewDirectory, place: str, log_start_offset: int, tell: Callable[[Row], None]
+) -> PredictedStart:
+    """Write what a broker that scans the whole log would write: indexes, snapshots, epochs.
+
+    Raises:
+        CorruptDataError: a broker would not accept the log.
+    """
+    path = directory.place(place)
+
+    def write(name: str, data: bytes) -> None:
+        directory.write(f"{place}/{name}", data)
+
+    predicted = predict_start(
+        open_partition(path),
+        StartMode.FULL,
+        recovery_point=0,
+        log_start_checkpoint=log_start_offset,
+        tell=write,
+    )
+    wrong = [action for action in predicted.actions if isinstance(action, _UNWANTED)]
+    if predicted.refusal is not None or wrong:
+        reason = predicted.refusal.message if predicted.refusal else str(wrong[0])
+        raise CorruptDataError(f"A broker would not accept the salvaged log: {reason}", path=path)
+    made: dict[str, None] = {}
+    for action in predicted.actions:
+        if isinstance(action, RemoveFile):
+            directory.remove(f"{place}/{action.name}")
+            made.pop(action.name, None)
+        elif isinstance(action, WriteFile):
+            made[action.name] = None
+        elif isinstance(action, RebuildIndexes):
+            made |= dict.fromkeys(action.changed)
+    for name in sorted(made.keys() - {file_names.LEADER_EPOCHS}):
+        detail = "As a broker's recovery makes it."
+        tell(SalvagedFile(None, f"{place}/{name}", Fate.REBUILT, detail))
+    return predicted
+
+
+_UNWANTED = (TruncateLog, DeleteSegment, SplitSegment)

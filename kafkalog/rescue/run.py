@@ -1,0 +1,282 @@
+"""A salvage from beginning to end: every sound batch past any damage, in a new directory.
+
+The new directory holds `log`, a log directory for a broker; `lost+found`, the bytes that are not in
+it; and the manifest, which accounts for every byte of every log.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from kafkalog.check.verify import Verification
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    UnreadableError,
+    UnwritableError,
+    contained,
+)
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.model import Level, Severity
+from kafkalog.paths.source import Source
+from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
+from kafkalog.rescue.log_copy import file_checksum
+from kafkalog.rescue.log_dir_files import Checkpoints, copy_top_files
+from kafkalog.rescue.model import (
+    MANIFEST,
+    FailedPartition,
+    Fate,
+    SalvagedFile,
+    SalvagedSegment,
+    SalvageSummary,
+    manifest_line,
+)
+from kafkalog.rescue.partition import LOG_ROOT, PartitionCopy
+from kafkalog.rescue.sources import log_dir_of, logs_of, partitions_of
+from kafkalog.storage import (
+    LogDirLock,
+    NewDirectory,
+    require_outside,
+    require_space,
+    require_vacant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import BinaryIO
+
+    from kafkalog.model import Defect
+    from kafkalog.rescue.model import Row
+    from kafkalog.rescue.sources import Target
+
+
+def check_copies(directory: NewDirectory, checksums: Mapping[str, int]) -> None:
+    """Compare the logs on disk with what was copied, by CRC-32C of whole files.
+
+    Raises:
+        CorruptDataError: one differs.
+    """
+    for name, checksum in checksums.items():
+        path = directory.place(name)
+        if file_checksum(path) != checksum:
+            raise CorruptDataError(
+                "The written data reads back differently.",
+                path=path,
+                hint="Check the destination disk, and choose another one.",
+            )
+
+
+def check_partition(directory: NewDirectory, place: str) -> None:
+    """Check that a broker would change nothing in a new partition after a clean shutdown.
+
+    Raises:
+        CorruptDataError: it would change something.
+    """
+    path = directory.place(place)
+    predicted = predict_start(path, StartMode.CLEAN)
+    if predicted.verdict != Verdict.NOTHING:
+        raise CorruptDataError(f"A broker would change it: {start_line(predicted)}.",
+                               path=path)  # fmt: skip
+
+
+def findings(
+    directory: NewDirectory, place: str, progress: Callable[[int], None]
+) -> Iterator[Defect]:
+    """Yield what `verify` reports about the new log at level deep, except notes.
+
+    A log with a hole can have findings that follow from the hole, such as a transaction whose
+    marker is lost. They are reported under the final names.
+    """
+    run = Verification(Level.DEEP, progress)
+    for defect in run.verify(open_path(directory.place(place))):
+        if defect.severity != Severity.NOTE:
+            relative = os.path.relpath(defect.path, directory.building)
+            yield replace(defect, path=os.path.join(directory.path, relative))
+
+
+def salvage(
+    target: str | os.PathLike[str] | Target,
+    destination: str,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[Row], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> SalvageSummary:
+    """Copy every sound batch of some logs into a new directory, and account for the rest.
+
+    The source is only read, under a lock that keeps brokers off its log directory. After a crash,
+    `destination` holds nothing or the whole result, which was read back and checked first.
+
+    Args:
+        target: a log directory, a partition directory or one log; its path, or what is there.
+        destination: the new directory: a free name, or an empty directory.
+        dry_run: only report what would be done; nothing is written, and nothing locked.
+        tell: called with each row of the manifest.
+        failed: called with the error that ended the work on one partition, which is then missing
+            from the result; the manifest says so.
+        progress: called with the number of bytes done since the last call; a byte counts when it
+            is read, and again when its copy is checked.
+
+    Returns:
+        Totals, which are the last row of the manifest. Nothing is written if there is no log.
+
+    Raises:
+        UsageError: the target is a file but not a log, or the destination lies inside the source.
+        UnreadableError: nothing of the source can be read.
+        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+        CorruptDataError: the result would not be what it should; it was not kept.
+        KafkaLogError: each partition failed; the first error.
+
+    Cost:
+        Reads the source once and the copy once; memory does not grow with the logs, except for some
+        200 bytes per segment.
+    """
+    if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
+        target = open_path(os.fspath(target))
+    log_dir = log_dir_of(target)
+    require_outside(destination, _sources(target.path, log_dir))
+    partitions = partitions_of(target)
+    with ExitStack() as held:
+        directory, manifest = None, None
+        summary = SalvageSummary(destination, dry_run)
+        if not any(map(logs_of, partitions)):
+            return summary
+        if dry_run:
+            require_vacant(os.path.realpath(destination))
+        else:
+            held.enter_context(LogDirLock(log_dir))
+            require_space(destination, _size_to_copy(partitions))
+            directory = held.enter_context(NewDirectory(destination, _home_of(target)))
+            manifest = held.enter_context(directory.create(MANIFEST))
+            summary.left_over_removed = directory.left_over_removed
+        run = _Run(directory, manifest, summary, tell, progress)
+        run.copy(target, partitions, failed or (lambda _: None))
+        run.check(is_log_dir=isinstance(target, LogDirListing))
+        run.row(run.summary)
+    return run.summary
+
+
+def _home_of(target: Target) -> str:
+    """Return the directory whose owner and permissions the result gets."""
+    return target.path if os.path.isdir(target.path) else os.path.dirname(target.path) or "."
+
+
+def _sources(path: str, log_dir: str) -> list[str]:
+    """Return where nothing may be written: the source, and among a log directory's partitions."""
+    signs = (os.path.join(log_dir, name) for name in (file_names.LOCK, file_names.META_PROPERTIES))
+    return [path, log_dir] if any(map(os.path.lexists, signs)) else [path]
+
+
+def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
+    """Return the size of the logs without the holes of preallocated ones."""
+    size = 0
+    for partition in partitions:
+        for log in logs_of(partition):
+            with suppress(UnreadableError), Source(log.path) as source:
+                size += min(source.size_bytes, source.stored_bytes)
+    return size
+
+
+class _Run:
+    """The work on all partitions, and the callbacks that report it."""
+
+    def __init__(
+        self,
+        directory: NewDirectory | None,
+        manifest: BinaryIO | None,
+        summary: SalvageSummary,
+        tell: Callable[[Row], None] | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.summary = summary
+        self._directory = directory
+        self._manifest = manifest
+        self._tell = tell
+        self._progress = progress or (lambda _: None)
+        self._checksums: dict[str, int] = {}  # of the new logs
+        self._places: list[str] = []  # of the new partitions
+
+    def copy(
+        self,
+        target: Target,
+        partitions: Sequence[PartitionDir],
+        failed: Callable[[KafkaLogError], None],
+    ) -> None:
+        """Copy all partitions, then the files next to them. Raises as `salvage`."""
+        checkpoints = Checkpoints()
+        errors: list[KafkaLogError] = []
+        for partition in partitions:
+            if logs_of(partition):
+                errors += self._copy_partition(partition, checkpoints)
+            else:
+                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
+        if errors and not self._places:
+            raise errors[0]
+        for error in errors:
+            failed(error)
+        if isinstance(target, LogDirListing):
+            copy_top_files(target, self._directory, self.row)
+        if self._directory is not None:
+            checkpoints.write(self._directory, self.row)
+
+    def _copy_partition(
+        self, partition: PartitionDir, checkpoints: Checkpoints
+    ) -> list[KafkaLogError]:
+        """Copy one partition; if an error ends that, only a row about it stays.
+
+        Raises:
+            UnwritableError: the others could not be written either.
+        """
+        errors: list[KafkaLogError] = []
+        copy = PartitionCopy(partition, self._directory, self.row, self._progress)
+        summary = deepcopy(self.summary)
+        position = self._manifest.tell() if self._manifest else 0
+        with contained(partition.path, errors.append):
+            new = copy.run()
+            self.row(new)
+            self._places.append(new.target)
+            checkpoints.add(copy, new)
+        for error in errors:
+            if isinstance(error, UnwritableError):
+                raise error
+            copy.discard()
+            self.summary = summary
+            self._checksums = {
+                name: crc for name, crc in self._checksums.items() if not copy.wrote(name)
+            }
+            if self._manifest is not None:
+                self._manifest.seek(position)
+                self._manifest.truncate()
+            self.row(FailedPartition(partition.path, error.reference, error.message))
+        return errors
+
+    def check(self, *, is_log_dir: bool) -> None:
+        """Read back everything that was written.
+
+        Raises:
+            CorruptDataError: it differs from what was intended.
+        """
+        if self._directory is None:
+            return
+        check_copies(self._directory, self._checksums)
+        for place in self._places:
+            check_partition(self._directory, place)
+        for place in (LOG_ROOT,) if is_log_dir else self._places:
+            for defect in findings(self._directory, place, self._progress):
+                self.row(defect)
+
+    def row(self, row: Row) -> None:
+        """Add a row to the manifest."""
+        self.summary.count(row)
+        if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
+            self._checksums[row.target] = row.crc_copied
+        if self._manifest is not None:
+            self._manifest.write(manifest_line(row))
+        if self._tell is not None:
+            self._tell(row)
