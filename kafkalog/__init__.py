@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.trials import simulate_roll as simulate_roll
+    from kafkalog.state.groups import groups as groups
+    from kafkalog.state.transactions import transactions as transactions
     from kafkalog.unified_log import LogOffset as LogOffset
     from kafkalog.unified_log import LogOffsets as LogOffsets
     from kafkalog.verification import Findings as Findings
@@ -70,6 +72,8 @@ _MODULES = {
     "retention.simulation": ("simulate_retention",),
     "retention.run": ("apply_retention",),
     "roll.trials": ("simulate_roll",),
+    "state.groups": ("groups",),
+    "state.transactions": ("transactions",),
     "unified_log": ("LogOffset", "LogOffsets"),
     "verification": ("Findings", "verify"),
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -23,7 +22,7 @@ from kafkalog.batches.reader import (
     require_log,
     untold_differences,
 )
-from kafkalog.batches.selection import Selection, segments_of
+from kafkalog.batches.selection import Selection, milliseconds, segments_of
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
@@ -35,6 +34,7 @@ from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
     from typing import Literal, Unpack
 
     from kafkalog.batches.lookup import Lookup
@@ -295,7 +295,7 @@ class Log:
         if isinstance(timestamp, str):
             return lookup.lookup_special(log, _member(Special, timestamp), bound)
         assert timestamp is not None, "one of both is given"
-        return lookup.lookup_timestamp(log, _milliseconds(timestamp), bound)
+        return lookup.lookup_timestamp(log, milliseconds(timestamp), bound)
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check the log; `kafkalog.verify` describes the arguments, and checks several together."""
@@ -334,14 +334,6 @@ def _sound(
             yield one
 
 
-def _milliseconds(time: int | datetime) -> int:
-    if isinstance(time, int):
-        return time
-    if time.tzinfo is None:
-        raise UsageError(f"{time} has no time zone.", hint="datetime(…, tzinfo=UTC)")
-    return (time - _EPOCH) // timedelta(milliseconds=1)
-
-
 def _bytes(text: bytes | str) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
@@ -367,10 +359,9 @@ def _member(kind: type[E], text: str) -> E:
         raise UsageError(f"{text!r} is not known.", hint=f"There are {', '.join(kind)}.") from None
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    "from_time": _milliseconds,
-    "to_time": _milliseconds,
+    "from_time": milliseconds,
+    "to_time": milliseconds,
     "key": _bytes,
     "key_regex": _pattern,
     "value_regex": _pattern,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.batches.framing import align, scan_batches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import FileChangedError, KafkaLogError
+from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from kafkalog.paths.source import Source
     from kafkalog.view import Difference
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,3 +393,16 @@ def _is_hidden(
         transaction.first_offset <= batch.base_offset <= transaction.last_offset
         for transaction in aborted.get(batch.producer_id, ())
     )
+
+
+def milliseconds(time: int | datetime) -> int:
+    """Return a time as milliseconds since 1970 UTC; an int is one already.
+
+    Raises:
+        UsageError: the `datetime` has no time zone.
+    """
+    if isinstance(time, int):
+        return time
+    if time.tzinfo is None:
+        raise UsageError(f"{time} has no time zone.", hint="datetime(…, tzinfo=UTC)")
+    return (time - _EPOCH) // timedelta(milliseconds=1)

@@ -6,12 +6,15 @@ its groups. Offsets are never expired here: a coordinator would, and `expires_at
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
@@ -20,11 +23,12 @@ from kafkalog.state.coordinators import (
     live_partitions,
 )
 from kafkalog.state.latest import Latest, LatestLog
-from kafkalog.state.model import Group, GroupOffset, Groups, Member
+from kafkalog.state.model import Group, GroupOffset, Groups, Member, moment_of
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
@@ -51,6 +55,27 @@ _KINDS: Final = (
     _Kind("streams", "17", "19", "20", "22"),
 )
 _STREAMS_TOPOLOGY: Final = "23"
+
+
+def groups(
+    *paths: str | os.PathLike[str],
+    at: datetime | int | Moment | None = None,
+    on_defect: Callable[[Defect], object] | None = None,
+) -> Groups:
+    """Return groups with their members and offsets, as `__consumer_offsets` has them.
+
+    Args:
+        paths: the log directories of all brokers: each coordinates a part of the groups.
+        at: as of a time, in milliseconds or a `datetime` with a time zone, or of a `Moment`.
+        on_defect: is passed each defect; without it the first one is raised.
+
+    Raises:
+        NotFoundError: no partition of `__consumer_offsets` is there.
+        CorruptDataError, UnreadableError: the log of a coordinator is damaged.
+        UnsupportedError: pyarrow is missing.
+    """
+    targets = [open_path(os.fspath(path)) for path in paths]
+    return read_groups(targets, at=moment_of(at), defects=on_defect or raise_defect)
 
 
 def read_groups(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.batches.selection import milliseconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from kafkalog.state.coordinators import InternalTopic
 
@@ -99,6 +102,13 @@ class Moment(NamedTuple):
     time_ms: int | None = None
     partition: int = -1
     offset: int = 0
+
+
+def moment_of(at: datetime | int | Moment | None) -> Moment | None:
+    """Return the moment of a time: milliseconds, or a `datetime` with a time zone."""
+    if at is None or isinstance(at, Moment):
+        return at
+    return Moment(milliseconds(at))
 
 
 @dataclass(slots=True)

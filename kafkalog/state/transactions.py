@@ -7,11 +7,15 @@ stable offset of the partition stays where it is, and so do its read_committed c
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
     TRANSACTION_STATE,
@@ -20,10 +24,12 @@ from kafkalog.state.coordinators import (
     live_partitions,
 )
 from kafkalog.state.latest import LatestLog
+from kafkalog.state.model import moment_of
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
@@ -114,6 +120,33 @@ class Transactions:
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
     errors: list[KafkaLogError] = field(default_factory=list)
+
+
+def transactions(
+    *paths: str | os.PathLike[str],
+    at: datetime | int | Moment | None = None,
+    now_ms: int | None = None,
+    on_defect: Callable[[Defect], object] | None = None,
+) -> Transactions:
+    """Return transactional ids with their states, and the transactions that are open in the data.
+
+    Args:
+        paths: the log directories of all brokers: each has a part of `__transaction_state`.
+        at: the transactional ids as of a time or a `Moment`.
+        now_ms: the time from which the age of open transactions counts; None for the clock's.
+        on_defect: is passed each defect; without it the first one is raised.
+
+    Raises:
+        NotFoundError: neither `__transaction_state` nor an open transaction is there.
+        CorruptDataError, UnreadableError: the log of a coordinator is damaged.
+        UnsupportedError: pyarrow is missing.
+    """
+    return read_transactions(
+        [open_path(os.fspath(path)) for path in paths],
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        at=moment_of(at),
+        defects=on_defect or raise_defect,
+    )
 
 
 def read_transactions(

@@ -42,25 +42,6 @@ def test_health_report_finds_the_damage() -> None:
     assert "1 batch-crc-mismatch, 1 batch-length-invalid" in done.stdout
 
 
-def test_committed_offsets_are_those_of_the_admin_client(corpus_dir: Path) -> None:
-    """Commits of an aborted transaction count nothing; a broker's admin client said the same."""
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "committed_offsets.py",
-         corpus_dir / "kafka-4.3" / "internal-topics"],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
-    found = [line.partition(", lag")[0] for line in done.stdout.splitlines()]
-    assert found == [
-        "group group-admin, events-0: committed 11",
-        "group group-classic, events-0: committed 5",
-        "group group-classic, events-1: committed 6",
-        "group group-classic, events-2: committed 9",
-        *(f"group group-consumer, events-{number}: committed 3" for number in range(3)),
-        "group group-consumer, more-events-0: committed 3",
-        "group group-tx, events-0: committed 22",
-    ]
-
-
 def test_damaged_log_differs_in_two_bits() -> None:
     """What the pages say about `examples/damaged`: one bit in a record, one in a length."""
     name = Path("orders-0") / "00000000000000000250"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkalog as library
 from tests.builders import copy_tree, flip, frames
 from tests.conftest import state
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kafkalog.state.model import Group
     from tests.conftest import Result
 
     Run = Callable[..., Result]
@@ -32,6 +34,11 @@ def told(corpus_dir: Path) -> dict[str, dict[str, dict[str, Any]]]:
     facts = state(corpus_dir, "kafka-4.3", "internal-topics").expected / "state.json"
     found: dict[str, Any] = json.loads(facts.read_text())["committedOffsets"]
     return found
+
+
+def kafkalog_groups(log_dir: Path) -> dict[str, Group]:
+    """What the library says."""
+    return library.groups(log_dir).groups
 
 
 def rows(result: Result, kind: str) -> list[dict[str, Any]]:
@@ -64,6 +71,9 @@ def test_offsets_are_what_an_admin_client_is_told(
         "group-share": ("share", "Empty"),
         "group-tx": ("classic", "Empty"),
     }
+    assert {name: one.offsets[0].offset for name, one in kafkalog_groups(log_dir).items()
+            if one.offsets} == {"group-admin": 11, "group-classic": 5, "group-consumer": 3,
+                                "group-tx": 22}  # fmt: skip
     ends = {(row["topic"], row["partition"]): row for row in rows(result, "group_offset")}
     assert ends["events", 0]["end_offset"] == 80
     assert all(row["lag"] == row["end_offset"] - row["offset"] for row in ends.values())
