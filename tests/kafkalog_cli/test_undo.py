@@ -33,7 +33,7 @@ def test_a_plan_changes_nothing(kafkalog: Callable[..., Result], root: Path) -> 
     result = kafkalog("undo", root / "backup")
     assert result.status == 0
     assert b"orders-0" in result.stdout
-    assert b"--in-place does it" in result.stdout
+    assert b"--in-place applies the plan" in result.stdout
     assert names(root) != before
     assert max(map(len, result.stdout.decode().splitlines())) <= 80
 
