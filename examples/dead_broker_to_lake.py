@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import kafkalog
-from kafkalog.lake import Export, ExportRequest
 from kafkalog.model import Isolation
 from kafkalog.spark import KafkaLogDataSource, SparkEngine, spark_session
 from kafkalog.tables import Request
@@ -34,9 +33,8 @@ spark = opened.enter_context(spark_session("local[*]"))
 # %% All committed records to a lake, partitioned by topic and partition; again, it goes on.
 lake = os.path.join(opened.enter_context(tempfile.TemporaryDirectory()), "lake")
 committed = Request(isolation=Isolation.READ_COMMITTED)
-with Export(ExportRequest((LOG_DIR,), committed), lake) as export:
-    export.run(SparkEngine(spark, workers=2))
-    print(f"{export.summary().rows} committed records in {len(export.summary().parts)} files")
+done = kafkalog.export(LOG_DIR, to=lake, request=committed, engine=SparkEngine(spark, workers=2))
+print(f"{done.rows} committed records in {len(done.parts)} files")
 spark.read.parquet(lake).createOrReplaceTempView("lake")
 
 # %% 1. Who bought most?

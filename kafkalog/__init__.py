@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.journal.undo import undo as undo
+    from kafkalog.lake import export as export
     from kafkalog.log_dir import Segment as Segment
     from kafkalog.logs import Log as Log
     from kafkalog.logs import LogDir as LogDir
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView as LogView
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
+    from kafkalog.profiles import profile as profile
     from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
+    from kafkalog.rescue import salvage as salvage
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.trials import simulate_roll as simulate_roll
@@ -64,11 +67,14 @@ _MODULES = {
     "configs": ("ConfigSources",),
     "errors": ("CorruptDataError", "KafkaLogError"),
     "journal.undo": ("undo",),
+    "lake": ("export",),
     "log_dir": ("Segment",),
     "logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
+    "profiles": ("profile",),
     "repair.rebuild_run": ("rebuild_index",),
     "repair.run": ("recover",),
+    "rescue": ("salvage",),
     "retention.run": ("apply_retention",),
     "retention.simulation": ("simulate_retention",),
     "roll.trials": ("simulate_roll",),

@@ -1,18 +1,18 @@
 """Exports tables of log directories to files for other programs: planned, resumable, exactly once.
 
-with Export(ExportRequest(("/var/lib/kafka",)), "lake") as export:
-    export.run(LocalEngine())
-    print(export.summary().rows)
+export("/var/lib/kafka", to="lake").rows
 
 Names are loaded on first use: reading the options loads no pyarrow.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafkalog.engine import Engine
     from kafkalog.lake.model import Codec as Codec
     from kafkalog.lake.model import ExportedPart as ExportedPart
     from kafkalog.lake.model import ExportRequest as ExportRequest
@@ -34,7 +34,36 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 # computed from the table above
+__all__ = sorted([*_HOMES, "export"])  # noqa: PLE0605 # computed from the table above
+
+
+def export(
+    *paths: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    engine: Engine | None = None,
+    fail_fast: bool = False,
+    **options: Any,
+) -> ExportSummary:
+    """Write the records of logs, or other tables of them, to files: whole, or continued later.
+
+    Args:
+        paths: log directories, partition directories or logs.
+        to: a local directory, or a URI of an object store.
+        engine: runs the parts; None for threads of this process.
+        fail_fast: whether damage ends the export; otherwise it is skipped and counted.
+        options: the other attributes of `ExportRequest`: `request`, `columns`, `writing` ….
+
+    Raises:
+        as `Export`.
+    """
+    from kafkalog.engine import LocalEngine
+    from kafkalog.lake.model import ExportRequest
+    from kafkalog.lake.run import Export
+
+    asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    with Export(asked, os.fspath(to), fail_fast=fail_fast) as run:
+        run.run(engine or LocalEngine())
+        return run.summary()
 
 
 def __getattr__(name: str) -> object:

@@ -25,6 +25,7 @@ from kafkalog.lake.model import (
     PLAN,
     SUCCESS,
     ExportedPart,
+    ExportRequest,
     ExportSummary,
     TableFormat,
     entry_name,

@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
-from kafkalog.profiles.model import CodecUse, HotKey, Profile, TimeBucket
-from kafkalog.profiles.run import profile_logs
+import os
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["CodecUse", "HotKey", "Profile", "TimeBucket", "profile_logs"]
+if TYPE_CHECKING:
+    from kafkalog.engine import Engine
+    from kafkalog.profiles.model import Profile
+    from kafkalog.tables.model import Request
+
+__all__ = ["profile"]
+
+
+def profile(
+    *paths: str | os.PathLike[str],
+    request: Request | None = None,
+    engine: Engine | None = None,
+    **options: Any,
+) -> list[Profile]:
+    """Count what partitions and topics hold; the profile of a topic comes after its partitions.
+
+    Args:
+        paths: log directories, partition directories or logs.
+        request: which records; None for all that consumers get.
+        engine: runs the counting tasks; None for threads of this process.
+        options: as for `profile_logs`: `bucket_ms`, `hot_keys` ….
+
+    Raises:
+        as `profile_logs`.
+    """
+    from kafkalog.engine import LocalEngine
+    from kafkalog.profiles.run import profile_logs
+    from kafkalog.tables.model import Request
+
+    places = [os.fspath(path) for path in paths]
+    return profile_logs(engine or LocalEngine(), places, request or Request(), **options)

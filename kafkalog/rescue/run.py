@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnwritableError,
     contained,
 )
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
@@ -99,46 +99,16 @@ def findings(
             yield replace(defect, path=os.path.join(directory.path, relative))
 
 
-def salvage(
-    target: str | os.PathLike[str] | Target,
+def run_salvage(
+    target: Target,
     destination: str,
     *,
-    dry_run: bool = False,
-    tell: Callable[[Row], None] | None = None,
-    failed: Callable[[KafkaLogError], None] | None = None,
-    progress: Callable[[int], None] | None = None,
+    dry_run: bool,
+    tell: Callable[[Row], None] | None,
+    failed: Callable[[KafkaLogError], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> SalvageSummary:
-    """Copy every sound batch of some logs into a new directory, and account for the rest.
-
-    The source is only read, under a lock that keeps brokers off its log directory. After a crash,
-    `destination` holds nothing or the whole result, which was read back and checked first.
-
-    Args:
-        target: a log directory, a partition directory or one log; its path, or what is there.
-        destination: the new directory: a free name, or an empty directory.
-        dry_run: only report what would be done; nothing is written, and nothing locked.
-        tell: called with each row of the manifest.
-        failed: called with the error that ended the work on one partition, which is then missing
-            from the result; the manifest says so.
-        progress: called with the number of bytes done since the last call; a byte counts when it
-            is read, and again when its copy is checked.
-
-    Returns:
-        Totals, which are the last row of the manifest. Nothing is written if there is no log.
-
-    Raises:
-        UsageError: the target is a file but not a log, or the destination lies inside the source.
-        UnreadableError: nothing of the source can be read.
-        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
-        CorruptDataError: the result would not be what it should; it was not kept.
-        KafkaLogError: each partition failed; the first error.
-
-    Cost:
-        Reads the source once and the copy once; memory does not grow with the logs, except for some
-        200 bytes per segment.
-    """
-    if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
-        target = open_path(os.fspath(target))
+    """Do what `kafkalog.salvage` describes."""
     log_dir = log_dir_of(target)
     require_outside(destination, _sources(target.path, log_dir))
     partitions = partitions_of(target)
@@ -208,7 +178,7 @@ class _Run:
         partitions: Sequence[PartitionDir],
         failed: Callable[[KafkaLogError], None],
     ) -> None:
-        """Copy all partitions, then the files next to them. Raises as `salvage`."""
+        """Copy all partitions, then the files next to them. Raises as `kafkalog.salvage`."""
         checkpoints = Checkpoints()
         errors: list[KafkaLogError] = []
         for partition in partitions:

@@ -25,7 +25,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.profiles import Profile
+    from kafkalog.profiles.model import Profile
     from kafkalog.tables import Request
     from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
@@ -130,7 +130,7 @@ def _profiles(
     bucket_s: float,
     hot_keys: int,
 ) -> list[Profile]:
-    from kafkalog.profiles import profile_logs
+    from kafkalog.profiles.run import profile_logs
     from kafkalog.tables.planning import meant_names
 
     differences: list[Difference] = []

@@ -21,7 +21,7 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import bytes_cell, bytes_value, time_cell
 
 if TYPE_CHECKING:
-    from kafkalog.profiles import Profile
+    from kafkalog.profiles.model import Profile
     from kafkalog_cli.output.objects import Style, View
 
 _HOT_KEYS_SHOWN: Final = 3

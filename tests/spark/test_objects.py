@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.profiles import profile_logs
+from kafkalog.profiles.run import profile_logs
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.engine import LocalEngine
-from kafkalog.profiles import Profile, profile_logs
 from kafkalog.profiles.part import BUCKETS_MAX, Histogram
-from kafkalog.profiles.run import profile_table
+from kafkalog.profiles.run import profile_logs, profile_table
 from kafkalog.tables import Bounds, Request
 from tests.builders import batch, flip, record, write_log
 from tests.conftest import STATES_43, state
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog.profiles.model import Profile
 
 
 HOUR_MS = 3_600_000

@@ -53,6 +53,8 @@ public final class BrokerLife {
             if (isFirst) workload.deleteRecords();
             workload.compactedTwice(life);
             Thread.sleep(CLEANER_MS); // rounds of the cleaner, of retention and of the checkpoint tasks
+            Path first = logDir.resolve("by-size-0").resolve("0".repeat(20) + ".log");
+            LiveBroker.await("retention", () -> Files.notExists(first)); // however late on a loaded machine
             if (killed) {
                 workload.maintained();
                 return;

@@ -176,7 +176,7 @@ public final class LiveBroker {
         if (status != 0) throw new IllegalStateException("kafka-storage format: " + status);
     }
 
-    private static void await(String what, Callable<Boolean> done) throws Exception {
+    static void await(String what, Callable<Boolean> done) throws Exception {
         long deadline = System.nanoTime() + PATIENCE_MS * 1_000_000;
         while (!done.call()) {
             if (System.nanoTime() > deadline) throw new IllegalStateException("no end of waiting for " + what);
