@@ -354,7 +354,7 @@ def test_small_logs_load_no_kernels(corpus_dir: Path):
     """Their headers come from the reference scanner."""
     code = (
         "import sys, kafkalog\n"
-        "found = list(kafkalog.Verification().verify(sys.argv[1]))\n"
+        "found = list(kafkalog.verify(sys.argv[1]))\n"
         "assert 'numba' not in sys.modules and 'kafkalog.columns.kernels' not in sys.modules"
     )
     path = corpus_dir / "kafka-4.3" / "txn" / "txn-0"

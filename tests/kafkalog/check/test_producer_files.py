@@ -137,7 +137,7 @@ def test_each_altered_bit_of_a_transaction_index_is_found(closed: Path):
     path.unlink()
     found = [d for d in verify(closed, Level.QUICK) if d.severity != Severity.NOTE]
     assert [d.reference for d in found] == ["aborted-transaction-missing"]
-    assert f"and {len(before) // 34 - 1} more" in found[0].detail
+    assert f"like {len(before) // 34 - 1} more transactions" in found[0].detail
 
 
 def test_a_marker_in_the_place_of_another_is_found(closed: Path):
