@@ -140,8 +140,9 @@ def test_interrupt_ends_all(tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
     assert list(driver.temporary.iterdir()) == []
     workers = {int(path.name.partition("-")[2]) for path in directory.iterdir()}
-    time.sleep(0.5)
-    assert not (mine | workers) & {pid for pid, _, _ in running_processes()}
+    while left := (mine | workers) & {pid for pid, _, _ in running_processes()}:
+        assert time.monotonic() - began < 20, left  # on a loaded machine their end takes a while
+        time.sleep(0.1)
 
 
 def test_driver_that_dies_is_told(tmp_path: Path) -> None:
