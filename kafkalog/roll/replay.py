@@ -188,7 +188,7 @@ class _Active:
 
 
 class Replay:
-    """A log that is empty at first.
+    """Replays batches into a log that is empty at first.
 
     Args:
         settings: the settings that end segments.
