@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
+_LEGACY_OFFSET_KEY: Final = b"\0\0"
+_OFFSET_KEY: Final = b"\0\1"
 _STABLE_MEMBER: Final = 0
 
 
@@ -151,7 +153,7 @@ class _PartitionState:
     def groups(self) -> Iterator[Group]:
         """Yield the groups by name."""
         by_group: defaultdict[str, _Records] = defaultdict(_Records)
-        for key, latest in self._log.records.applied.items():
+        for key, latest in _by_current_key(self._log.records.applied).items():
             self._add(by_group, key, latest, None)
         for producer_id, written in self._log.records.pending.items():
             for key, latest in written.items():
@@ -212,6 +214,17 @@ class _PartitionState:
         )
 
 
+def _by_current_key(applied: dict[bytes, Latest]) -> dict[bytes, Latest]:
+    """Return the records with the keys of version 0 as those of version 1, which mean the same."""
+    found: dict[bytes, Latest] = {}
+    for key, latest in applied.items():
+        current = _OFFSET_KEY + key[2:] if key[:2] == _LEGACY_OFFSET_KEY else key
+        known = found.get(current)
+        if known is None or known.offset < latest.offset:
+            found[current] = latest
+    return found
+
+
 @dataclass(slots=True)
 class _Records:
     """The latest records of one group, by record type."""
@@ -241,7 +254,7 @@ class _Records:
         )
 
     def _classic(self) -> tuple[str, int, str | None, tuple[Member, ...]]:
-        [(_, value)] = self.records[_CLASSIC]
+        _, value = self.records[_CLASSIC][-1]
         members = tuple(
             Member(
                 one["memberId"],
@@ -255,7 +268,7 @@ class _Records:
         return "Stable" if members else "Empty", value["generation"], value["protocol"], members
 
     def _modern(self, kind: _Kind) -> tuple[str, int, str | None, tuple[Member, ...]]:
-        [(_, value)] = self.records[kind.group]
+        _, value = self.records[kind.group][-1]
         current = {key["memberId"]: value for key, value in self.records.get(kind.current, [])}
         members = tuple(
             Member(

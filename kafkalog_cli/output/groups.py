@@ -60,7 +60,7 @@ GROUP: Final = ObjectType[ShownGroup](
     "A group as its coordinator has it.",
     Field("group", TEXT, "group id", "group.name"),
     Field("group_type", TEXT, "`classic`, `consumer`, `share` or `streams`", "group.kind"),
-    Field("state", TEXT, "as an admin client is told: `Empty`, `Stable`, `Assigning`, "
+    Field("state", TEXT, "as an admin client sees it: `Empty`, `Stable`, `Assigning`, "
           "`Reconciling`, `NotReady`; a classic group's rebalance is not on disk", "group.state"),
     Field("epoch", INT, "group epoch, or generation of a classic group; −1 if it has offsets only",
           "group.epoch"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
-from tests.builders import copy_tree, flip, frames
+from tests.builders import batch, copy_tree, flip, frames, record, write_log
 from tests.conftest import state
 
 if TYPE_CHECKING:
@@ -195,3 +196,34 @@ def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
     result = kafkalog("where", log_dir, "--transactional-id", "tx", "--format", "ndjson")
     [row] = rows(result, "coordinator")
     assert (result.status, row["partitions"], row["paths"]) == (1, 2, [])
+
+
+def test_keys_of_version_0_are_the_same_keys(kafkalog: Run, tmp_path: Path) -> None:
+    """As Kafka replays them: a commit or a tombstone of one version replaces the other's."""
+
+    def key(version: int, partition: int) -> bytes:
+        return struct.pack(">hh1sh1si", version, 1, b"g", 1, b"t", partition)
+
+    def value(offset: int) -> bytes:
+        return struct.pack(">hqhq", 0, offset, 0, 1_700_000_000_000)
+
+    commits = [(0, 0, value(5)), (1, 0, value(7)), (0, 1, value(5)), (1, 1, None), (0, 2, value(6))]
+    batches = [
+        batch(offset, [record(0, key(version, partition), content)])
+        for offset, (version, partition, content) in enumerate(commits)
+    ]
+    write_log(tmp_path / "__consumer_offsets-0", *batches)
+    found = rows(kafkalog("groups", tmp_path, "--format", "ndjson"), "group_offset")
+    assert [(row["partition"], row["offset"]) for row in found] == [(0, 7), (2, 6)]
+
+
+def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
+    """A key with bytes left over names the same group: no reason to fail."""
+    metadata = struct.pack(">hh8sihhi", 0, 8, b"consumer", 3, -1, -1, 0)
+    batches = [
+        batch(offset, [record(0, struct.pack(">hh1s", 2, 1, b"g") + more, metadata)])
+        for offset, more in enumerate((b"", b"x"))
+    ]
+    write_log(tmp_path / "__consumer_offsets-0", *batches)
+    [group] = rows(kafkalog("groups", tmp_path, "--format", "ndjson"), "group")
+    assert (group["group"], group["epoch"]) == ("g", 3)
