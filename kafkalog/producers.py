@@ -118,7 +118,7 @@ class AppendInfo:
 
     @property
     def has_data(self) -> bool:
-        """Whether the state remembers a data batch; there is none at the start of an epoch."""
+        """Whether the state remembers a data batch: at the start of an epoch it does not."""
         return self._last != _NO_DATA
 
     def merged_state(self) -> ProducerState:

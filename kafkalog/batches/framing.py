@@ -47,7 +47,7 @@ _CANDIDATE_COST_BYTES = 256
 
 
 def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
-    """Return the batch at `position`, or the defect if there is none.
+    """Return the batch at `position`, or the defect that is there instead.
 
     `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
     is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.

@@ -183,7 +183,7 @@ class Export:
         )
 
     def _take_up(self, now: Plan) -> None:
-        """Examine the destination; write the plan if there is none."""
+        """Examine the destination; write the plan if it is missing."""
         self._written = 0
         self._was_complete = False
         self._swept = self._target.sweep()

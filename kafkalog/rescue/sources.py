@@ -90,7 +90,7 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
 
 
 def next_epoch(following: Sequence[SourceLog]) -> int | None:
-    """Return the leader epoch of the first sound batch in some logs; None if there is none.
+    """Return the leader epoch of the first sound batch in some logs; None without a sound batch.
 
     Cost:
         A few kilobytes, and the logs up to there if they begin with damage.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
 from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
@@ -86,6 +86,7 @@ def read_groups(
     at: Moment | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
 ) -> Groups:
     """Read the groups, from the best replica of each partition.
 
@@ -94,6 +95,8 @@ def read_groups(
         at: as of this moment; None for the high watermark.
         defects: called with each defect; reading goes on.
         progress: called with numbers of bytes as they are read.
+        failed: called with what ended the reading of one coordinator's log, whose partition is then
+            incomplete; without it the error is raised.
 
     Raises:
         UnsupportedError: pyarrow is missing.
@@ -112,7 +115,14 @@ def read_groups(
         )
     found = Groups({}, topic)
     for number, replicas in sorted(topic.replicas.items()):
-        log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        try:
+            log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        except KafkaLogError as error:
+            if failed is None or isinstance(error, UnsupportedError):
+                raise
+            failed(error)
+            found.incomplete.append(number)
+            continue
         partition = _PartitionState(number, log)
         for group in partition.groups():
             found.groups[group.name] = group

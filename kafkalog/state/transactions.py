@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
 from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
@@ -157,6 +157,7 @@ def read_transactions(
     max_timeout_ms: int = TIMEOUT_MS,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
 ) -> Transactions:
     """Read the transactional ids, and find the transactions that are open in the data.
 
@@ -167,6 +168,8 @@ def read_transactions(
         max_timeout_ms: `transaction.max.timeout.ms` of the brokers.
         defects: called with each defect; reading goes on.
         progress: called with numbers of bytes as they are read.
+        failed: called with what ended the reading of one coordinator's log, whose partition is then
+            incomplete; without it the error is raised.
 
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
@@ -175,7 +178,14 @@ def read_transactions(
     topic = internal_topic(TRANSACTION_STATE, targets)
     found = Transactions({}, topic)
     for number, replicas in sorted(topic.replicas.items()):
-        log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        try:
+            log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        except KafkaLogError as error:
+            if failed is None or isinstance(error, UnsupportedError):
+                raise
+            failed(error)
+            found.incomplete.append(number)
+            continue
         if not log.is_complete:
             found.incomplete.append(number)
         for key in {*log.records.applied, *log.newer}:

@@ -77,7 +77,9 @@ def groups(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
-        read = partial(read_groups, targets, defects=outcome.defect, progress=progress)
+        read = partial(
+            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.error
+        )
         found, then = read(at=moment), None if before is None else read(at=before)
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     wanted = _wanted(found, then, group, outcome)

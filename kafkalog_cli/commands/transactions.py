@@ -70,6 +70,7 @@ def transactions(
             at=None if at is None else opt.parse_moment(at, now, zone),
             defects=outcome.defect,
             progress=progress,
+            failed=outcome.error,
         )
     _report_gaps(found, outcome)
     chosen = _Chosen(transactional_id, producer_id, only_hanging=hanging or commands)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog as library
+from kafkalog.errors import UnreadableError
+from kafkalog.paths import source
 from tests.builders import batch, copy_tree, flip, frames, record, write_log
 from tests.conftest import state
 
@@ -227,3 +229,23 @@ def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
     write_log(tmp_path / "__consumer_offsets-0", *batches)
     [group] = rows(kafkalog("groups", tmp_path, "--format", "ndjson"), "group")
     assert (group["group"], group["epoch"]) == ("g", 3)
+
+
+def test_a_partition_that_cannot_be_read_costs_only_itself(
+    log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are shown; the status is that of the error."""
+    read_at = source.Source._pread
+
+    def fail(self: source.Source, position: int, size: int) -> bytes:
+        if "__consumer_offsets-0/" in self.path:
+            raise UnreadableError("Input/output error.", path=self.path)
+        return read_at(self, position, size)
+
+    monkeypatch.setattr(source.Source, "_pread", fail)
+    result = kafkalog("groups", log_dir, "--format", "ndjson")
+    assert result.status == UnreadableError.exit_code
+    assert {row["group"] for row in rows(result, "group")} == {
+        "group-admin", "group-regex", "group-share",
+    }  # fmt: skip
+    assert "Not all of __consumer_offsets could be read: partition 0." in result.stderr
