@@ -15,14 +15,18 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks import processes
 from benchmarks.datasets import Partition, provide
 from benchmarks.decoders import MEANINGS
 from benchmarks.page import Results, page
-from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, Row, all_rows, datasets
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, all_rows, datasets
 from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
+
+if TYPE_CHECKING:
+    from benchmarks.row import Row
 
 KAFKALOG = Path(sys.executable).with_name("kafkalog")
 DECODERS_TITLE = "Decoders"
@@ -113,7 +117,7 @@ def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:
 def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) -> processes.Pair:
     work = data / "work"  # beside the data: its logs are links
     places = partition.places()
-    places |= {"kafkalog": str(KAFKALOG), "to": str(scratch / "to.out")}
+    places |= {"kafkalog": str(KAFKALOG), "python": sys.executable, "to": str(scratch / "to.out")}
     places["copy"] = str(work / partition.directory.name)
     commands = [command_line(words, places) for words in (row.ours, row.theirs) if words]
     try:

@@ -1,5 +1,7 @@
 """Seeded partitions that Kafka's own storage classes write, with their indexes.
 
+One with committed offsets is written here instead, with an offset index.
+
 The same description gives the same bytes on every machine: `KafkaOracle` appends what its seeded
 generator makes, at a fixed time.
 """
@@ -12,6 +14,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks import offset_commits
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 SEED = 43
 NOW_MS = 1_700_000_000_000
 KEYS = 100_000
+OFFSETS_PARTITION = "__consumer_offsets-0"
+FIRST_KEY, FIRST_TEXT = "0000058827", '"id":305067,'
+"""Key of the first record of each data set of `KEYS` keys, and a text of its value."""
 RECORDS_MIN = 20
 SEGMENT_SIZE_MIN = 1_200_000  # the largest batch of all data sets fits
 SECONDS_MAX = 3600
@@ -46,6 +52,10 @@ class Dataset:
     """Whether an empty active segment follows, so that a cleaner takes all of it."""
     in_turn: bool = False
     """Whether the keys come one after the other, so that each is there."""
+    partitions: int = 1
+    """How many copies of it the log directory holds, itself included."""
+    groups: int = 0
+    """Committed offsets of this many groups, as records of `__consumer_offsets`, instead."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
@@ -54,10 +64,14 @@ class Dataset:
             records=max(RECORDS_MIN, int(self.records * factor)),
             distinct=max(RECORDS_MIN, int(self.distinct * factor)) if self.is_closed else KEYS,
             segment_size=max(SEGMENT_SIZE_MIN, int(self.segment_size * factor)),
+            partitions=max(1, int(self.partitions * factor)),
+            groups=max(1, int(self.groups * factor)) if self.groups else 0,
         )
 
     def spec(self) -> str:
-        """The order for KafkaOracle."""
+        """The order for KafkaOracle, or for `offset_commits`."""
+        if self.groups:
+            return json.dumps({"groups": self.groups, "records": self.records, "seed": SEED})
         generate = {
             "op": "gen",
             "count": self.records,
@@ -120,6 +134,9 @@ class Partition:
             "index": str(first.with_suffix(".index")),
             "timeindex": str(first.with_suffix(".timeindex")),
             "partition": str(self.directory),
+            "log_dir": str(self.directory.parent),
+            "key": FIRST_KEY,
+            "value_regex": FIRST_TEXT,
             "late_offset": str(self.end_offset * 2 // 3),
             "late_time": str(NOW_MS + self.dataset.records * 2 // 3),
         }
@@ -143,6 +160,9 @@ def provide(datasets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         (home / "spec.json").write_text(dataset.spec())
+        if dataset.groups:
+            _write_commits(home, dataset)
+            continue
         calls.append(["append", f"{home}/orders-0", f"{home}/spec.json", "--quiet",
                       "--out", f"{home}/facts.json"])  # fmt: skip
     if calls:
@@ -152,6 +172,13 @@ def provide(datasets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
             cwd=root, stdin=lines, options=JVM_OPTIONS, seconds_max=SECONDS_MAX,
         )  # fmt: skip
     return {name: _partition(root / name, dataset) for name, dataset in wanted.items()}
+
+
+def _write_commits(home: Path, dataset: Dataset) -> None:
+    partition = home / OFFSETS_PARTITION
+    partition.mkdir()
+    end = offset_commits.write(partition / f"{0:020}.log", dataset.records, dataset.groups, SEED)
+    (home / "facts.json").write_text(json.dumps({"log": {"logEndOffset": end}}))
 
 
 def _is_made(home: Path, dataset: Dataset) -> bool:
@@ -164,4 +191,9 @@ def _partition(home: Path, dataset: Dataset) -> Partition:
     if "error" in facts:
         (home / "facts.json").unlink()
         raise broker_data.HarnessError(f"{dataset}: {facts['error']} {facts['message']}")
-    return Partition(dataset, home / "orders-0", facts["log"]["logEndOffset"])
+    for number in range(1, dataset.partitions):
+        copy = home / f"orders-{number}"
+        if not copy.exists():
+            shutil.copytree(home / "orders-0", copy)
+    name = OFFSETS_PARTITION if dataset.groups else "orders-0"
+    return Partition(dataset, home / name, facts["log"]["logEndOffset"])

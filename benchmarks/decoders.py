@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MEANINGS = {
     "Log.scan": "our kernels, into Arrow columns, all processors",
     "Log.scan, 1 thread": "the same on one thread",
-    "aiokafka": "its C extension, a Python object a record",
+    "aiokafka": "its C extension, a Python object per record",
     "kafka-python": "pure Python",
     "Log.records": "our reference decoder: the schemas of `formats`, by construct",
 }

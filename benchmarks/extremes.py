@@ -19,7 +19,7 @@ from benchmarks import processes
 from benchmarks.__main__ import command_line
 from kafkalog.checksums import crc32c
 from kafkalog.codecs import compress
-from tests.builders import batch, record, varint, write_log
+from tests.builders import BASE_TIME, batch, record, varint, write_log
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ BOMB_BYTES: Final = 256 << 20
 BOMBS: Final = 8
 VALUE_BYTES: Final = 1_000_000_000
 PARTITIONS: Final = 100_000
+BROKER_PARTITIONS: Final = 2_000
+SEGMENTS: Final = 3
+BATCHES: Final = 24
 CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 SEGMENT: Final = f"{0:020d}.log"
 
@@ -43,12 +46,14 @@ Logs that no broker should have, and what reading them costs:
 - The huge value is one record of {value:.2f} GB in a batch that is not compressed.
 - The many partitions are {partitions:,} directories in one log directory, each with a segment of
   one batch and its indexes.
+- The broker has {on_broker:,} partitions of {segments} segments, each of {batches} batches of 10
+  records over some hours.
 
 ```sh
 python -m benchmarks.extremes --to docs/extremes.md
 ```
 
-Each figure is about a whole process, run once, with its output thrown away. *Memory* is the largest
+Each figure is for a whole process, run once, with its output discarded. *Memory* is the largest
 resident size; [memory.md](memory.md) states the bounds. Status 1 means findings: these logs lack
 indexes, and a broker would not accept batches so large. Kafka's tool runs with its default heap of
 256 MB; where its status is 1, it ended with an OutOfMemoryError. Compactions of up to 20 million
@@ -111,6 +116,24 @@ def make_many_partitions(home: Path, scale: float) -> None:
         (partition / f"{0:020d}.timeindex").touch()
 
 
+def make_broker(home: Path, scale: float) -> None:
+    """Write partitions of several segments, as a broker of many small topics has them."""
+    records = [record(i, b"key-%d" % i, b"v" * 100) for i in range(10)]
+    segments = []
+    for segment in range(SEGMENTS):
+        numbers = range(segment * BATCHES, (segment + 1) * BATCHES)
+        times = {n: BASE_TIME + n * 300_000 for n in numbers}
+        batches = [batch(n * 10, records, base_time=at, max_time=at) for n, at in times.items()]
+        segments.append((numbers[0] * 10, batches))
+    for number in range(max(int(BROKER_PARTITIONS * scale), 1)):
+        partition = home / "kafka" / f"topic-{number // 20}-{number % 20}"
+        for base_offset, batches in segments:
+            name = f"{base_offset:020d}"
+            write_log(partition, *batches, name=name)
+            (partition / f"{name}.index").touch()
+            (partition / f"{name}.timeindex").touch()
+
+
 def extremes() -> list[Extreme]:
     """All logs, in the order of the page."""
 
@@ -125,6 +148,7 @@ def extremes() -> list[Extreme]:
             make_many_partitions,
             (("ls", "{path}"), ("verify", "--level", "quick", "{path}")),
         ),
+        Extreme("broker", make_broker, (("report", "{path}", "--to", "{to}"),)),
     ]
 
 
@@ -148,7 +172,8 @@ def main() -> None:
     scale = options.scale
     head = HEAD.format(
         bombs=BOMBS, bomb=BOMB_BYTES * scale / 2**20, value=VALUE_BYTES * scale / 1e9,
-        partitions=int(PARTITIONS * scale),
+        partitions=int(PARTITIONS * scale), on_broker=int(BROKER_PARTITIONS * scale),
+        segments=SEGMENTS, batches=BATCHES,
     )  # fmt: skip
     text = head + "\n" + TABLE + "".join(rows)
     if options.to is None:
@@ -171,6 +196,10 @@ def measured(extreme: Extreme, scratch: Path, scale: float) -> list[str]:
     for words in extreme.commands:
         cells = [extreme.name, f"`{words[0]}`" if words[0] != "verify" else f"`verify {words[2]}`"]
         cells += _cells(command_line(("kafkalog", *words), places))
+        if words[0] == "report":
+            page = scratch / "to"
+            cells[1] += f", {page.stat().st_size / 1e6:.1f} MB"
+            page.unlink()
         if words[0] == "kafka-dump-log":
             cells += _cells(command_line(("DumpLogSegments", *words[1:]), places))
         else:

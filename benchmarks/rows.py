@@ -7,14 +7,10 @@ words in braces are places of the data set, see `Partition.places`, `{to}` a fil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 from benchmarks.datasets import Dataset
-
-if TYPE_CHECKING:
-    from benchmarks.processes import Figures, Pair
+from benchmarks.row import Row, Trend, Wanted
 
 CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
 SIZES = {
@@ -26,88 +22,12 @@ SIZES = {
     "4 GB": 33_100_000,
 }
 KEYS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
+MANY = "10000-partitions"
+OFFSETS = "offsets-of-500-groups"
 AXIS_BYTES = 32_000_000
 
 DEEP = ("--deep-iteration", "--print-data-log")
 PEAK_MB_MAX = 250
-
-
-def inside(figures: Figures) -> float:
-    """What a process said that its work took."""
-    assert figures.inside_s is not None
-    return figures.inside_s
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A bound on one figure of a row."""
-
-    figure: str
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def value(self, pair: Pair, records: int, size_bytes: int) -> float:
-        """The figure, of a log of so many records and bytes."""
-        if self.figure == "times Kafka's":
-            assert pair.theirs is not None
-            return pair.theirs.wall_s / pair.ours.wall_s
-        if self.figure == "times Kafka's in process":
-            assert pair.theirs is not None
-            return inside(pair.theirs) / inside(pair.ours)
-        if self.figure == "M records/s":
-            return records / pair.ours.wall_s / 1e6
-        if self.figure == "GB/s":
-            return size_bytes / pair.ours.wall_s / 1e9
-        return {"s": pair.ours.wall_s, "MB": pair.ours.peak_mb}[self.figure]
-
-    def is_met(self, value: float) -> bool:
-        """Whether a figure is within the bound."""
-        low = self.at_least is None or value >= self.at_least
-        return low and (self.at_most is None or value <= self.at_most)
-
-    def text(self) -> str:
-        """The bound in words."""
-        sign, bound = ("≥", self.at_least) if self.at_most is None else ("≤", self.at_most)
-        return f"{sign} {bound:g} {self.figure}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One benchmark: our command, what it is compared with, and what is wanted.
-
-    Attributes:
-        is_changing: the commands change what they are about: each run gets a copy.
-        tells_seconds: the commands print the seconds that their work took in the process.
-        may_be_done: little data needs no work, and the command says so by its status.
-    """
-
-    table: str
-    name: str
-    dataset: str
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...] | None = None
-    compare: bool = False
-    cpus: int = 2
-    wanted: tuple[Wanted, ...] = ()
-    is_changing: bool = False
-    tells_seconds: bool = False
-    may_be_done: bool = False
-
-    @property
-    def title(self) -> str:
-        """Table and name."""
-        return f"{self.table}: {self.name}"
-
-
-@dataclass(frozen=True)
-class Trend:
-    """How a figure of two rows on data of different sizes may change."""
-
-    name: str
-    figure: str
-    small: str
-    large: str
-    at_most: float = 1.1
 
 
 def axis_datasets() -> dict[str, Dataset]:
@@ -117,12 +37,12 @@ def axis_datasets() -> dict[str, Dataset]:
         *product(CODECS, (1, 10, 200), (100, 1000)),
         *product(("none", "zstd"), (10,), (10_000, 100_000)),
     ):
-        name = f"{codec}, {per_batch} a batch, {value} B"
+        name = f"{codec}, {per_batch} per batch, {value} B"
         made[name] = _axis(name, codec=codec, per_batch=per_batch, value_size=value)
     for codec in ("none", "lz4"):
-        name = f"{codec}, 50 a batch, 1000 B, 5 headers"
+        name = f"{codec}, 50 per batch, 1000 B, 5 headers"
         made[name] = _axis(name, codec=codec, per_batch=50, value_size=1000, headers=5)
-        name = f"{codec}, 10 a batch, 100 B, transactional"
+        name = f"{codec}, 10 per batch, 100 B, transactional"
         made[name] = _axis(name, codec=codec, per_batch=10, value_size=100,
                            batches_per_transaction=10)  # fmt: skip
     return made
@@ -165,6 +85,8 @@ def datasets() -> dict[str, Dataset]:
                 in_turn=True)
         for size, keys in KEYS.items()
     ]  # fmt: skip
+    made.append(Dataset(MANY, 200, partitions=10_000))
+    made.append(Dataset(OFFSETS, 10_000_000, groups=500))
     return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
 
 
@@ -244,6 +166,22 @@ def export_rows() -> list[Row]:
     ]
 
 
+def sql_rows() -> list[Row]:
+    """Questions to a log, against a walk over its headers, and an export that DuckDB reads."""
+    by_key = "select key, count(*) n from {} group by key order by n desc limit 10"
+    ask = '{python} -c "import duckdb; duckdb.sql(\\"' + by_key + '\\").fetchall()"'
+    export = "rm -rf {to} && {kafkalog} export {partition} --to {to} -q >/dev/null && "
+    quick = ("kafkalog", "verify", "--level", "quick", "-q", "{partition}")
+    files = ("sh", "-c", export + ask.replace("{}", "'{to}/**/*.parquet'"))
+    return [
+        Row("SQL", name, sized("1.2 GB"), ("kafkalog", "sql", query, "{partition}"), other,
+            wanted=(Wanted("times as fast as the other", at_least=factor),))
+        for name, query, other, factor in (
+            ("SQL count(*), 1.2 GB", "select count(*) from records", quick, 0.83),
+            ("SQL count by key, 1.2 GB", by_key.format("records"), files, 0.8))
+    ]  # fmt: skip
+
+
 def verify_rows() -> list[Row]:
     """Beside Kafka's shallow pass and its check of both indexes, which see less."""
     kafka = ("DumpLogSegments", "--verify-index-only", "--files", "{segments}")
@@ -261,6 +199,48 @@ def verify_rows() -> list[Row]:
             kafka if (level, size) == ("standard", "300 MB") else None, wanted=bounds)
         for (level, size), bounds in wanted.items()
     ]  # fmt: skip
+
+
+def search_rows() -> list[Row]:
+    """Records of one key, and values with a text."""
+    questions = {
+        "key, 300 MB": ("300 MB", ("--key", "{key}"), ()),
+        "key, 1.2 GB": ("1.2 GB", ("--key", "{key}"), (Wanted("GB/s", at_least=1), MEMORY)),
+        "value, 1.2 GB": ("1.2 GB", ("--value-regex", "{value_regex}"), (MEMORY,)),
+    }
+    rows = [
+        Row("Search", f"find {name}", sized(size),
+            ("kafkalog", "find", "{partition}", *options, "--format", "ndjson"), wanted=wanted)
+        for name, (size, options, wanted) in questions.items()
+    ]  # fmt: skip
+    both = ("kafkalog", "diff", "{partition}", "{partition}")
+    wanted = (Wanted("GB/s", at_least=1), MEMORY)  # of each of two sides
+    return [*rows, Row("Search", "diff with itself, 1.2 GB", sized("1.2 GB"), both, wanted=wanted)]
+
+
+def group_rows() -> list[Row]:
+    """Groups and their lag, against Kafka's decoder of the same records."""
+    name, data = "groups, 1 GB of __consumer_offsets", OFFSETS
+    kafka = ("DumpLogSegments", "--files", "{logs}", "--offsets-decoder")
+    ours, fast = ("kafkalog", "groups", "{log_dir}"), Wanted("M records/s", at_least=1.67)
+    return [
+        Row("Groups", name, data, ours, kafka, wanted=(times(20),)),
+        Row("Groups", f"{name}, 1 processor", data, ours, cpus=1, wanted=(fast,)),
+    ]
+
+
+def disk_usage_rows() -> list[Row]:
+    """A log directory of 10,000 partitions; coreutils' du has a row of its own."""
+    commands: dict[str, tuple[tuple[str, ...], tuple[Wanted, ...]]] = {
+        "du": (("kafkalog", "du"), (Wanted("s", at_most=2), MEMORY)),
+        "du --forecast": (("kafkalog", "du", "--forecast"), (MEMORY,)),
+        "simulate-retention": (("kafkalog", "simulate-retention"), ()),
+        "du of coreutils": (("du", "--summarize", "--block-size=1"), ()),
+    }
+    return [
+        Row("Disk usage", f"{name}, 10,000 partitions", MANY, (*words, "{log_dir}"), wanted=wanted)
+        for name, (words, wanted) in commands.items()
+    ]
 
 
 CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
@@ -391,7 +371,8 @@ def physical_rows() -> list[Row]:
 def all_rows() -> list[Row]:
     """Every benchmark, in the order of the page."""
     return [
-        *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *export_rows(),
+        *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
+        *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
         *physical_rows(),
@@ -401,15 +382,15 @@ def all_rows() -> list[Row]:
 TRENDS = tuple(
     Trend(f"{name}, {figure}, {small} to {large}", figure, f"{name}, {small}", f"{name}, {large}")
     for name, figure, small, large in (
-        ("deep print", "time a byte", "1.2 GB", "4 GB"),
-        ("shallow", "time a byte", "300 MB", "4 GB"),
-        ("NDJSON", "time a byte", "300 MB", "4 GB"),
-        ("Parquet", "time a byte", "300 MB", "4 GB"),
+        ("deep print", "time per byte", "1.2 GB", "4 GB"),
+        ("shallow", "time per byte", "300 MB", "4 GB"),
+        ("NDJSON", "time per byte", "300 MB", "4 GB"),
+        ("Parquet", "time per byte", "300 MB", "4 GB"),
         ("deep print", "memory", "300 MB", "4 GB"),
         ("shallow", "memory", "300 MB", "4 GB"),
         ("NDJSON", "memory", "300 MB", "4 GB"),
         ("Parquet", "memory", "300 MB", "4 GB"),
-        ("compaction", "time a byte", "5 M keys", "20 M keys"),
+        ("compaction", "time per byte", "5 M keys", "20 M keys"),
     )
 )
 DECODERS_DATASET = sized("100 MB")

@@ -43,8 +43,8 @@ HEAD = """\
 The same work by Spark, by the local engine, and by Spark's own Kafka source with a live broker,
 over the same {size:.2f} GB: a topic with {partitions} partitions, {records:,} records each, which
 a real broker wrote: keys of 10 bytes, values of 100, a day of timestamps, segments of 128 MiB, not
-compressed. Processes with a warm session; each job runs once for nothing, then the median of
-{runs} counts. The files are in the page cache. Data, measurement and this page:
+compressed. Each job runs in a process with a warm session: once uncounted, then {runs} times, of
+which the median counts. The files are in the page cache. Data, measurement and this page:
 
 ```sh
 python -m benchmarks.spark --to docs/spark-performance.md
@@ -54,10 +54,10 @@ python -m benchmarks.spark --to docs/spark-performance.md
 
 
 MISSED = """\
-Where targets were missed when this was written: *count* takes Spark 1.1 s for so many rows of one
-column from Python at all (`mapInArrow` over record batches that are there), and some 0.4 s to
-plan a query over a Python data source and to begin its tasks, while the local engine needs 0.8 s
-for everything. *compact* on one processor is 1.6996 times as slow as on two, where its tasks sync
+Where targets were missed when this was written: *count*: Spark takes 1.1 s to accept that many rows
+of one column from Python at all (`mapInArrow` over record batches in memory), and about 0.4 s to
+plan a query over a Python data source and to start its tasks; the local engine needs 0.8 s for
+everything. *compact* on one processor is 1.6996 times as slow as on two, where its tasks sync
 and swap files one after the other.
 """
 
@@ -72,14 +72,14 @@ class Wish(NamedTuple):
 
 
 WISHES = (
-    Wish("export to Parquet, beside the local engine", "export_local", "export_spark", 0.6),
-    Wish("count of one column, beside the local engine", "count_local", "count_spark", 0.5),
-    Wish("verify --level deep, beside the local engine", "verify_local", "verify_spark", 0.7),
-    Wish("compact, beside the local engine", "compact_local", "compact_spark", 0.7),
-    Wish("export to Parquet, beside Spark's Kafka source", "export_kafka", "export_spark", 3),
-    Wish("count, beside Spark's Kafka source", "count_kafka", "count_spark", 3),
-    Wish("verify, 2 processors beside 1", "verify_spark on 1", "verify_spark", 1.7),
-    Wish("compact, 2 processors beside 1", "compact_spark on 1", "compact_spark", 1.7),
+    Wish("export to Parquet, against the local engine", "export_local", "export_spark", 0.6),
+    Wish("count of one column, against the local engine", "count_local", "count_spark", 0.5),
+    Wish("verify --level deep, against the local engine", "verify_local", "verify_spark", 0.7),
+    Wish("compact, against the local engine", "compact_local", "compact_spark", 0.7),
+    Wish("export to Parquet, against Spark's Kafka source", "export_kafka", "export_spark", 3),
+    Wish("count, against Spark's Kafka source", "count_kafka", "count_spark", 3),
+    Wish("verify, 2 processors against 1", "verify_spark on 1", "verify_spark", 1.7),
+    Wish("compact, 2 processors against 1", "compact_spark on 1", "compact_spark", 1.7),
 )
 
 

@@ -17,15 +17,22 @@ from kafkalog.state.transactions import OpenData
 from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
+    anatomy,
     audits,
+    cleaner_steps,
     compactions,
+    compared,
+    disk_usage,
     explanations,
     exported,
     findings,
+    found,
     groups,
     listing,
     lookups,
+    metadata,
     objects,
+    overviews,
     profiles,
     records,
     repairs,
@@ -54,6 +61,8 @@ COMMANDS = (
     f"dump-segment {LOG_DIR}/replication-offset-checkpoint --limit 1",
     f"dump-segment {LOG_DIR}/orders-0/leader-epoch-checkpoint",
     f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
+    f"anatomy {LOG_DIR}/orders-0@260 --limit 1",
+    f"anatomy {LOG_DIR}/orders-0",
     f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
@@ -63,30 +72,48 @@ COMMANDS = (
     f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1 --now 1704067500000 --checks",
     f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
     f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
+    f"du {LOG_DIR}/orders-0 --forecast --now 2024-01-01T01:00:00Z --config retention.bytes=20000",
+    f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --explain --limit 1",
     f"groups {LOG_DIR}",
     f"groups {LOG_DIR} --diff 0",
     f"where {LOG_DIR} --group billing",
+    f"metadata {LOG_DIR}",
+    f"metadata {LOG_DIR} --topic orders",
+    f"metadata {LOG_DIR} --find orders",
+    f"metadata {LOG_DIR} --diff 44",
     f"transactions {LOG_DIR}",
+    f"find {LOG_DIR} --key order-7",
+    f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
+    f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
 OBJECT_TYPES = {
     one.name: one
     for family in (
-        listing, records, side_files, lookups, objects, findings, explanations, repairs, salvaged,
-        retention, rolls, compactions, undone, audits, profiles, exported, groups,
-        transactions,
+        listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
+        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
+        profiles, exported, groups, transactions, found, compared, metadata, overviews,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
 }  # fmt: skip
 """Every object type that the commands print, by name."""
-# Fixed in the examples, because these values depend on when the repository was checked out.
-_FIXED = {"mtime_ms": 1704067449000}
-_JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
+# Fixed in the examples: these values depend on when and where the repository was checked out.
+_FIXED = {"mtime_ms": 1704067449000, "extents": 1, "disk_bytes": 65536, "used_bytes": 131072,
+          "free_bytes": 1073610752, "full_at": 1792846800000}  # fmt: skip
+_JSON_TYPES = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+}
 
 
 def run_command(line: str) -> tuple[int, str]:
@@ -143,6 +170,15 @@ def _failed_partition() -> dict[str, Any]:
     return row
 
 
+def _report_row() -> dict[str, Any]:
+    """Return what `report` prints about the examples."""
+    with TemporaryDirectory() as place:
+        [row] = rows_of(f"report {LOG_DIR} --to {place}/page.html --now 2026-11-22T00:00:00Z")
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row | {"path": "report.html", "size": 1_700_000}  # it depends on the libraries
+
+
 def _group_member() -> dict[str, Any]:
     """Return a member of a group, which no example has."""
     member = Member("billing-7-5c0d1a9e", None, "billing-7", "/10.0.0.7", 12)
@@ -195,6 +231,7 @@ def object_sections() -> str:
             samples.setdefault(row["type"], row)
     samples["undo"] = _undo_row()
     samples["failed_partition"] = _failed_partition()
+    samples["report"] = _report_row()
     samples["group_member"] = _group_member()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}

@@ -1,7 +1,8 @@
 """The generated parts of a page: marked blocks and console sessions.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`. A `console` block shows
-commands and exactly what they print, stdout before stderr.
+commands and exactly what they print, stdout before stderr. They run in the root of the project; in
+a section with `<!-- scene: NAME -->`, in a directory that `docgen.scenes` makes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +28,7 @@ from docgen.reference import (
     payload_table,
     status_table,
 )
+from docgen.scenes import scene
 from docgen.spark import option_table, table_sections
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ _BLOCK: Final = re.compile(
     r"^<!-- generated: ([a-z-]+) -->\n(?:.*?\n)??<!-- end: \1 -->$", re.MULTILINE | re.DOTALL
 )
 _CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SECTION: Final = re.compile(r"^(?=## )", re.MULTILINE)
+_SCENE: Final = re.compile(r"^<!-- scene: ([a-z-]+) -->$", re.MULTILINE)
 _WIDTH: Final = "80"
 
 
@@ -76,21 +81,52 @@ def blocks_in(text: str) -> list[str]:
     return [found[1] for found in _BLOCK.finditer(text)]
 
 
+@dataclass(frozen=True)
+class Session:
+    """The console blocks of a section, and the scene in which they run, if not in the root."""
+
+    scene: str | None
+    blocks: list[list[Command]]
+
+
 def with_sessions(text: str) -> str:
     """Return a page whose console blocks show the present output of their commands."""
-    return _CONSOLE.sub(lambda found: f"```console\n{_session(found[1])}```", text)
+    return "".join(map(_replayed, _SECTION.split(text)))
 
 
-def console_blocks(text: str) -> list[list[Command]]:
-    """Return the commands of each console block of a page."""
-    return [list(_commands(found[1])) for found in _CONSOLE.finditer(text)]
+def sessions(text: str) -> list[Session]:
+    """Return the console blocks of a page, section by section."""
+    found = [
+        Session(_scene(section), [list(_commands(one[1])) for one in _CONSOLE.finditer(section)])
+        for section in _SECTION.split(text)
+    ]
+    return [session for session in found if session.blocks]
+
+
+@contextmanager
+def place(session_scene: str | None) -> Iterator[Path]:
+    """Give the directory in which a session runs."""
+    with nullcontext(ROOT) if session_scene is None else scene(session_scene) as path:
+        yield path
+
+
+def _scene(section: str) -> str | None:
+    found = _SCENE.search(section)
+    return None if found is None else found[1]
+
+
+def _replayed(section: str) -> str:
+    if not _CONSOLE.search(section):
+        return section
+    with place(_scene(section)) as path:
+        return _CONSOLE.sub(lambda found: f"```console\n{_session(found[1], path)}```", section)
 
 
 def _block(name: str) -> str:
     return f"<!-- generated: {name} -->\n\n{BLOCKS[name]().strip()}\n\n<!-- end: {name} -->"
 
 
-def _session(block: str) -> str:
+def _session(block: str, path: Path) -> str:
     parts = []
     status = 0
     for command in _commands(block):
@@ -102,7 +138,7 @@ def _session(block: str) -> str:
         python = Path(sys.executable)
         done = subprocess.run(
             [python if program == "python" else python.with_name(program), *words],
-            capture_output=True, text=True, check=False, cwd=ROOT,
+            capture_output=True, text=True, check=False, cwd=path,
             env=os.environ | {"COLUMNS": _WIDTH},
         )  # fmt: skip
         status = done.returncode

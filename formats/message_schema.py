@@ -38,6 +38,7 @@ from construct import (
     stream_write,
 )
 from construct import Struct as ConstructStruct
+from construct.core import BytesIOWithOffsets
 
 from formats.message_table import Field, Message, Struct, messages
 from formats.primitives import UnsignedVarint, Uuid
@@ -138,6 +139,8 @@ def parse_varint(stream: Any, context: Any, path: str) -> int:
 class CompactLength(Construct):  # type: ignore[misc] # construct has no types
     """An unsigned varint that holds length + 1, read as Java's int: 0 stands for -1, null."""
 
+    encoding = UnsignedVarint
+
     def _parse(self, stream: Any, context: Any, path: str) -> int:
         length = parse_varint(stream, context, path) - 1
         return length if length < 1 << 31 else length - (1 << 32)
@@ -148,6 +151,21 @@ class CompactLength(Construct):  # type: ignore[misc] # construct has no types
 
 
 COMPACT_LENGTH: Final = CompactLength()
+
+
+class TagNumber(Construct):  # type: ignore[misc] # construct has no types
+    """An unsigned varint of a tagged section: a count, a tag or a size."""
+
+    encoding = UnsignedVarint
+
+    def _parse(self, stream: Any, context: Any, path: str) -> int:
+        return parse_varint(stream, context, path)
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        return build_with(UnsignedVarint, obj, stream, context, path)
+
+
+TAG_NUMBER: Final = TagNumber()
 
 
 class BoolAdapter(Adapter):  # type: ignore[misc] # construct has no types
@@ -259,12 +277,10 @@ class NullableStruct(Construct):  # type: ignore[misc] # construct has no types
         super().__init__()
         self.struct = struct
         self.tagged = tagged
+        self.flag = COMPACT_LENGTH if tagged else Int8sb
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
-        if self.tagged:
-            flag = parse_with(COMPACT_LENGTH, stream, context, path)
-        else:
-            flag = parse_with(Int8sb, stream, context, path)
+        flag = parse_with(self.flag, stream, context, path)
         return None if flag < 0 else parse_with(self.struct, stream, context, path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
@@ -291,6 +307,7 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
         }
         self.foreign_tags = {field.tag for field in struct.fields if field.tag is not None}
         self.foreign_tags -= self.tagged.keys()
+        self.tags = self.tag = self.size = TAG_NUMBER
 
     def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -298,7 +315,7 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
             values[name] = parse_with(codec, stream, context, f"{path} -> {name}")
         if not self.flexible:
             return values
-        count = parse_varint(stream, context, path)
+        count = parse_with(self.tags, stream, context, path)
         ignore_sizes = context._params.get("ignore_sizes_of_tagged_fields", False)  # noqa: SLF001
         if count == 0 or (ignore_sizes and count >> 31):
             return values
@@ -320,8 +337,8 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
         """Read `count` tagged fields, the known ones into `values`; return the unknown ones."""
         unknown = []
         for _ in range(count):
-            tag = parse_varint(stream, context, path)
-            size = parse_varint(stream, context, path)
+            tag = parse_with(self.tag, stream, context, path)
+            size = parse_with(self.size, stream, context, path)
             if tag in self.foreign_tags:
                 reason = f"Tag {tag} is not valid for version {self.version}"
                 raise MessageError(reason, path)
@@ -332,10 +349,12 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
             if ignore_sizes:
                 values[name] = parse_with(codec, stream, context, f"{path} -> {name}")
                 continue
-            part = io.BytesIO(read_array(stream, size, path))
+            start = stream.tell()
+            part = BytesIOWithOffsets(read_array(stream, size, path), stream, start)
             values[name] = parse_with(codec, part, context, f"{path} -> {name}")
-            if part.tell() != size:
-                reason = f"tagged field {name} of {size} byte(s) ends after {part.tell()}"
+            used = part.tell() - start
+            if used != size:
+                reason = f"tagged field {name} of {size} byte(s) ends after {used}"
                 raise MessageError(reason, path)
         return unknown
 

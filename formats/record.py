@@ -18,6 +18,7 @@ from construct import (
     stream_read,
     stream_write,
 )
+from construct.core import BytesIOWithOffsets
 
 from formats.primitives import NullableBytes, PlainStruct, Varint, Varlong
 
@@ -44,45 +45,55 @@ class Headers(Construct):  # type: ignore[misc] # construct has no types
     list grows longer than the data.
     """
 
+    def __init__(self, count: Any, header: Any) -> None:
+        super().__init__()
+        self.count = count
+        self.header = header
+
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
-        count = Varint._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        count = self.count._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
         if count < 0:
             raise FormatFieldError(f"negative count of headers: {count}", path=path)
         headers = ListContainer()
         for _ in range(count):
-            headers.append(RecordHeader._parse(stream, context, path))  # noqa: SLF001
+            headers.append(self.header._parse(stream, context, path))  # noqa: SLF001
         return headers
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
-        Varint._build(len(obj), stream, context, path)  # noqa: SLF001 # construct's own protocol
+        self.count._build(len(obj), stream, context, path)  # noqa: SLF001 # construct's own protocol
         for header in obj:
-            RecordHeader._build(header, stream, context, path)  # noqa: SLF001
+            self.header._build(header, stream, context, path)  # noqa: SLF001
         return obj
 
 
 class SizedRecord(Construct):  # type: ignore[misc] # construct has no types
-    """A length and exactly that many bytes of `RecordBody`.
+    """A length and exactly that many bytes of a record's body.
 
     Kafka lets a field of an uncompressed record run past the record's own end and compares the
     consumed size afterwards; cutting the body first accepts and rejects the same bytes.
     Building computes the length.
     """
 
+    def __init__(self, length: Any, body: Any) -> None:
+        super().__init__()
+        self.length = length
+        self.body = body
+
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
-        length = Varint._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
-        body = BytesIO(stream_read(stream, length, path))
+        length = self.length._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        start = stream.tell()
+        body = BytesIOWithOffsets(stream_read(stream, length, path), stream, start)
         record = Container(length=length)
-        record.update(RecordBody._parse(body, context, path))  # noqa: SLF001
-        if body.tell() != length:
-            raise StreamError(
-                f"record of {length} bytes ends after {body.tell()} of them", path=path
-            )
+        record.update(self.body._parse(body, context, path))  # noqa: SLF001
+        used = body.tell() - start
+        if used != length:
+            raise StreamError(f"record of {length} bytes ends after {used} of them", path=path)
         return record
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         body = BytesIO()
-        RecordBody._build(obj, body, context, path)  # noqa: SLF001 # construct's own protocol
-        Varint._build(body.tell(), stream, context, path)  # noqa: SLF001
+        self.body._build(obj, body, context, path)  # noqa: SLF001 # construct's own protocol
+        self.length._build(body.tell(), stream, context, path)  # noqa: SLF001
         stream_write(stream, body.getvalue(), body.tell(), path)
         return obj
 
@@ -98,7 +109,7 @@ RecordBody: Final = PlainStruct(
     "offset_delta" / Varint,
     "key" / NullableBytes(Varint),
     "value" / NullableBytes(Varint),
-    "headers" / Headers(),
+    "headers" / Headers(Varint, RecordHeader),
 )
 
-Record: Final = SizedRecord()
+Record: Final = SizedRecord(Varint, RecordBody)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from kafkalog.check.summary import Summary as Summary
     from kafkalog.columns.scan import Scan as Scan
     from kafkalog.compaction.run import compact as compact
+    from kafkalog.comparison.run import diff as diff
     from kafkalog.configs import ConfigSources as ConfigSources
+    from kafkalog.datasets import dataset as dataset
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.journal.undo import undo as undo
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView as LogView
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
+    from kafkalog.overview import report as report
     from kafkalog.profiles import profile as profile
     from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
@@ -51,7 +54,9 @@ if TYPE_CHECKING:
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.trials import simulate_roll as simulate_roll
+    from kafkalog.search.run import find as find
     from kafkalog.state.groups import groups as groups
+    from kafkalog.state.metadata import metadata as metadata
     from kafkalog.state.transactions import transactions as transactions
     from kafkalog.unified_log import LogOffset as LogOffset
     from kafkalog.unified_log import LogOffsets as LogOffsets
@@ -64,13 +69,16 @@ _MODULES = {
     "check.summary": ("Summary",),
     "columns.scan": ("Scan",),
     "compaction.run": ("compact",),
+    "comparison.run": ("diff",),
     "configs": ("ConfigSources",),
+    "datasets": ("dataset",),
     "errors": ("CorruptDataError", "KafkaLogError"),
     "journal.undo": ("undo",),
     "lake": ("export",),
     "log_dir": ("Segment",),
     "logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
+    "overview": ("report",),
     "profiles": ("profile",),
     "repair.rebuild_run": ("rebuild_index",),
     "repair.run": ("recover",),
@@ -78,7 +86,9 @@ _MODULES = {
     "retention.run": ("apply_retention",),
     "retention.simulation": ("simulate_retention",),
     "roll.trials": ("simulate_roll",),
+    "search.run": ("find",),
     "state.groups": ("groups",),
+    "state.metadata": ("metadata",),
     "state.transactions": ("transactions",),
     "unified_log": ("LogOffset", "LogOffsets"),
     "verification": ("Findings", "verify"),

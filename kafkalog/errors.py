@@ -200,6 +200,11 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
     return error
 
 
+def raised(error: KafkaLogError) -> None:
+    """Raise an error: what callers get that take no errors."""
+    raise error
+
+
 @contextmanager
 def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[None]:
     """Confine an error to the item that is being worked on.

@@ -29,11 +29,11 @@ from kafkalog.view import Shown, show, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.targets import Target
     from kafkalog.view import Difference
 
     Errors = tuple[type[KafkaLogError], ...]
 
-Target = LogDirListing | PartitionDir | FileEntry
 T = TypeVar("T")
 
 
@@ -53,7 +53,10 @@ class LogDirRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition directory; None for values that are unknown or missing."""
+    """A partition directory; None for values that are unknown or missing.
+
+    `kafkalog.compaction.dirt` adds what the cleaner has not compacted yet.
+    """
 
     path: str
     topic: str
@@ -68,6 +71,15 @@ class PartitionRow:
     high_watermark: int | None
     cleaner_offset: int | None
     odd_files: dict[str, int]
+    disk_bytes: int = 0
+    dirty_bytes: int | None = None
+    dirty_ratio: float | None = None
+    cleaner_stuck: str | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory around it: a log directory."""
+        return os.path.dirname(self.path) or os.curdir
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,11 @@ class SegmentRow:
     timeindex_size_bytes: int | None
     txnindex_size_bytes: int | None
     is_active: bool
+
+    @property
+    def directory(self) -> str:
+        """The directory around its partition: a log directory."""
+        return os.path.dirname(os.path.dirname(self.path)) or os.curdir
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +243,7 @@ def _partition_row(
         high_watermark=log.checkpoint(file_names.HIGH_WATERMARKS),
         cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
         odd_files=odd,
+        disk_bytes=sum(entry.disk_bytes for entry in partition.files),
     )
 
 

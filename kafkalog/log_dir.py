@@ -29,6 +29,7 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
+from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.source import BLOCK_SIZE
@@ -42,7 +43,7 @@ _A_DIRECTORY = "a directory"
 _LISTINGS_MAX = 8
 _LASTING = (FileState.LIVE, FileState.SWAP)
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
-_CHILDREN_MAX = 1000  # entries that are searched for a hint
+_NAMED_MAX = 5  # names in a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class FileEntry:
         mtime_ms: time of its last modification.
         error: why nothing else is known about it.
         hole_bytes: how much of its length is holes, which take no room on the disk.
+        disk_bytes: the blocks that it occupies; its length in an object store.
         inode: distinguishes it from a later file of the same name; 0 if the file system has no
             such number.
         end: the position at which a view cuts it off; None if all of it is shown.
@@ -72,6 +74,7 @@ class FileEntry:
     inode: int = 0
     end: int | None = None
     is_stale: bool = False
+    disk_bytes: int = 0
 
     @property
     def used_bytes(self) -> int:
@@ -126,6 +129,11 @@ class PartitionDir:
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
     aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
+
+    @property
+    def log_dir(self) -> str:
+        """The directory around it, as the path was given."""
+        return os.path.dirname(self.path) or os.curdir
 
     @property
     def topic(self) -> str:
@@ -221,13 +229,46 @@ class LogDirListing:
         return next((entry for entry in self.files if entry.name.name == name), None)
 
 
+@dataclass(frozen=True, slots=True)
+class LogDirTop:
+    """A log directory whose partitions are not listed: the files and directories at its top."""
+
+    path: str
+    files: tuple[FileEntry, ...]
+    directories: tuple[str, ...]
+
+
 def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
     """Open the log directory, the partition directory or the single file at a path.
 
     Raises:
         NotFoundError: the path does not exist.
         UnreadableError: it cannot be listed.
-        NotAKafkaFileError: it exists, but it is nothing that Kafka writes.
+        NotAKafkaFileError: it exists, but it is nothing that Kafka writes, or it is a parent of log
+            directories.
+    """
+    found = open_any(path)
+    if isinstance(found, Parent):
+        names = ", ".join(found.names[:_NAMED_MAX])
+        names += ", …" if len(found.log_dirs) > _NAMED_MAX else ""
+        raise NotAKafkaFileError(
+            "The directory holds log directories; one path is needed here.",
+            path=found.path,
+            hint=f"Name one of them: {names}.",
+        )
+    return found
+
+
+def open_any(path: str) -> LogDirListing | PartitionDir | FileEntry | Parent:
+    """Open what is at a path as `open_path` does, or return that it is a parent of log dirs."""
+    return _log_dir(found) if isinstance(found := look_at(path), LogDirTop) else found
+
+
+def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
+    """Say what is at a path without listing the partitions of a log directory.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     path = file_system.normalize(path)
     try:
@@ -236,56 +277,52 @@ def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
         raise reading_error(error, path) from error
     except ValueError as error:
         raise NotFoundError("The path cannot name a file.", path=path) from error
-    if not stat.S_ISDIR(status.st_mode):
-        entry = _file_entry(path, os.path.basename(path))
-        if entry is None:
-            raise NotFoundError("No such file or directory.", path=path)
-        if entry.error is not None:
-            raise NotAKafkaFileError(entry.error, path=path)
-        if entry.name.kind == FileKind.UNKNOWN:
-            raise NotAKafkaFileError(
-                "Kafka gives no file this name.",
-                path=path,
-                hint="Segments are called 00000000000000000000.log and so on; a copy needs the "
-                "original name.",
-            )
-        return entry
+    return _directory(path) if stat.S_ISDIR(status.st_mode) else _file(path)
+
+
+def _file(path: str) -> FileEntry:
+    entry = _file_entry(path, os.path.basename(path))
+    if entry is None:
+        raise NotFoundError("No such file or directory.", path=path)
+    if entry.error is not None:
+        raise NotAKafkaFileError(entry.error, path=path)
+    if entry.name.kind == FileKind.UNKNOWN:
+        raise NotAKafkaFileError(
+            "Kafka gives no file this name.",
+            path=path,
+            hint="Segments are called 00000000000000000000.log and so on; a copy needs the "
+            "original name.",
+        )
+    return entry
+
+
+def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
     files, directories = _list(path)
     name = parse_directory_name(os.path.basename(file_system.absolute(path)))
-    has_segments = any(entry.name.offset is not None for entry in files)
+    partitions = _partition_names(directories)
+    top = LogDirTop(path, files, directories)
     if any(entry.name.kind in _TOP for entry in files):
-        return _log_dir(path, files, directories)
-    if has_segments or (name is not None and not _partition_names(directories)):
+        return top
+    if any(entry.name.offset is not None for entry in files):
+        return PartitionDir(path, name, files, directories)
+    # Folders of brokers may have names like partitions, such as broker-1.
+    if not any(is_partition(os.path.join(path, one)) for one in partitions):
+        is_known = any(entry.name.kind != FileKind.UNKNOWN for entry in files)
+        has_cache = file_names.REMOTE_INDEX_CACHE in directories
+        if not (is_known or has_cache) and (below := log_dirs_below(path, directories)):
+            return Parent(path, tuple(below))
+    if name is not None and not partitions:
         return PartitionDir(path, name, files, directories)
     if file_names.REMOTE_INDEX_CACHE in directories:
-        return _log_dir(path, files, directories)
-    if _partition_names(directories):
-        log_dir = _log_dir(path, files, directories)
-        if log_dir.errors or any(map(_is_kafkas, log_dir.partitions)):
-            return log_dir
-    below = [inner for inner in directories[:_CHILDREN_MAX] if _is_log_dir(path, inner)]
-    hint = "Give a log directory (an entry of log.dirs), a partition directory such as orders-0, "
-    hint += "or one file."
-    if below:
-        hint = f"It contains log directories: {', '.join(below)}. Name them instead."
+        return top
+    if any(may_be_partition(os.path.join(path, one)) for one in partitions):
+        return top
     raise NotAKafkaFileError(
-        "The directory holds neither partitions nor segments.", path=path, hint=hint
+        "The directory holds neither partitions nor segments.",
+        path=path,
+        hint="Give a log directory (an entry of log.dirs), a partition directory such as orders-0, "
+        "or one file.",
     )
-
-
-def _is_kafkas(partition: PartitionDir) -> bool:
-    """Return whether a directory named like a partition holds Kafka's files, or nothing yet."""
-    known = any(entry.name.kind != FileKind.UNKNOWN for entry in partition.files)
-    return known or not (partition.files or partition.directories)
-
-
-def _is_log_dir(parent: str, name: str) -> bool:
-    """Return whether a directory has one of the files that belong at the top of a log directory."""
-    try:
-        names = file_system.names(os.path.join(parent, name))
-    except (OSError, KafkaLogError):
-        return False
-    return any(parse_file_name(inner).kind in _TOP for inner in names)
 
 
 def open_partition(path: str) -> PartitionDir:
@@ -334,9 +371,8 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
     return [name for name in directories if parse_directory_name(name)]
 
 
-def _log_dir(
-    path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
-) -> LogDirListing:
+def _log_dir(top: LogDirTop) -> LogDirListing:
+    path, files, directories = top.path, top.files, top.directories
     partitions, others, errors = [], [], {}
     if _partition_names(directories):
         file_system.prefetch_listing(path)
@@ -402,6 +438,13 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
     blocks = getattr(status, "st_blocks", None)  # object stores report none
-    holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
-    mtime_ms = status.st_mtime_ns // 1_000_000
-    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes, inode=status.st_ino)
+    on_disk = status.st_size if blocks is None else blocks * BLOCK_SIZE
+    return FileEntry(
+        path,
+        parsed,
+        status.st_size,
+        status.st_mtime_ns // 1_000_000,
+        hole_bytes=max(status.st_size - on_disk, 0),
+        inode=status.st_ino,
+        disk_bytes=on_disk,
+    )

@@ -10,6 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from formats import file_names
 from formats.constants import INT32_MAX, INT64_MAX
@@ -128,8 +129,10 @@ _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _STAGED = re.compile(r"kafkalog-\d{1,19}\.tmp")
 _NAME_SIZE_MAX = 255
+_NAMES_KEPT = 1 << 12  # many partitions have files of the same names
 
 
+@lru_cache(_NAMES_KEPT)
 def parse_file_name(name: str) -> FileName:
     """Parse a file name; any text is accepted, and unknown names have kind UNKNOWN."""
     stem, state = name, FileState.LIVE
@@ -158,6 +161,7 @@ def parse_file_name(name: str) -> FileName:
     return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
 
 
+@lru_cache(_NAMES_KEPT)
 def parse_directory_name(name: str) -> DirectoryName | None:
     """Parse the name of a partition directory; None if a broker would refuse to start on it."""
     state, uid, live = DirectoryState.LIVE, None, name

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.check.schedule import History, Sample, Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Level
 from kafkalog.paths.read_options import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
 from kafkalog.storage import NewFile
+from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafkalog.check.summary import Summary
-    from kafkalog.check.walk import RemoteWalk
+    from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.engine import Engine
     from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
-
-    Target = LogDirListing | PartitionDir | FileEntry
+    from kafkalog.targets import Target
 
 _STATE_SIZE_MAX: Final = 1 << 30
 _UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
@@ -84,7 +84,7 @@ class Findings:
         self._threads = threads
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
-        opened = self._open(targets)
+        opened = open_targets(targets, failed=self._fail)
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,
@@ -114,13 +114,18 @@ class Findings:
         return self.run()
 
     def run(
-        self, progress: Callable[[int], None] | None = None, engine: Engine | None = None
+        self,
+        progress: Callable[[int], None] | None = None,
+        engine: Engine | None = None,
+        read: ReadColumns | None = None,
     ) -> Generator[Defect, None, None]:
         """Yield the findings: of each target, then of all of them together.
 
         Args:
             progress: called with the number of bytes checked since the last call.
             engine: checks partitions in tasks of its own; its workers read the same paths.
+            read: yields the batches and the damage of a log, as `batch_columns` does, which it is
+                by default; not with an engine.
 
         Raises:
             UsageError: an engine together with `state` or `max_duration_s`, which are about the
@@ -138,6 +143,7 @@ class Findings:
                 progress=progress,
                 schedule=self.schedule,
                 threads=self._threads,
+                read=read,
                 remote=remote,
             )
             try:
@@ -146,13 +152,6 @@ class Findings:
                 if self._history is not None and self._state is not None:
                     with contained(self._state, self._fail):
                         _write_history(self._history, self._state, self.targets)
-
-    def _open(self, paths: Sequence[str | os.PathLike[str]]) -> list[Target]:
-        found: list[Target] = []
-        for path in paths:
-            with contained(os.fspath(path), self._fail):
-                found.append(open_path(os.fspath(path)))
-        return found
 
     def _found(self) -> Iterator[Defect]:
         reported: set[str] = set()

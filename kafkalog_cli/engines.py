@@ -29,7 +29,9 @@ class EngineName(StrEnum):
 
 EngineOption = Annotated[
     EngineName | None,
-    typer.Option("--engine", help="Default: spark, or local for a single partition."),
+    typer.Option(
+        "--engine", help="Default: local, or spark where --master or --spark-conf is given."
+    ),
 ]
 ThreadsOption = Annotated[
     int | None,
@@ -41,9 +43,11 @@ ThreadsOption = Annotated[
     ),
 ]
 MasterOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--master", metavar="URL", help="Spark master: local[N], spark://…, yarn, k8s://…, sc://…."
+        "--master",
+        metavar="URL",
+        help="Spark master (local[*]): local[N], spark://…, yarn, k8s://…, sc://….",
     ),
 ]
 SparkConfOption = Annotated[
@@ -60,14 +64,22 @@ ConnectTimeoutOption = Annotated[
 ]
 
 
+_MASTER = "local[*]"
+
+
 @dataclass(frozen=True)
 class SparkChoice:
     """The options about Spark."""
 
-    master: str
+    master: str | None
     conf: list[str] | None
     connect_timeout: str
     quiet: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether an option says what Spark, or how."""
+        return self.master is not None or bool(self.conf)
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -84,7 +96,7 @@ class SparkChoice:
         with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
                 session = opened.enter_context(
-                    spark_session(self.master, settings, connect_timeout_s=timeout_s)
+                    spark_session(self.master or _MASTER, settings, connect_timeout_s=timeout_s)
                 )
             yield session
 
@@ -107,18 +119,21 @@ class EngineChoice:
     spark: SparkChoice
     threads: int | None = None
 
-    @contextmanager
-    def open(self, partitions: int) -> Iterator[Engine]:
-        """Open the engine, which ends with the block.
+    @property
+    def is_spark(self) -> bool:
+        """Whether Spark is the engine."""
+        if self.name is None:
+            return self.spark.is_given
+        return self.name == EngineName.SPARK
 
-        Args:
-            partitions: number of partitions: work on a single one starts Spark only on request.
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        """Open the engine, which ends with the block; Spark starts only on request.
 
         Raises:
             KafkaLogError: as `SparkChoice.open`.
         """
-        name = self.name or (EngineName.SPARK if partitions > 1 else EngineName.LOCAL)
-        if name == EngineName.LOCAL:
+        if not self.is_spark:
             from kafkalog.engine import LocalEngine
 
             yield self._shown(LocalEngine(self.threads))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import sys
@@ -87,8 +86,10 @@ def _run_command(argv: list[str]) -> int:
     import typer
     from typer.exceptions import TyperException
 
+    from kafkalog.errors import UsageError
     from kafkalog_cli.app import command_group
     from kafkalog_cli.outcome import show_words
+    from kafkalog_cli.usage import usage_error
 
     try:
         group = command_group(argv[0] if argv else None)
@@ -98,8 +99,8 @@ def _run_command(argv: list[str]) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except TyperException as error:
-        words = io.StringIO()
-        error.show(words)  # type: ignore[attr-defined] # click's own method
-        show_words(words.getvalue())
-        return 2
+        if not argv:
+            show_words(f"{error.format_message()}\n")  # the help
+            return UsageError.exit_code
+        raise usage_error(error, argv) from error
     return int(status or 0)

@@ -25,7 +25,8 @@ PathsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="Log directory, partition directory or file, also in s3://, gs:// or abfs://.",
+        help="Log directory, parent of several, partition directory or file, also in s3://, "
+        "gs:// or abfs://.",
         show_default=False,
     ),
 ]
@@ -43,6 +44,18 @@ FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First o
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
 FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")]
 ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
+KeyOption = Annotated[str | None, typer.Option(
+    metavar="TEXT|0xHEX", help="Records with this key.",
+)]  # fmt: skip
+KeyRegexOption = Annotated[str | None, typer.Option(
+    metavar="REGEX", help="Records whose key matches.",
+)]  # fmt: skip
+ValueRegexOption = Annotated[str | None, typer.Option(
+    metavar="REGEX", help="Records whose value matches.",
+)]  # fmt: skip
+HeaderOption = Annotated[str | None, typer.Option(
+    metavar="NAME[=VALUE]", help="Records with this header.",
+)]  # fmt: skip
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]

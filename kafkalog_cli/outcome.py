@@ -21,6 +21,7 @@ from kafkalog.errors import (
 from kafkalog.model import Defect, Severity
 from kafkalog.plurals import counted
 from kafkalog_cli.output.text import printable
+from kafkalog_cli.output.tones import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import LogView
+    from kafkalog.parents import Parent
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
@@ -61,14 +63,24 @@ def show_defect(defect: Defect) -> None:
 
 def show_note(text: str) -> None:
     """Show one line worth knowing."""
-    sys.stderr.write(f"note: {printable(text)}\n")
+    sys.stderr.write(f"{_label('note')} {printable(text)}\n")
+
+
+def show_parent(parent: Parent) -> None:
+    """Note which log directories a path stands for."""
+    count = counted(len(parent.log_dirs), "log directory")
+    show_note(f"{parent.path} holds {count}: {some_of(parent.names)}")
 
 
 def show_warning(text: str) -> None:
     """Show one line that someone should act on."""
     sys.stdout.flush()
-    sys.stderr.write(f"warning: {printable(text)}\n")
+    sys.stderr.write(f"{_label('warning')} {printable(text)}\n")
     sys.stderr.flush()
+
+
+def _label(kind: str) -> str:
+    return painted(f"{kind}:", tone_of(kind), sys.stderr)
 
 
 def show_words(text: str) -> None:
@@ -79,7 +91,8 @@ def show_words(text: str) -> None:
 def _show(
     kind: str, reference: str, message: str, where: str | None, note: str | None, hint: str | None
 ) -> None:
-    lines = [f"{kind}: {reference}", f"× {printable(message)}"]
+    first = painted(f"{kind}: {reference}", tone_of(kind), sys.stderr)
+    lines = [first, f"× {printable(message)}"]
     if where is not None:
         lines.append(f"╰─> {printable(where)}")
     if note is not None:
@@ -150,12 +163,44 @@ class Outcome:
 
     def open_all(self, paths: Iterable[str]) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened."""
-        from kafkalog.log_dir import open_path
+        from kafkalog.targets import open_targets
 
-        found = []
-        for path in paths:
-            with self.contained(path):
-                found.append(open_path(path))
+        return open_targets(paths, failed=self.error, parents=show_parent)
+
+    def meant(
+        self,
+        targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+        topics: Sequence[str] | None,
+        *,
+        internal: bool,
+        dead: bool = False,
+    ) -> list[PartitionDir | FileEntry]:
+        """Return the partitions that targets mean, and files as they are.
+
+        Partitions that could not be listed are reported, internal ones that are left out noted.
+
+        Raises:
+            UsageError: a topic has no partition, although each path was opened.
+        """
+        from kafkalog.log_dir import FileEntry, LogDirListing
+        from kafkalog.replicas import meant_partitions, require_topics, topics_of
+
+        if topics and not self.errors:
+            require_topics(topics, topics_of(targets))
+        found: list[PartitionDir | FileEntry] = []
+        left_out = 0
+        for target in targets:
+            if isinstance(target, FileEntry):
+                found.append(target)
+                continue
+            for error in target.errors.values() if isinstance(target, LogDirListing) else ():
+                self.error(error)
+            meant, others = meant_partitions([target], topics, internal=internal, dead=dead)
+            found += meant
+            left_out += len(others)
+        if left_out:
+            what = counted(left_out, "internal partition")
+            show_note(f"{what} left out; --internal includes them")
         return found
 
     def error(self, error: KafkaLogError) -> None:

@@ -6,8 +6,11 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +19,10 @@ from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.jit import native
 from kafkalog_cli.main import run
+from tests.sampling import sample_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -26,6 +30,13 @@ CORPUS = Path(__file__).parent / "corpus"
 STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))
 STATES_28 = sorted(path.name[:-7] for path in (CORPUS / "kafka-2.8").glob("*.tar.gz"))
 SCENARIOS = sorted(path.name[:-7] for path in (CORPUS / "lookup").glob("*.tar.xz"))
+
+
+@cache
+def scenario_names(kind: str) -> list[str]:
+    """Return the names of the log directories in an archive of the corpus."""
+    with tarfile.open(CORPUS / kind / "scenarios.tar.xz") as archive:
+        return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,25 @@ def disk_path() -> Iterator[Path]:
     """A directory that is not kept in memory only, as `tmp_path` can be."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-tests-") as path:
         yield Path(path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Let one process compile the test modules, whose bytecode the others then load."""
+    with open(__file__, "rb") as lock:
+        if not sys.dont_write_bytecode:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+        return (yield)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of long proofs."""
+    items[:], left_out = sample_of(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,9 +22,12 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/dump_segment.py:dump_segment": "its signature is the list of options",
     "kafkalog_cli/commands/export.py:export": "its signature is the list of options",
     "kafkalog_cli/commands/profile.py:profile": "its signature is the list of options",
+    "kafkalog_cli/commands/find.py:find": "its signature is the list of options",
     "kafkalog_cli/commands/lookup_offset.py:lookup_offset": "its signature is the list of options",
+    "kafkalog_cli/commands/metadata.py:metadata": "its signature is the list of options",
     "kafkalog_cli/commands/rebuild_index.py:rebuild_index": "its signature is the list of options",
     "kafkalog_cli/commands/recover.py:recover": "its signature is the list of options",
+    "kafkalog_cli/commands/report.py:report": "its signature is the list of options",
     "kafkalog_cli/commands/verify.py:verify": "its signature is the list of options",
 }
 

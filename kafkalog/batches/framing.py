@@ -99,7 +99,7 @@ def batch_of_header(
 def scan_batches(
     source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
 ) -> Iterator[Batch | Defect]:
-    """Yield every batch from `start` to `end`, with a defect for each stretch without one.
+    """Yield every batch from `start` to `end`, with a defect for each range without one.
 
     Args:
         source: the segment.

@@ -96,14 +96,14 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
     size -= c.RECORD_BATCH_OVERHEAD
-    stream: io.BytesIO | _Stretch
+    stream: io.BytesIO | _FileRange
     if batch.compression:
         _require_room(size, size_max)
         body = _decompress(batch, source.read(start, size), size_max)
         stream, size = io.BytesIO(body), len(body)
         del body
     elif size > _READ_WHOLE_MAX:
-        stream = _Stretch(source, start, start + size)
+        stream = _FileRange(source, start, start + size)
     else:
         stream = io.BytesIO(source.read(start, size))
     append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
@@ -190,7 +190,7 @@ def _require_room(size: int, size_max: int) -> None:
         )
 
 
-class _Stretch:
+class _FileRange:
     """A range of a file as a stream, so that only one record of a large batch is in memory."""
 
     def __init__(self, source: Readable, start: int, end: int) -> None:
@@ -260,7 +260,7 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
         raise _corrupt(error.reference, batch, error.message) from error
 
 
-def _parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) -> Any:
+def _parse(schema: Any, stream: io.BytesIO | _FileRange, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
     try:

@@ -317,6 +317,8 @@ def _selected_of(
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
     """Return where to start so that no wanted record is missed, by the indexes."""
+    if selection.from_position == 0:
+        return 0  # also if what begins there is damaged, which must be reported
     if selection.from_position is not None:
         return align(opened.source, selection.from_position)
     offset = selection.from_offset
@@ -358,7 +360,7 @@ def record_matches(record: Record, selection: Selection) -> bool:
 def _skips(segment: Segment, selection: Selection) -> bool:
     """Return whether no offset of the segment is wanted."""
     if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
-        return True
+        return selection.from_position is None  # a part that was planned may be all damage
     return (
         selection.from_offset is not None
         and segment.next_base_offset is not None

@@ -18,7 +18,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max, unread_range
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import Stretch, joined
+from kafkalog.columns.headers import BatchColumns, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.plurals import counted
@@ -64,14 +64,14 @@ class _Batches:
     """Batches whose successors are known, with what can be trusted about them.
 
     Attributes:
-        stretch: the batches.
+        columns: the batches.
         highest: the largest last offset before each, and after the last.
         is_whole: bool, whether nothing before each, and before the end, is damaged.
         starts: where the batch before each ends.
         is_unsure: bool, whether what comes directly before each is no evidence.
     """
 
-    stretch: Stretch
+    columns: BatchColumns
     highest: Column
     is_whole: NDArray[np.bool_]
     starts: Column
@@ -80,7 +80,7 @@ class _Batches:
     def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
         """Return the first batch that reaches each offset, and whether it may be another batch."""
         batch = np.searchsorted(self.highest[1:], offsets)
-        return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.stretch)[batch])
+        return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.columns)[batch])
 
 
 class _Walk:
@@ -88,20 +88,20 @@ class _Walk:
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
-        self._held: Stretch | None = None
+        self._held: BatchColumns | None = None
         self._is_whole = self._is_trusted = True
         self._end_position = 0
 
-    def take(self, stretch: Stretch) -> tuple[int, _Batches | None]:
-        """Return the batches before the last of the stretch, and the shift of their numbers."""
+    def take(self, columns: BatchColumns) -> tuple[int, _Batches | None]:
+        """Return the batches before the last one, and the shift of their numbers."""
         shift = 1 if self._held is None else 0
-        both = stretch if self._held is None else joined([self._held, stretch])
-        # The next stretch reuses this one's memory.
+        both = columns if self._held is None else joined([self._held, columns])
+        # The next columns reuse this memory.
         self._held = _copy_of_last(both)
         headers, valid = both.headers, both.crc_valid
         first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
         follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
-        return shift, self._batches(_columns(both, 0, both.count - 1), follows)
+        return shift, self._batches(_part(both, 0, both.count - 1), follows)
 
     def rest(self) -> _Batches | None:
         """Return the last batch."""
@@ -109,10 +109,10 @@ class _Walk:
             return None
         return self._batches(self._held, np.ones(1, np.bool_))
 
-    def _batches(self, stretch: Stretch, follows: NDArray[np.bool_]) -> _Batches | None:
-        if not stretch.count:
+    def _batches(self, columns: BatchColumns, follows: NDArray[np.bool_]) -> _Batches | None:
+        if not columns.count:
             return None
-        headers, valid = stretch.headers, stretch.crc_valid
+        headers, valid = columns.headers, columns.crc_valid
         last, positions = headers[h.LAST_OFFSET], headers[h.POSITION]
         trusted = valid & follows
         trusted &= last >= headers[h.BASE_OFFSET]
@@ -128,17 +128,17 @@ class _Walk:
         self._is_trusted = bool(trusted[-1])
         self.highest, self._is_whole = int(highest[-1]), bool(is_whole[-1])
         self._end_position = int(ends[-1])
-        return _Batches(stretch, highest, is_whole, starts, is_unsure)
+        return _Batches(columns, highest, is_whole, starts, is_unsure)
 
 
-def _columns(stretch: Stretch, start: int, end: int) -> Stretch:
+def _part(columns: BatchColumns, start: int, end: int) -> BatchColumns:
     """Return a range of the batches, without the refusals."""
-    return replace(stretch.part(start, end), refusals=())
+    return replace(columns.part(start, end), refusals=())
 
 
-def _copy_of_last(stretch: Stretch) -> Stretch:
-    last = _columns(stretch, stretch.count - 1, stretch.count)
-    return Stretch(
+def _copy_of_last(columns: BatchColumns) -> BatchColumns:
+    last = _part(columns, columns.count - 1, columns.count)
+    return BatchColumns(
         last.headers.copy(),
         last.crc_valid.copy(),
         last.markers.copy(),
@@ -166,10 +166,10 @@ class IndexesMatchLog(SegmentCheck):
         """Return whether the log has everything that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         self._unread = None
-        shift, batches = self._walk.take(stretch)
+        shift, batches = self._walk.take(columns)
         if batches is not None:
             found = [index.judge(batches) for index in self._indexes]
             for number, defect in heapq.merge(*found, key=itemgetter(0)):
@@ -264,7 +264,7 @@ class _Positions(_IndexCheck):
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
-        positions = batches.stretch.headers[h.POSITION]
+        positions = batches.columns.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
             hits, highest = positions[batch] == places, batches.highest[batch]
@@ -311,18 +311,18 @@ class _LastOffsets(_IndexCheck):
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
-        stretch = batches.stretch
-        headers = stretch.headers
+        columns = batches.columns
+        headers = columns.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
             batch, unsure = batches.reaching(offsets)
             is_last = offsets == headers[h.LAST_OFFSET, batch]
-            is_first = ~is_last & (offsets == _first_offsets(stretch)[batch])
+            is_first = ~is_last & (offsets == _first_offsets(columns)[batch])
             self._last_count += int((is_last & (headers[h.COUNT, batch] > 1)).sum())
             self._first_count += int(is_first.sum())
             room = max(_TOLD_ONE_BY_ONE - len(self._firsts), 0)
             for i in np.flatnonzero(is_first).tolist()[:room]:
                 self._firsts.append((number + i, int(offsets[i])))
-            odd = ~(is_last | is_first | unsure | _largest_left(stretch, batch, offsets))
+            odd = ~(is_last | is_first | unsure | _largest_left(columns, batch, offsets))
             for i in np.flatnonzero(odd).tolist():
                 offset = int(offsets[i])
                 detail = f": no batch ends at offset {offset}"
@@ -362,9 +362,9 @@ class _Timestamps(_IndexCheck):
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
-        stretch = batches.stretch
-        headers = stretch.headers
-        times = np.where(stretch.crc_valid, headers[h.MAX_TIMESTAMP], -1)
+        columns = batches.columns
+        headers = columns.headers
+        times = np.where(columns.crc_valid, headers[h.MAX_TIMESTAMP], -1)
         largest = running_max(self._largest, times)
         self._largest = int(largest[-1])
         has_time = headers[h.MAGIC] > 0
@@ -375,7 +375,7 @@ class _Timestamps(_IndexCheck):
             is_right = (timestamps == largest[1:][batch]) & (timestamps > largest[batch])
             # A damaged part may have held a larger timestamp.
             is_right = np.where(is_whole, is_right, timestamps >= largest[1:][batch])
-            is_right &= _holds_largest(stretch, batch, offsets) | ~is_whole
+            is_right &= _holds_largest(columns, batch, offsets) | ~is_whole
             for i in np.flatnonzero(has_time[batch] & ~(is_right | unsure)).tolist():
                 offset = int(offsets[i])
                 detail = f" says {timestamps[i]} up to offset {offset}, the log says "
@@ -404,9 +404,9 @@ def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, C
             yield number + int(outside[0]), offsets[outside]
 
 
-def _first_offsets(stretch: Stretch) -> Column:
+def _first_offsets(columns: BatchColumns) -> Column:
     """Return the first offset of each batch; for an undecoded legacy message its only offset."""
-    headers, facts = stretch.headers, stretch.facts
+    headers, facts = columns.headers, columns.facts
     first: Column = headers[h.BASE_OFFSET]
     if facts is not None:
         is_known = (headers[h.MAGIC] < 2) & (facts[h.FOUND] > 0)
@@ -414,33 +414,33 @@ def _first_offsets(stretch: Stretch) -> Column:
     return first
 
 
-def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+def _is_inside(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Return whether each offset can be in its batch, as far as the header says."""
-    headers = stretch.headers
+    headers = columns.headers
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
     inside: NDArray[np.bool_] = is_wrapper[batch] | (offsets >= headers[h.BASE_OFFSET, batch])
     return inside
 
 
-def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+def _largest_left(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Return whether each offset is, or if not decoded could be, the largest left in its batch."""
-    headers, facts = stretch.headers, stretch.facts
+    headers, facts = columns.headers, columns.facts
     could_be: NDArray[np.bool_]
     if facts is not None:
         could_be = offsets == facts[h.LAST, batch]
         return could_be
     is_cleaned = headers[h.COUNT] <= headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     is_cleaned |= headers[h.MAGIC] < 2
-    could_be = is_cleaned[batch] & _is_inside(stretch, batch, offsets)
+    could_be = is_cleaned[batch] & _is_inside(columns, batch, offsets)
     return could_be
 
 
-def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+def _holds_largest(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Return whether each offset is, or could be, that of its batch's largest timestamp."""
-    holds: NDArray[np.bool_] = offsets == stretch.headers[h.LAST_OFFSET, batch]
-    if stretch.facts is None:
-        holds |= _is_inside(stretch, batch, offsets)
+    holds: NDArray[np.bool_] = offsets == columns.headers[h.LAST_OFFSET, batch]
+    if columns.facts is None:
+        holds |= _is_inside(columns, batch, offsets)
     else:
-        holds |= offsets == stretch.facts[h.OFFSET_OF_MAX, batch]
+        holds |= offsets == columns.facts[h.OFFSET_OF_MAX, batch]
     return holds

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.configs import TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.log_dir import PartitionDir
@@ -95,7 +95,7 @@ class BatchCheck(ABC):
     level: ClassVar[Level] = Level.QUICK
 
     @abstractmethod
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
 
     def damage(self, defect: Defect) -> None:  # noqa: B027 # most need not know
@@ -141,9 +141,9 @@ class PartitionCheck(BatchCheck):
         self.log = log
 
 
-def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
+def defects_of_batches(checks: Sequence[BatchCheck], columns: BatchColumns) -> Iterator[Defect]:
     """Yield the defects of all checks, ordered by batch number, then by check."""
-    found = [check.stretch(stretch) for check in checks]
+    found = [check.batches(columns) for check in checks]
     for _, defect in heapq.merge(*found, key=itemgetter(0)):
         yield defect
 
@@ -171,10 +171,10 @@ class ChecksumsMatch(SegmentCheck):
 
     level = Level.STANDARD
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        for i in np.flatnonzero(~stretch.crc_valid).tolist():
-            batch = h.batch_at(stretch.headers, i, self.log.path, crc_valid=False)
+        for i in np.flatnonzero(~columns.crc_valid).tolist():
+            batch = h.batch_at(columns.headers, i, self.log.path, crc_valid=False)
             for defect in crc_defects(batch):
                 yield i, defect
 
@@ -182,31 +182,31 @@ class ChecksumsMatch(SegmentCheck):
 class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 claims a later magic."""
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        headers = stretch.headers
+        headers = columns.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
             detail = f"Magic {headers[h.MAGIC, i]} is unknown."
-            yield i, defect_at(self.log.path, stretch, i, "magic-unknown", detail)
+            yield i, defect_at(self.log.path, columns, i, "magic-unknown", detail)
 
 
 class AttributesAreKnown(SegmentCheck):
     """Every batch names a codec that its magic has, and sets no attribute bit without a meaning."""
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        headers = stretch.headers
+        headers = columns.headers
         attributes = headers[h.ATTRIBUTES]
         codec = attributes & c.COMPRESSION_MASK
         no_codec = codec > np.where(headers[h.MAGIC] < 2, c.LEGACY_CODEC_MAX, c.CODEC_MAX)
         more = attributes & ~_KNOWN_ATTRIBUTES
-        for i in np.flatnonzero((no_codec | (more != 0)) & stretch.crc_valid).tolist():
+        for i in np.flatnonzero((no_codec | (more != 0)) & columns.crc_valid).tolist():
             if no_codec[i]:
                 detail = f"Codec {codec[i]} is unknown to magic {headers[h.MAGIC, i]}."
-                yield i, defect_at(self.log.path, stretch, i, "unknown-codec", detail)
+                yield i, defect_at(self.log.path, columns, i, "unknown-codec", detail)
             if more[i]:
                 detail = f"Bits {more[i] & 0xFFFF:#06x} of the attributes have no meaning."
-                yield i, defect_at(self.log.path, stretch, i, "attributes-unknown", detail)
+                yield i, defect_at(self.log.path, columns, i, "attributes-unknown", detail)
 
 
 class HeaderFieldsAgree(SegmentCheck):
@@ -216,24 +216,25 @@ class HeaderFieldsAgree(SegmentCheck):
     may be anything (-1 by Java clients, 0 by some others and by Kafka's own coordinators).
     """
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        found = [(wrong & _judged(stretch), detail) for wrong, detail in _contradictions(stretch)]
-        for i in np.flatnonzero(np.any([wrong for wrong, _ in found], axis=0)).tolist():
+        found = list(_contradictions(columns))
+        wrong_at_all = np.any([wrong for wrong, _ in found], axis=0)
+        for i in np.flatnonzero(wrong_at_all & _judged(columns)).tolist():
             details = [detail for wrong, detail in found if wrong[i]]
             detail = f"{'; '.join(details)}."
             detail = detail[0].upper() + detail[1:]
-            yield i, defect_at(self.log.path, stretch, i, "batch-header-contradictory", detail)
+            yield i, defect_at(self.log.path, columns, i, "batch-header-contradictory", detail)
 
 
-def _judged(stretch: Stretch) -> NDArray[np.bool_]:
-    judged: NDArray[np.bool_] = stretch.crc_valid & (stretch.headers[h.MAGIC] == 2)
+def _judged(columns: BatchColumns) -> NDArray[np.bool_]:
+    judged: NDArray[np.bool_] = columns.crc_valid & (columns.headers[h.MAGIC] == 2)
     return judged
 
 
-def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
+def _contradictions(columns: BatchColumns) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """Yield each contradiction: which batches have it, and its description."""
-    headers, marker = stretch.headers, stretch.markers[h.MARKER_TYPE]
+    headers, marker = columns.headers, columns.markers[h.MARKER_TYPE]
     attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     producer_id, sequence = headers[h.PRODUCER_ID], headers[h.BASE_SEQUENCE]
@@ -259,19 +260,21 @@ def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]
 class ControlRecordsAreReadable(SegmentCheck):
     """The first record of every control batch has a key that states its type."""
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        unreadable = (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(stretch)
-        refused = {ordinal for ordinal, _ in stretch.refusals}
+        unreadable = (columns.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(columns)
+        refused = {ordinal for ordinal, _ in columns.refusals}
         for i in np.flatnonzero(unreadable).tolist():
             if i not in refused:
                 detail = "The control record of the batch cannot be read."
-                yield i, defect_at(self.log.path, stretch, i, "control-record-malformed", detail)
+                yield i, defect_at(self.log.path, columns, i, "control-record-malformed", detail)
 
 
-def defect_at(path: str, stretch: Stretch, ordinal: int, reference: str, detail: str) -> Defect:
-    """Return the defect of one batch of a stretch."""
-    headers = stretch.headers
+def defect_at(
+    path: str, columns: BatchColumns, ordinal: int, reference: str, detail: str
+) -> Defect:
+    """Return the defect of one of the batches."""
+    headers = columns.headers
     return make_defect(
         reference,
         path,
@@ -290,12 +293,12 @@ class RecordsDecode(SegmentCheck):
 
     level = Level.DEEP
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        for i, error in stretch.refusals:
+        for i, error in columns.refusals:
             # The header check has already reported an unknown codec.
             if error.reference != "unknown-codec":
-                yield i, defect_of(error, batch_at(stretch.headers, i, self.log.path))
+                yield i, defect_of(error, batch_at(columns.headers, i, self.log.path))
 
 
 class RecordOffsetsFitBatches(SegmentCheck):
@@ -306,9 +309,9 @@ class RecordOffsetsFitBatches(SegmentCheck):
 
     level = Level.DEEP
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        headers, facts = stretch.headers, stretch.facts
+        headers, facts = columns.headers, columns.facts
         if facts is None:
             return
         is_old = headers[h.MAGIC] < 2
@@ -317,13 +320,13 @@ class RecordOffsetsFitBatches(SegmentCheck):
         # Offset 0 of an old compressed message says nothing: some producers left it unset.
         outside |= np.where(is_old & (last != 0), facts[h.LAST] != last, facts[h.LAST] > last)
         disorder = facts[h.DISORDER] >= 0
-        for i in np.flatnonzero((outside | disorder) & _decoded(stretch)).tolist():
+        for i in np.flatnonzero((outside | disorder) & _decoded(columns)).tolist():
             detail = f"The records have offsets {facts[h.FIRST, i]} to {facts[h.LAST, i]}, "
             detail += f"the batch {first[i]} to {last[i]}."
             if disorder[i]:
                 detail = f"Record {facts[h.DISORDER, i]} of the batch does not follow the offset "
                 detail += "of the one before it."
-            yield i, defect_at(self.log.path, stretch, i, "record-offset-invalid", detail)
+            yield i, defect_at(self.log.path, columns, i, "record-offset-invalid", detail)
 
 
 class MaxTimestampsAreRight(SegmentCheck):
@@ -337,23 +340,23 @@ class MaxTimestampsAreRight(SegmentCheck):
 
     level = Level.DEEP
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        headers, facts = stretch.headers, stretch.facts
+        headers, facts = columns.headers, columns.facts
         if facts is None:
             return
         magic, largest = headers[h.MAGIC], facts[h.TIME_MAX]
         judged = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK == 0) & (magic > 0)
-        judged &= _decoded(stretch) & ((magic > 1) | (largest != -1))
+        judged &= _decoded(columns) & ((magic > 1) | (largest != -1))
         said = np.maximum(largest, _NO_TIMESTAMP)
         for i in np.flatnonzero(judged & (said != headers[h.MAX_TIMESTAMP])).tolist():
             detail = f"The header says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
-            yield i, defect_at(self.log.path, stretch, i, "max-timestamp-wrong", detail)
+            yield i, defect_at(self.log.path, columns, i, "max-timestamp-wrong", detail)
 
 
-def _decoded(stretch: Stretch) -> NDArray[np.bool_]:
+def _decoded(columns: BatchColumns) -> NDArray[np.bool_]:
     """Return which batches have records that were all decoded."""
-    assert stretch.facts is not None, "the level is deep"
-    found: NDArray[np.bool_] = stretch.facts[h.FOUND] > 0
-    found[[ordinal for ordinal, _ in stretch.refusals]] = False
+    assert columns.facts is not None, "the level is deep"
+    found: NDArray[np.bool_] = columns.facts[h.FOUND] > 0
+    found[[ordinal for ordinal, _ in columns.refusals]] = False
     return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedPartition, Found
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import CheckpointEntry, Defect
 
@@ -210,18 +210,18 @@ class CleanerGetsThrough(PartitionCheck):
         """Note damage between the batches of the segment."""
         self._unreadable(defect.reference, defect.position, defect.offset)
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Report nothing here: `end` reports the first batch on which the cleaner fails."""
-        headers = stretch.headers
+        headers = columns.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2)[:1].tolist():
-            self._unreadable("magic-unknown", *_place(stretch, i))
-        for i, error in stretch.refusals:
-            self._unreadable(error.reference, *_place(stretch, i))
-        if stretch.facts is not None:
-            for i in np.flatnonzero(_stopping(stretch))[:1].tolist():
-                offset = int(stretch.facts[h.INVALID_TIME, i])
+            self._unreadable("magic-unknown", *_place(columns, i))
+        for i, error in columns.refusals:
+            self._unreadable(error.reference, *_place(columns, i))
+        if columns.facts is not None:
+            for i in np.flatnonzero(_stopping(columns))[:1].tolist():
+                offset = int(columns.facts[h.INVALID_TIME, i])
                 why = " as soon as it has to write this batch again: the record at offset "
-                self._note(f"{why}{offset} has a negative timestamp.", *_place(stretch, i))
+                self._note(f"{why}{offset} has a negative timestamp.", *_place(columns, i))
         return iter(())
 
     def end(self) -> Iterator[Defect]:
@@ -240,12 +240,12 @@ class CleanerGetsThrough(PartitionCheck):
             )
 
 
-def _stopping(stretch: Stretch) -> NDArray[np.bool_]:
+def _stopping(columns: BatchColumns) -> NDArray[np.bool_]:
     """Return which batches the cleaner will rewrite although Kafka cannot write one of their times.
 
     A batch of magic 2 with a single record that has a value is copied or dropped, not rewritten.
     """
-    headers, facts = stretch.headers, stretch.facts
+    headers, facts = columns.headers, columns.facts
     assert facts is not None, "the level is deep"
     is_written: NDArray[np.bool_] = (facts[h.FOUND] > 1) | (facts[h.TOMBSTONE] >= 0)
     is_written |= (headers[h.MAGIC] < 2) | (headers[h.ATTRIBUTES] & c.CONTROL_MASK != 0)
@@ -253,6 +253,6 @@ def _stopping(stretch: Stretch) -> NDArray[np.bool_]:
     return is_written
 
 
-def _place(stretch: Stretch, ordinal: int) -> tuple[int, int]:
-    headers = stretch.headers
+def _place(columns: BatchColumns, ordinal: int) -> tuple[int, int]:
+    headers = columns.headers
     return int(headers[h.POSITION, ordinal]), int(headers[h.BASE_OFFSET, ordinal])

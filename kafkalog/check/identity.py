@@ -287,9 +287,9 @@ def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect
         for partition in found.live():
             topic_id = topic_id_of(partition)
             if topic_id is not None and image.topics.get(partition.directory.topic) == topic_id:
-                key = topic_id, partition.directory.partition or 0
-                yield from _latest_epoch(partition, image.leader_epochs.get(key))
-                if image.replicas.get(key) == [node_id]:
+                known = image.partition(topic_id, partition.directory.partition or 0)
+                yield from _latest_epoch(partition, None if known is None else known.leader_epoch)
+                if known is not None and known.replicas == (node_id,):
                     yield from _only_replica(found, partition)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.model import Defect, EpochEntry
 
 _NO_EPOCH: Final = -1
@@ -112,9 +112,9 @@ class EpochsMatchFile(PartitionCheck):
         self._last_offset = self._highest = -1
         super().begin(log)
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Collect the epochs of these batches, and the entries that begin inside one."""
-        headers, valid = stretch.headers, stretch.crc_valid
+        headers, valid = columns.headers, columns.crc_valid
         if self._held is not None:
             headers = np.concatenate((self._held[0], headers), axis=1)
             valid = np.concatenate((self._held[1], valid))
@@ -143,7 +143,8 @@ class EpochsMatchFile(PartitionCheck):
         of = np.flatnonzero(speaks)
         if len(of):
             self._add_runs(headers[:, of])
-            self._find_cuts(base[of], np.minimum(last, following - 1)[of])
+            if len(self._starts):
+                self._find_cuts(base[of], np.minimum(last, following - 1)[of])
 
     def _add_runs(self, headers: NDArray[np.int64]) -> None:
         epochs = headers[h.EPOCH]
@@ -164,7 +165,7 @@ class EpochsMatchFile(PartitionCheck):
         """Collect the entries that begin inside a batch, after its first offset.
 
         Considers only batches above all earlier ones in the segment, so that the result does not
-        depend on how the batches are divided into stretches.
+        depend on how the batches are divided.
         """
         highest = np.maximum.accumulate(np.concatenate(([self._highest], base)))
         self._highest = int(highest[-1])

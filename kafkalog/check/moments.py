@@ -83,7 +83,7 @@ def of_one_moment(
         judgement = judge(seen, reading)
         held: list[Defect] = []
         passed_on: list[Defect] = []
-        looked_s = 0.0
+        looked_s = monotonic()
         try:
             while len(held) < _HELD_MAX:
                 defect = next(judgement)
@@ -139,8 +139,10 @@ def _identity(log_dir: str, name: str) -> tuple[int, ...]:
     path = os.path.join(log_dir, name)
     try:
         status = file_system.stat(path)
+    except FileNotFoundError:
+        return ()
     except OSError as error:
-        reading_error(error, path)  # reported, unless the file does not exist
+        reading_error(error, path)  # reported
         return ()
     except KafkaLogError:
         return ()

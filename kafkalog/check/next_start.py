@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
     from kafkalog.recovery import StartConfig
@@ -58,11 +58,11 @@ class PartitionStart(PartitionCheck):
             with self._step():
                 self._start.begin(log.path, log.base_offset)
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Pass these batches to the prediction."""
         if self._start is not None:
             with self._step():
-                self._start.feed(stretch)
+                self._start.feed(columns)
         return iter(())
 
     def end(self) -> Iterator[Defect]:

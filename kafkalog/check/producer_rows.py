@@ -27,7 +27,7 @@ from kafkalog.defects import make_defect
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
 
     Column = NDArray[np.int64]
     Table = NDArray[np.int64]
@@ -100,12 +100,12 @@ MARKER: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """The trustworthy batches of a stretch, in order.
+    """Trustworthy batches, in order.
 
     Attributes:
         headers: their columns of the header table.
         markers: their columns of the marker table.
-        numbers: their numbers in the stretch.
+        numbers: their numbers among the batches that were read.
         unknown: number of unreadable places in the partition before each.
     """
 
@@ -160,12 +160,12 @@ class Timeline:
         self._unknown += previous_size_bytes != self._position
         self._position = 0
 
-    def believed(self, stretch: Stretch, limit: int) -> Believed:
-        """Return the trustworthy batches of a stretch with offsets below `limit`."""
-        headers = stretch.headers
+    def believed(self, columns: BatchColumns, limit: int) -> Believed:
+        """Return the trustworthy batches with offsets below `limit`."""
+        headers = columns.headers
         last, base = headers[h.LAST_OFFSET], _base_offsets(headers)
-        good = stretch.crc_valid & (last >= base) & (last < limit)
-        good &= ~is_malformed(headers, stretch.markers)
+        good = columns.crc_valid & (last >= base) & (last < limit)
+        good &= ~is_malformed(headers, columns.markers)
         highest = running_max(self._last_offset, np.where(good, last, -1))
         good &= base > highest[:-1]
         ends = headers[h.POSITION] + headers[h.SIZE]
@@ -174,9 +174,9 @@ class Timeline:
         self._last_offset, self._position = int(highest[-1]), int(ends[-1])
         self._unknown = int(unknown[-1])
         if good.all():
-            return Believed(headers, stretch.markers, np.arange(stretch.count), unknown)
+            return Believed(headers, columns.markers, np.arange(columns.count), unknown)
         numbers = np.flatnonzero(good)
-        return Believed(headers[:, good], stretch.markers[:, good], numbers, unknown[good])
+        return Believed(headers[:, good], columns.markers[:, good], numbers, unknown[good])
 
     def advance_to(self, offset: int, ahead: Believed | None) -> None:
         """Advance to an offset that no batch precedes any more; `ahead` holds the next ones."""
@@ -262,7 +262,7 @@ class ProducerWindow:
 
     Attributes:
         path: the log.
-        headers: the header table of the stretch.
+        headers: the header table of the batches.
         part: the batches.
         rows: the batches of producers.
         history: the same by producer, with what came before; None without producers.
@@ -289,6 +289,6 @@ class ProducerWindow:
         return number, make_defect("producer-snapshot-wrong", path, detail, offset=offset)
 
     def at(self, name: str, number: int, detail: str) -> Found:
-        """Return the defect of a batch of the stretch."""
+        """Return the defect of one of the batches."""
         position, offset = self.headers[[h.POSITION, h.BASE_OFFSET], number].tolist()
         return number, make_defect(name, self.path, detail, position=position, offset=offset)

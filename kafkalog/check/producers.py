@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.check.producer_rows import Believed
     from kafkalog.check.producer_states import History
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
@@ -240,18 +240,18 @@ class ProducerHistory(PartitionCheck):
         self._is_end_known = True
         self._limit = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         found = [(0, defect) for defect in self._late]
         self._late, self._is_end_known = [], True
-        believed = self._timeline.believed(stretch, self._limit)
+        believed = self._timeline.believed(columns, self._limit)
         bases = believed.base_offsets
         done = 0
         while done < len(bases):
             stop = self._next_stop()
             cut = len(bases) if stop is None else int(np.searchsorted(bases, stop))
             if cut > done:
-                found += self._window(stretch, believed.part(done, cut))
+                found += self._window(columns, believed.part(done, cut))
                 done = cut
             if done < len(bases):
                 number = int(believed.numbers[done])
@@ -263,12 +263,12 @@ class ProducerHistory(PartitionCheck):
         """Note damage between batches, or after the last one."""
         self._is_end_known = unread_range(defect) is None
 
-    def _window(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
+    def _window(self, columns: BatchColumns, part: Believed) -> Iterator[Found]:
         rows = self._timeline.rows(part)
         before = self._states.table
         history = self._states.replay(rows) if rows.size else None
         window = ProducerWindow(
-            self.log.path, stretch.headers, part, rows, history, self._timeline,
+            self.log.path, columns.headers, part, rows, history, self._timeline,
             self._snapshots.paths,
         )  # fmt: skip
         if history is not None:

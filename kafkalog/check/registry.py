@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
 
@@ -146,12 +146,12 @@ class ContainedCheck(PartitionCheck):
             except Exception as error:  # noqa: BLE001 # a bug costs this check only
                 self._give_up(error)
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         if self._check is None:
             return
         try:
-            yield from self._check.stretch(stretch)
+            yield from self._check.batches(columns)
         except (KafkaLogError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 # a bug costs this check only
@@ -227,6 +227,9 @@ COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], 
 """Checks of the same, and of the partitions that were given individually."""
 
 
+_ORDER: Final = {level: number for number, level in enumerate(Level)}
+
+
 def segment_checks(log: CheckedLog, level: Level) -> list[BatchCheck]:
     """Return the checks that apply to a log, ready for its first batch."""
     return [
@@ -246,5 +249,4 @@ def partition_checks(partition: CheckedPartition, level: Level) -> list[Partitio
 
 
 def _is_made(check: type[BatchCheck], level: Level) -> bool:
-    levels = list(Level)
-    return levels.index(check.level) <= levels.index(level)
+    return _ORDER[check.level] <= _ORDER[level]

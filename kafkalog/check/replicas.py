@@ -18,7 +18,7 @@ import numpy as np
 from formats import file_names
 from kafkalog.check.identity import topic_id_of
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level
@@ -148,7 +148,7 @@ class _Cursor:
             try:
                 with Source(segment.log.path) as source:
                     self.path = segment.log.path
-                    for found in header_stretches(source, Level.QUICK):
+                    for found in batch_columns(source, Level.QUICK):
                         if isinstance(found, Defect):
                             if found.reference != "zero-tail":
                                 self.is_damaged = True
@@ -296,7 +296,7 @@ def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
     )
     who = f"a start of {follower.name} as a follower of {leader.name}"
     if to is None:
-        return f"Without common epochs, {who} truncates to its high watermark."
+        return f"Without an epoch to ask for, {who} truncates to its high watermark."
     if to <= offset:
         return f"By the leader epochs, {who} truncates to {to} and fetches the rest again."
     return f"By the leader epochs, {who} keeps everything up to {to}: the difference stays."
@@ -308,7 +308,7 @@ def truncation_offset(
     follower: Sequence[EpochEntry],
     follower_end: int,
 ) -> int | None:
-    """Return the offset to which a follower truncates: the end of the latest epoch that both know.
+    """Return the offset to which a follower truncates before it fetches from a leader.
 
     Args:
         leader: the leader's epochs, ascending.
@@ -317,21 +317,39 @@ def truncation_offset(
         follower_end: its log end offset.
 
     Returns:
-        The smaller of the two ends of that epoch, None if they have no epoch in common.
+        None if the follower goes back to its high watermark: it knows no epoch, or the leader knows
+        none that is as late.
 
-    Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279.
+    Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279; the follower asks for the
+    end of its latest epoch, and again for the one before as long as it does not know the answer's.
     """
-    ends = _epoch_ends(leader, leader_end)
-    own = _epoch_ends(follower, follower_end)
-    common = ends.keys() & own.keys()
-    return min(ends[max(common)], own[max(common)]) if common else None
+    asked = follower[-1].epoch if follower else None
+    while asked is not None:
+        answer = _epoch_end(leader, leader_end, asked)
+        if answer is None:
+            return None
+        own = _epoch_end(follower, follower_end, answer[0])
+        if own is None:
+            return min(answer[1], follower_end)
+        if own[0] == answer[0]:
+            return min(own[1], answer[1], follower_end)
+        asked, follower_end = own[0], min(own[1], follower_end)
+        follower = [entry for entry in follower if entry.start_offset < follower_end]
+    return None
 
 
-def _epoch_ends(epochs: Sequence[EpochEntry], end: int) -> dict[int, int]:
-    following = [*(entry.start_offset for entry in epochs[1:]), end]
-    return {
-        entry.epoch: after for entry, after in zip(epochs, following[: len(epochs)], strict=True)
-    }
+def _epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:
+    """Return the latest epoch up to this one, and where it ends; None if all known are earlier.
+
+    Source: `LeaderEpochFileCache.endOffsetFor`.
+    """
+    if epochs and epochs[-1].epoch == epoch:
+        return epoch, end
+    later = [entry for entry in epochs if entry.epoch > epoch]
+    if not later:
+        return None
+    known = [entry.epoch for entry in epochs if entry.epoch <= epoch]
+    return max(known, default=epoch), later[0].start_offset
 
 
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:

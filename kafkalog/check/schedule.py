@@ -233,7 +233,8 @@ class Schedule:
 
     def level_of(self, segment: Segment) -> Level:
         """Return the level at which a segment is read, regardless of earlier runs."""
-        is_left_out = file_system.absolute(segment.log.path) in self._left_out
+        left_out = self._left_out
+        is_left_out = left_out and file_system.absolute(segment.log.path) in left_out
         return Level.QUICK if is_left_out else self.level
 
     def in_order(self, partitions: Sequence[PartitionDir]) -> list[PartitionDir]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]
@@ -44,13 +44,13 @@ message of magic 0 or 1 is known only if the message was decoded.
 _NOWHERE: Final = -c.INT64_MAX - 1
 
 
-def spans_of(stretch: Stretch) -> Table:
+def spans_of(columns: BatchColumns) -> Table:
     """Return the spans of all batches."""
-    headers, facts = stretch.headers, stretch.facts
-    spans = np.empty((SPAN_FIELDS, stretch.count), np.int64)
+    headers, facts = columns.headers, columns.facts
+    spans = np.empty((SPAN_FIELDS, columns.count), np.int64)
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
     spans[PLACE], spans[END_PLACE] = headers[h.POSITION], headers[h.POSITION] + headers[h.SIZE]
-    spans[IS_SOUND], spans[IS_KNOWN] = stretch.crc_valid, 1
+    spans[IS_SOUND], spans[IS_KNOWN] = columns.crc_valid, 1
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
     if is_wrapper.any():
@@ -90,10 +90,10 @@ class OffsetsIncrease(SegmentCheck):
         """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         shift = 1 - self._held.shape[1]
-        spans = np.concatenate([self._held, spans_of(stretch)], axis=1)
+        spans = np.concatenate([self._held, spans_of(columns)], axis=1)
         self._held = spans[:, -1:]
         is_evidence = (spans[IS_SOUND] == 1) & (spans[IS_KNOWN] == 1)
         is_evidence[1:] &= spans[PLACE, 1:] == spans[END_PLACE, :-1]
@@ -210,11 +210,11 @@ class OffsetsAreComplete(PartitionCheck):
             return not source.is_zero_from(self._end_position)
         return True
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        self._is_compacted = self._is_compacted or _is_cleaned(stretch)
+        self._is_compacted = self._is_compacted or _is_cleaned(columns)
         if not self._is_compacted:
-            spans = spans_of(stretch)
+            spans = spans_of(columns)
             spans = spans[:, spans[IS_SOUND] == 1]
             if spans.shape[1]:
                 spans = np.concatenate([self._held, spans], axis=1)
@@ -272,12 +272,12 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
         return False  # another check reports its defects
 
 
-def _is_cleaned(stretch: Stretch) -> bool:
+def _is_cleaned(columns: BatchColumns) -> bool:
     """Return whether the cleaner has rewritten one of the batches of magic 2."""
-    headers = stretch.headers
+    headers = columns.headers
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0
-    return bool((lost & (headers[h.MAGIC] >= 2) & stretch.crc_valid).any())
+    return bool((lost & (headers[h.MAGIC] >= 2) & columns.crc_valid).any())
 
 
 class OffsetsFitTheirSegment(SegmentCheck):
@@ -292,13 +292,13 @@ class OffsetsFitTheirSegment(SegmentCheck):
         """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        last = stretch.headers[h.LAST_OFFSET]
-        too_far = (last - self.log.base_offset > c.INT32_MAX) & stretch.crc_valid
+        last = columns.headers[h.LAST_OFFSET]
+        too_far = (last - self.log.base_offset > c.INT32_MAX) & columns.crc_valid
         for i in np.flatnonzero(too_far).tolist():
             detail = f"Offset {last[i]} is too far above {self.log.base_offset}."
-            yield i, defect_at(self.log.path, stretch, i, "segment-offset-overflow", detail)
+            yield i, defect_at(self.log.path, columns, i, "segment-offset-overflow", detail)
 
 
 class IndexesAreThere(PartitionCheck):
@@ -311,9 +311,9 @@ class IndexesAreThere(PartitionCheck):
         super().__init__(partition)
         self._magics: dict[str, int] = {}  # the largest magic in each log
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Note the magic of these batches for the end."""
-        magic = int(stretch.headers[h.MAGIC].max())
+        magic = int(columns.headers[h.MAGIC].max())
         self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
         return iter(())
 

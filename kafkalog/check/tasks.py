@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from kafkalog.check.walk import Stretches
+    from kafkalog.check.walk import ReadColumns
     from kafkalog.log_dir import Segment
 
     Target = LogDirListing | PartitionDir | FileEntry
@@ -245,7 +245,7 @@ def _walk(
     run = Verification(
         schedule=Schedule(level=Level(task["level"]), left_out=described["left_out"]),
         threads=task["threads"],
-        stretches=None if made is None else _put_together(made, task["threads"]),
+        read=None if made is None else _put_together(made, task["threads"]),
     )
     walk = run.verify_partition(directory)
     found: list[Defect] = []
@@ -261,10 +261,10 @@ def _walk(
             found = []
 
 
-def _put_together(made: Iterator[bytes], threads: int | None) -> Stretches:
-    from kafkalog.check.walk import MadeStretches
+def _put_together(made: Iterator[bytes], threads: int | None) -> ReadColumns:
+    from kafkalog.check.walk import PrecomputedColumns
 
-    return MadeStretches(made, threads).stretches
+    return PrecomputedColumns(made, threads).read
 
 
 def _reading(task: Mapping[str, Any]) -> AbstractContextManager[None]:

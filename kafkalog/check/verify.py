@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
-    from kafkalog.check.walk import RemoteWalk, Stretches, Walk, Walked, Watch
+    from kafkalog.check.walk import ReadColumns, RemoteWalk, Walk, Walked, Watch
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
@@ -47,7 +47,7 @@ class Verification:
         schedule: what is read at which level, and what is deferred; its level takes precedence.
         threads: number of checking threads; None for one per processor, up to 8.
         watch: observes the batches of the logs.
-        stretches: yields the batches and the damage of a log; None for `header_stretches`. Cannot
+        read: yields the batches and the damage of a log; None for `batch_columns`. Cannot
             be combined with `watch`.
         remote: walks over the partitions instead; requires a schedule without a history or a
             duration.
@@ -68,7 +68,7 @@ class Verification:
         schedule: Schedule | None = None,
         threads: int | None = None,
         watch: Watch | None = None,
-        stretches: Stretches | None = None,
+        read: ReadColumns | None = None,
         remote: RemoteWalk | None = None,
     ) -> None:
         self.schedule = schedule or Schedule(level=level)
@@ -79,7 +79,7 @@ class Verification:
         self._progress = progress
         self._threads = threads
         self._watch = watch
-        self._stretches = stretches
+        self._read = read
         self._remote = remote
         self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
@@ -194,8 +194,8 @@ class Verification:
         from kafkalog.check.walk import Walk
 
         def read(seen: Seen, reading: int) -> Generator[Defect, None, tuple[Walk, T]]:
-            stretches = None if reading else self._stretches  # these belong to the first moment
-            walk = Walk(self.schedule, self._progress, self._threads, self._watch, stretches)
+            read = None if reading else self._read  # these belong to the first moment
+            walk = Walk(self.schedule, self._progress, self._threads, self._watch, read)
             return walk, (yield from walk.summary.counting(judge(walk, seen, reading)))
 
         if self._watch is not None:  # it cannot unsee batches
@@ -295,9 +295,10 @@ class Verification:
         from kafkalog.configs import ConfigSources
 
         around = os.path.dirname(file_system.absolute(directory.path))
-        configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
+        if around not in self._configs:
+            self._configs[around] = ConfigSources().in_log_dir(around)
         try:
-            return configs.of_topic(directory.topic)
+            return self._configs[around].of_topic(directory.topic)
         except KafkaLogError:
             return None  # the metadata log's defects are reported by its own checks
 

@@ -23,7 +23,7 @@ from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.summary import Summary
 from kafkalog.columns.header_table import POSITION
-from kafkalog.columns.headers import Stretch, header_stretches
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import TopicConfigs
     from kafkalog.log_dir import FileEntry, Segment
 
-    Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
+    ReadColumns = Callable[[CheckedLog, Source, Level], Iterator[BatchColumns | Defect]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Watch(Protocol):
 
     @property
     def look(self) -> Look | None:
-        """The `look` argument for `header_stretches`."""
+        """The `look` argument for `batch_columns`."""
 
-    def take(self, path: str, stretch: Stretch) -> None:
+    def take(self, path: str, columns: BatchColumns) -> None:
         """Observe the next batches of a log, after their defects were reported."""
 
 
@@ -99,12 +99,12 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
     Args:
         part: `path`, `base_offset`, `start` (the position of a batch), `end` (None for the end of
             the file) and `level`.
-        threads: as in `header_stretches`.
+        threads: as in `batch_columns`.
     """
     key = (part["base_offset"], os.path.basename(part["path"]))
     try:
         with Source(part["path"]) as source:
-            for found in header_stretches(
+            for found in batch_columns(
                 source, Level(part["level"]), threads, position=part["start"], end=part["end"]
             ):
                 if isinstance(found, Defect):
@@ -119,50 +119,50 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
         return  # the next reader of this part reports it, too
 
 
-class MadeStretches:
+class PrecomputedColumns:
     """Returns the batches that `read_range` read from parts of a partition's logs; reads the rest.
 
     Args:
         made: the results for all parts, by base offset, name and position.
-        threads: as in `header_stretches`.
+        threads: as in `batch_columns`.
 
     Cost:
-        Holds one stretch at a time.
+        Holds one result at a time.
     """
 
     def __init__(self, made: Iterator[bytes], threads: int | None) -> None:
         self._made = made
         self._threads = threads
         self._key: Key = _NO_LOG
-        self._stretch: Stretch | None = None
+        self._columns: BatchColumns | None = None
         self._advance()
 
-    def stretches(
+    def read(
         self, log: CheckedLog, source: Source, level: Level
-    ) -> Iterator[Stretch | Defect]:
-        """Yield the same as `header_stretches`; call it in order of base offset, then name."""
+    ) -> Iterator[BatchColumns | Defect]:
+        """Yield the same as `batch_columns`; call it in order of base offset, then name."""
         position = 0
         if log.base_offset is not None:
             key = (log.base_offset, os.path.basename(log.path))
             while self._key < key:
                 self._advance()
             while self._key == key:
-                found = self._stretch
-                assert found is not None, "there is a key only if there is a stretch"
+                found = self._columns
+                assert found is not None, "there is a key only if there are columns"
                 if int(found.headers[POSITION, 0]) != position:
                     break
                 self._advance()
                 position += found.size_bytes
                 yield found
         if position < source.size_bytes:
-            yield from header_stretches(source, level, self._threads, position=position)
+            yield from batch_columns(source, level, self._threads, position=position)
 
     def _advance(self) -> None:
         row = next(self._made, None)
         if row is None:
-            self._key, self._stretch = _NO_LOG, None
+            self._key, self._columns = _NO_LOG, None
         else:
-            self._key, self._stretch = pickle.loads(row)  # noqa: S301 # made by `read_range`
+            self._key, self._columns = pickle.loads(row)  # noqa: S301 # made by `read_range`
 
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class Walk:
         progress: called with the number of bytes checked since the last call.
         threads: number of checking threads.
         watch: observes the batches of the logs, or None.
-        stretches: yields the batches and the damage of a log; None reads them here.
+        read: yields the batches and the damage of a log; None reads them here.
 
     Attributes:
         summary: what has been read and found so far.
@@ -190,7 +190,7 @@ class Walk:
         progress: Callable[[int], None] | None,
         threads: int | None,
         watch: Watch | None,
-        stretches: Stretches | None,
+        read: ReadColumns | None,
     ) -> None:
         self.schedule = schedule
         self.level = schedule.level
@@ -200,7 +200,7 @@ class Walk:
         self._progress = progress
         self._threads = threads
         self._watch = watch
-        self._stretches = stretches or self._read
+        self._read = read or self._read_here
 
     def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
         """Check a segment by itself."""
@@ -352,7 +352,7 @@ class Walk:
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
         """Check all batches of a log file; return the offset after them."""
-        from kafkalog.check.batches import defects_of_stretch
+        from kafkalog.check.batches import defects_of_batches
         from kafkalog.check.registry import segment_checks
         from kafkalog.columns.header_table import COUNT, FOUND, LAST_OFFSET
 
@@ -362,7 +362,7 @@ class Walk:
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
-            for found in self._stretches(log, source, level):
+            for found in self._read(log, source, level):
                 if isinstance(found, Defect):
                     for each in (*alone, *checks_of_partition):
                         each.damage(found)
@@ -375,7 +375,7 @@ class Walk:
                     counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
                     self.summary.records += int(counts.clip(0).sum())
                     end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
-                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
+                    yield from defects_of_batches([*alone, *checks_of_partition], found)
                     if self._watch is not None:
                         self._watch.take(log.path, found)
                 self._checked(found.size_bytes or 0)
@@ -383,11 +383,13 @@ class Walk:
                 yield from ended.end()
         return end
 
-    def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
-        from kafkalog.columns.headers import header_stretches
+    def _read_here(
+        self, _log: CheckedLog, source: Source, level: Level
+    ) -> Iterator[BatchColumns | Defect]:
+        from kafkalog.columns.headers import batch_columns
 
         look = None if self._watch is None else self._watch.look
-        return header_stretches(source, level, self._threads, look=look)
+        return batch_columns(source, level, self._threads, look=look)
 
     def _checked(self, size_bytes: int) -> None:
         self.summary.bytes_checked += size_bytes

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
+from kafkalog.targets import partition_around
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from typing import BinaryIO
 
@@ -86,9 +87,16 @@ def _entry_schema(*names: str) -> Any:
     return pa.schema([*fields, *(pa.field(name, pa.int64(), nullable=False) for name in names)])
 
 
+def _with_partition(schema: Any) -> Any:
+    """Return the columns of a scan with topic and partition after the path."""
+    path, *others = schema
+    fields = pa.field("topic", pa.string(), nullable=False), pa.field("partition", pa.int32())
+    return pa.schema([path, *fields, *others])
+
+
 SCHEMAS: Final = {
-    "records": SCHEMA,
-    "batches": BATCH_SCHEMA,
+    "records": _with_partition(SCHEMA),
+    "batches": _with_partition(BATCH_SCHEMA),
     "index": _entry_schema("entry", "offset", "position"),
     "timeindex": _entry_schema("entry", "timestamp", "offset"),
     "txnindex": _entry_schema(
@@ -141,7 +149,7 @@ class Exporter:
             self._writer.close()
 
     def write(self, batch: Any) -> None:
-        """Write a record batch of the schema."""
+        """Write a record batch of the schema; of records and batches, without the partition."""
         batch = self._with_known_paths(batch)
         if not self._is_parquet:
             self._writer.write_batch(batch)
@@ -191,7 +199,18 @@ class Exporter:
         else:
             indices = column.indices
         column = pa.DictionaryArray.from_arrays(indices, pa.array(self._paths, pa.string()))
-        return pa.RecordBatch.from_arrays([column, *batch.columns[1:]], schema=self._schema)
+        columns = [column, *batch.columns[1:]]
+        if "topic" in self._schema.names:
+            columns[1:1] = _partition_columns(self._paths, indices)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _partition_columns(paths: Sequence[str], indices: Any) -> tuple[Any, Any]:
+    """Return topic and partition of each row, by the directory of its path."""
+    found = [partition_around(path) for path in paths]
+    topics = pa.array([_text(one.topic) for one in found], pa.string())
+    numbers = pa.array([one.partition for one in found], pa.int32())
+    return topics.take(indices), numbers.take(indices)
 
 
 def _text(path: str) -> str:

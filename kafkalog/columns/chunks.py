@@ -196,9 +196,15 @@ class Chunk:
             return None
 
     def decode(
-        self, wanted: NDArray[np.bool_], left_over: NDArray[np.bool_] | None = None
+        self,
+        wanted: NDArray[np.bool_],
+        left_over: NDArray[np.bool_] | None = None,
+        key: NDArray[np.uint8] | None = None,
     ) -> Iterator[Rows | int | Turn]:
-        """Yield the rows of the wanted batches; for a left-over batch, yield its ordinal."""
+        """Yield the rows of the wanted batches; for a left-over batch, yield its ordinal.
+
+        With a `key`, rows of batches in which no record has it may be left out.
+        """
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
@@ -216,6 +222,10 @@ class Chunk:
         errors: dict[int, KafkaLogError] = {}
         for step in self.ranges(special, starts, ends, left_over, errors):
             if isinstance(step, range):
+                if key is not None:
+                    k.skip_without_key(
+                        self.workspace.arena, headers, starts, ends, step.start, step.stop, key
+                    )
                 yield from self._decode_range(step.start, step.stop, starts, ends, errors)
             else:
                 yield step

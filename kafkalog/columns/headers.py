@@ -1,4 +1,4 @@
-"""Yields all batches of a log as stretches of columns, with the damage between them, in file order.
+"""Yields all batches of a log as columns, with the damage between them, in file order.
 
 Small logs come from the reference scanner, without the kernels. For large logs, one thread reads
 chunks and others verify checksums; where a chunk ends in something that is not a sound batch, the
@@ -43,8 +43,8 @@ _ROWS_AT_ONCE: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Consecutive batches, at least one; valid until the next stretch is requested.
+class BatchColumns:
+    """Consecutive batches, at least one; valid until the next ones are requested.
 
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
@@ -76,9 +76,9 @@ class Stretch:
         first, last = self.headers[:, 0], self.headers[:, -1]
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
 
-    def part(self, start: int, end: int) -> Stretch:
+    def part(self, start: int, end: int) -> BatchColumns:
         """Return its batches from ordinal `start` up to `end`, renumbered from 0."""
-        return Stretch(
+        return BatchColumns(
             self.headers[:, start:end],
             self.crc_valid[start:end],
             self.markers[:, start:end],
@@ -87,27 +87,27 @@ class Stretch:
         )
 
 
-def joined(stretches: Sequence[Stretch]) -> Stretch:
-    """Join consecutive stretches of one level into one, which owns its memory."""
-    facts = [stretch.facts for stretch in stretches if stretch.facts is not None]
+def joined(parts: Sequence[BatchColumns]) -> BatchColumns:
+    """Join the columns of consecutive batches, read at one level; the result owns its memory."""
+    facts = [part.facts for part in parts if part.facts is not None]
     refusals: list[tuple[int, KafkaLogError]] = []
     seen: list[tuple[int, Any]] = []
     before = 0
-    for stretch in stretches:
-        refusals += [(before + ordinal, why) for ordinal, why in stretch.refusals]
-        seen += [(before + ordinal, what) for ordinal, what in stretch.seen or ()]
-        before += stretch.count
-    return Stretch(
-        np.concatenate([stretch.headers for stretch in stretches], axis=1),
-        np.concatenate([stretch.crc_valid for stretch in stretches]),
-        np.concatenate([stretch.markers for stretch in stretches], axis=1),
+    for part in parts:
+        refusals += [(before + ordinal, why) for ordinal, why in part.refusals]
+        seen += [(before + ordinal, what) for ordinal, what in part.seen or ()]
+        before += part.count
+    return BatchColumns(
+        np.concatenate([part.headers for part in parts], axis=1),
+        np.concatenate([part.crc_valid for part in parts]),
+        np.concatenate([part.markers for part in parts], axis=1),
         np.concatenate(facts, axis=1) if facts else None,
         tuple(refusals),
-        None if any(stretch.seen is None for stretch in stretches) else tuple(seen),
+        None if any(part.seen is None for part in parts) else tuple(seen),
     )
 
 
-def header_stretches(
+def batch_columns(
     source: Source,
     level: Level,
     threads: int | None = None,
@@ -115,7 +115,7 @@ def header_stretches(
     position: int = 0,
     end: int | None = None,
     look: Look | None = None,
-) -> Iterator[Stretch | Defect]:
+) -> Iterator[BatchColumns | Defect]:
     """Yield every batch and every defect of a log; together they cover every byte.
 
     Args:
@@ -126,7 +126,7 @@ def header_stretches(
         position: position of the first batch.
         end: where the log ends; None for the end of the file.
         look: called, in any thread, with the records that the kernels decode; its results come
-            with their stretch.
+            with their columns.
 
     Raises:
         UnreadableError: the log cannot be read any further; everything before has been yielded.
@@ -146,21 +146,21 @@ def header_stretches(
     return _by_reference(source, level, position, end)
 
 
-def plain_stretches(
+def regular_columns(
     source: Source, level: Level, position: int, end: int, threads: int | None = None
-) -> Generator[Stretch, None, None]:
+) -> Generator[BatchColumns, None, None]:
     """Yield the batches from a position on, up to the first irregularity.
 
     The walk ends before the first frame that is not a batch of magic 0 to 2, the first wrong
     checksum (unless the level is quick), the first unreadable byte, or at `end`. It does not search
-    for later batches. The kernels do the work; the cost is that of `header_stretches`.
+    for later batches. The kernels do the work; the cost is that of `batch_columns`.
 
     Args:
         source: the log.
-        level: as in `header_stretches`.
+        level: as in `batch_columns`.
         position: position of a batch.
         end: where the log ends.
-        threads: as in `header_stretches`.
+        threads: as in `batch_columns`.
     """
     threads = threads or fast_path.default_threads()
     with _walk(source, level, threads, position, end) as walk:
@@ -178,29 +178,29 @@ def _is_dense(source: Source, position: int, end: int) -> bool:
 
 def _by_reference(
     source: Source, level: Level, position: int, end: int
-) -> Iterator[Stretch | Defect]:
+) -> Iterator[BatchColumns | Defect]:
     batches: list[Batch] = []
     try:
         for found in scan_batches(source, position, end, check_crc=level != Level.QUICK):
             if isinstance(found, Batch):
                 batches.append(found)
             if batches and (isinstance(found, Defect) or len(batches) == _BATCHES_AT_ONCE):
-                yield _stretch_of(source, batches, level)
+                yield _columns_of(source, batches, level)
                 batches = []
             if isinstance(found, Defect):
                 yield found
     except KafkaLogError:
         if batches:
-            yield _stretch_of(source, batches, level)
+            yield _columns_of(source, batches, level)
         raise
     if batches:
-        yield _stretch_of(source, batches, level)
+        yield _columns_of(source, batches, level)
 
 
-def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stretch:
+def _columns_of(source: Source, batches: Sequence[Batch], level: Level) -> BatchColumns:
     valid = np.array([batch.crc_valid is not False for batch in batches], np.bool_)
     markers = record_facts.markers_of(source, batches)
-    found = Stretch(h.table_of(batches), valid, markers)
+    found = BatchColumns(h.table_of(batches), valid, markers)
     if level == Level.DEEP:
         facts, refusals = record_facts.facts_of(source, batches)
         found = replace(found, facts=facts, refusals=tuple(refusals))
@@ -209,18 +209,18 @@ def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stret
 
 def _by_chunks(
     source: Source, level: Level, threads: int, position: int, end: int, look: Look | None
-) -> Iterator[Stretch | Defect]:
+) -> Iterator[BatchColumns | Defect]:
     frames = Frames(source, end, check_crc=level != Level.QUICK)
     with _walk(source, level, threads, position, frames.end, frames.at, look) as walk:
-        yield from _gathered(_stretches(source, level, walk))
+        yield from _gathered(_judged(source, level, walk))
 
 
-def _stretches(source: Source, level: Level, walk: Walk) -> Iterator[Stretch | Defect]:
+def _judged(source: Source, level: Level, walk: Walk) -> Iterator[BatchColumns | Defect]:
     for found in _up_to_failure(walk):
         if isinstance(found, Defect):
             yield found
         elif isinstance(found, Batch):
-            yield _stretch_of(source, [found], level)
+            yield _columns_of(source, [found], level)
         else:
             yield from walk.results(found)
     if walk.reader.position < walk.reader.end:
@@ -260,10 +260,10 @@ def _walk(
             walk.stop()
 
 
-def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[Stretch | Turn]:
+def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[BatchColumns | Turn]:
     """Yield the batches of a chunk; large batches wait for their turn."""
     valid = np.ones(chunk.count, np.bool_) if level == Level.QUICK else chunk.crc_valid
-    found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
+    found = BatchColumns(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
     if level == Level.DEEP:
         seen: list[Any] = []
         facts, refusals = yield from record_facts.facts_of_chunk(
@@ -278,13 +278,13 @@ def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[Stretch | 
     yield found
 
 
-def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
-    """Yield the same batches in longer stretches, since each has a fixed cost for its consumer."""
-    held: list[Stretch] = []
+def _gathered(found: Iterator[BatchColumns | Defect]) -> Iterator[BatchColumns | Defect]:
+    """Yield the same batches, more at once, since each yield has a fixed cost for its consumer."""
+    held: list[BatchColumns] = []
     batches = records = 0
     try:
         for one in found:
-            if isinstance(one, Stretch):
+            if isinstance(one, BatchColumns):
                 # The memory of its headers is reused for the next.
                 held.append(replace(one, headers=one.headers.copy()))
                 batches += one.count

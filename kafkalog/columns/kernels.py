@@ -19,6 +19,7 @@ from kafkalog.columns.byte_kernels import (
     int16,
     int32,
     int64,
+    trailing_zeros,
     varint,
     varlong,
 )
@@ -371,3 +372,73 @@ def equal_bytes(data, positions, sizes, wanted, equal):
                     same = False
                     break
         equal[i] = same
+
+
+@inlined
+def _keyed_record(data, at, body_end, wanted):
+    """Return the position after a record, or -1 if it is malformed, and whether it has the key."""
+    length, at = varint(data, at, body_end)
+    if at < 0 or length < 1 or length > body_end - at:
+        return np.int64(-1), False
+    end = at + length
+    _, at = varlong(data, at + 1, end)
+    if at < 0:
+        return np.int64(-1), False
+    _, at = varint(data, at, end)
+    if at < 0:
+        return np.int64(-1), False
+    size, at = varint(data, at, end)
+    if at < 0 or size > end - at:
+        return np.int64(-1), False
+    same = size == len(wanted)
+    if same:
+        for j in range(size):
+            if byte(data, at + j) != byte(wanted, j):
+                same = False
+                break
+    size, at = varint(data, at + max(size, np.int64(0)), end)
+    if at < 0 or size > end - at:
+        return np.int64(-1), False
+    count, at = varint(data, at + max(size, np.int64(0)), end)
+    if at < 0 or count < 0:
+        return np.int64(-1), False
+    for i in range(2 * count):
+        size, at = varint(data, at, end)
+        if at < 0 or size > end - at or (size < 0 and not i & 1):
+            return np.int64(-1), False
+        at += max(size, np.int64(0))
+    return at if at == end else np.int64(-1), same
+
+
+@kernel("bytes table ints ints int int bytes")
+def skip_without_key(data, headers, starts, ends, first, last, wanted):
+    """Set `starts` to -1 for the batches from `first` up to `last` without a record of this key.
+
+    Batches that `decode_records` would not accept stay, and so do those of magic 0 and 1.
+    """
+    for batch in range(first, last):
+        if starts[batch] < 0 or headers[MAGIC, batch] < 2:
+            continue
+        at = starts[batch]
+        end = ends[batch]
+        stays = False
+        for _ in range(headers[COUNT, batch]):
+            at, stays = _keyed_record(data, at, end, wanted)
+            if at < 0 or stays:
+                break
+        if at == end and not stays and headers[COUNT, batch] > 0:
+            starts[batch] = -1
+
+
+@kernel("bytes int bytes int int", results=1)
+def first_difference(one, one_at, other, other_at, size):
+    """Return how many of `size` bytes are the same from two positions on."""
+    at = np.int64(0)
+    while size - at >= 8:
+        word = eight_bytes(one, one_at + at) ^ eight_bytes(other, other_at + at)
+        if word:
+            return at + np.int64(trailing_zeros(word) >> 3)
+        at += 8
+    while at < size and byte(one, one_at + at) == byte(other, other_at + at):
+        at += 1
+    return at

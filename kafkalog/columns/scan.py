@@ -69,10 +69,7 @@ def scan(
     done = progress or (lambda _: None)
     for difference in untold_differences(path, plan):
         told(difference)
-    size = sum(segment.log.size_bytes for segment in plan.segments)
-    if not batches and size < fast_path.FAST_SIZE_MIN:
-        size = logs_to_decode(segment.log.path for segment in plan.segments)
-    if not fast_path.is_worth_it(size):
+    if not fast_path.is_worth_it(_plan_size(plan, decoded=not batches)):
         read = read_batches if batches else read_records
         return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
     from kafkalog.columns.arrow import Columns
@@ -82,6 +79,41 @@ def scan(
     form = Columns(schema, batch_rows, _paths(plan))
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     return _told(scan_parts(plan, work, done, threads, turnstile), told)
+
+
+def count_records(
+    plan: ReadPlan,
+    *,
+    threads: int | None = None,
+    defects: Callable[[Defect], object],
+    turnstile: Turnstile | None = None,
+) -> Iterator[int]:
+    """Yield the number of wanted records, piece by piece; defects are reported as by `scan`.
+
+    A large log is counted by the headers of its batches, whose checksums are compared: records are
+    decoded only where a bound of the selection can cut a batch. A batch whose checksum is right
+    and whose records cannot be decoded counts as its header says.
+    """
+    if not fast_path.is_worth_it(_plan_size(plan, decoded=True)):
+        for found in read_records(plan):
+            if isinstance(found, Defect):
+                defects(found)
+            else:
+                yield 1
+        return
+    from kafkalog.columns.counting import Counts, CountWork
+    from kafkalog.columns.pipeline import scan_parts
+
+    parts = scan_parts(plan, CountWork(plan, Counts()), lambda _: None, threads, turnstile)
+    yield from _told(parts, defects)
+
+
+def _plan_size(plan: ReadPlan, *, decoded: bool) -> int:
+    """Return how much there is to read; for a small log to be decoded, when it is decompressed."""
+    size = sum(segment.log.size_bytes for segment in plan.segments)
+    if decoded and size < fast_path.FAST_SIZE_MIN:
+        return logs_to_decode(segment.log.path for segment in plan.segments)
+    return size
 
 
 def _told(parts: Iterator[Part], defects: Callable[[Defect], object]) -> Iterator[Any]:

@@ -20,6 +20,7 @@ from kafkalog.batches.selection import EVERYTHING, crc_defects, defect_of, recor
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.chunks import Turn
+from kafkalog.columns.matching import keep_matching
 from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.model import Batch, Defect
 
@@ -104,11 +105,7 @@ def wanted_rows(rows: Rows, selection: Selection) -> Rows:
         (selection.value_regex, k.VALUE_POSITION),
     ):
         if pattern is not None:
-            view = rows.arena.data
-            chosen &= table[column + 1] > 0
-            for i in np.flatnonzero(chosen).tolist():
-                at = int(table[column, i])
-                chosen[i] = bool(pattern.search(view[at : at + int(table[column + 1, i])]))
+            keep_matching(rows.arena, table[column], table[column + 1], pattern, chosen)
     if selection.header is not None:
         chosen &= _with_header(rows, chosen, *selection.header)
     if chosen.all():
@@ -232,12 +229,17 @@ class RecordWork:
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
         """See `Work`."""
-        valid = chunk.crc_valid
         wanted = wanted_batches(chunk.headers, self.plan)
-        reported = wanted & ~valid
+        reported = wanted & ~chunk.crc_valid
         if self.plan.selection.sound:
-            wanted &= valid
-        for rows in chunk.decode(wanted, self.format.left_over(chunk.headers)):
+            wanted &= chunk.crc_valid
+        yield from self.decoded(chunk, wanted, reported)
+
+    def decoded(self, chunk: Chunk, wanted: Mask, reported: Mask) -> Iterator[Part | Turn]:
+        """Yield the parts of some batches, and the wrong checksums of others."""
+        key = self.plan.selection.key
+        left_over = self.format.left_over(chunk.headers)
+        for rows in chunk.decode(wanted, left_over, None if key is None else _array(key)):
             if isinstance(rows, Turn):
                 yield rows
                 continue

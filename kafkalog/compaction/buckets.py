@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columns.chunks import Rows
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.compaction.model import Cleanable
     from kafkalog.storage import Changes
     from kafkalog.unified_log import UnifiedLog
@@ -175,13 +175,13 @@ class SpilledLog(DirtyKeys):
         self._coming = [one for one in log.segments if one.base_offset < upper]
         self._open = TransactionState()
 
-    def take(self, path: str, stretch: Stretch) -> None:
+    def take(self, path: str, columns: BatchColumns) -> None:
         """Record where the log begins, and put the records of some batches into the spill."""
         if path not in self.firsts:
             self._begin(path)
         with Source(path) as source:
-            discardable_among(self._open, source, stretch.headers, path)
-        super().take(path, stretch)
+            discardable_among(self._open, source, columns.headers, path)
+        super().take(path, columns)
 
     def close(self) -> None:
         """Begin the remaining logs, which are empty, after the last batch."""

@@ -6,6 +6,7 @@ Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize`, `MemoryRecords
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from formats import constants as c
@@ -15,7 +16,7 @@ from kafkalog.checksums import crc32c
 from kafkalog.cleaner_verdict import EMPTY_BATCH, why_not_rewritten
 from kafkalog.codecs import compress
 from kafkalog.compaction.candidates import segments_between
-from kafkalog.compaction.model import Dropped, Tally, read_otherwise
+from kafkalog.compaction.model import Action, CleanedBatch, Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Batch, TimestampType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction, Record
+    from kafkalog.paths.source import Source
     from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
@@ -183,6 +185,9 @@ class Pass(CleaningPass):
         producers: the active producers at the log end.
         progress: called with the number of bytes read since the last call, for the map and again
             for the new segments.
+        mapped: called after each segment of the dirty part that the map has taken in.
+        cleaned: called with each batch and what became of it.
+        records: returns the records of a batch, as `hold_records` does.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -196,9 +201,15 @@ class Pass(CleaningPass):
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
+        mapped: Callable[[Segment, OffsetMap], None] | None = None,
+        cleaned: Callable[[CleanedBatch], None] | None = None,
+        records: Callable[[Source, Batch], list[Record]] = hold_records,
     ) -> None:
         super().__init__(log, config, cleanable, producers, progress)
         self._now_ms = now_ms
+        self._mapped = mapped
+        self._cleaned = cleaned
+        self._records = records
         self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
         self.map = self._build(cleanable)
         self.end_offset = self.map.latest_offset + 1
@@ -216,7 +227,14 @@ class Pass(CleaningPass):
             lower = self._log.log_start_offset
             transactions.expect(collect_aborted(self._log.segments, start, lower, upper))
         return build_map(
-            self._log, dirty, cleanable, transactions, self.config.keys_max, self._progress
+            self._log,
+            dirty,
+            cleanable,
+            transactions,
+            self.config.keys_max,
+            self._progress,
+            self._mapped,
+            self._records,
         )
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
@@ -230,9 +248,10 @@ class Pass(CleaningPass):
                 for batch in opened.scan_from(segment.base_offset):
                     if not isinstance(batch, Batch):
                         raise read_otherwise(batch.path, batch)
-                    data = self._cleaned(opened, batch, keep_legacy)
-                    self.tally.bytes_read += batch.size_bytes
-                    self.tally.bytes_written += len(data)
+                    data, found = self._clean(opened, batch, keep_legacy)
+                    self._count(found)
+                    if self._cleaned is not None:
+                        self._cleaned(found)
                     if self._progress is not None:
                         self._progress(batch.size_bytes)
                     if data:
@@ -249,7 +268,9 @@ class Pass(CleaningPass):
         with self._log.open_segment(segment) as opened:
             return opened.next_offset()
 
-    def _cleaned(self, opened: OpenSegment, batch: Batch, keep_legacy: bool) -> bytes:
+    def _clean(
+        self, opened: OpenSegment, batch: Batch, keep_legacy: bool
+    ) -> tuple[bytes, CleanedBatch]:
         """Return the bytes that replace a batch in the new segment, empty if it is dropped."""
         source = opened.source
         is_discardable = self._transactions.is_discardable(source, batch)
@@ -257,38 +278,74 @@ class Pass(CleaningPass):
         horizon = batch.delete_horizon_ms
         if batch.is_control:
             drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
-        stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._upper
+        is_last_of_producer = self._is_last_of_producer(batch)
+        stays_empty = is_last_of_producer or batch.next_offset == self._upper
+        records = 0
+        kept: list[Record] = []
+        dropped = Counter[Dropped]()
         if drop_all and not stays_empty:
-            self._drop_all(batch, sum(1 for _ in decode_records(source, batch)))
-            return b""
-        records = hold_records(source, batch)
-        kept = []
-        self.tally.records_read += len(records)
-        for record in records:
-            why = self._why_dropped(batch, record, drop_all=drop_all, keep_legacy=keep_legacy)
-            if why is None:
-                kept.append(record)
-            else:
-                self.tally.dropped[why] += 1
-        self.tally.records_kept += len(kept)
-        if not kept:
-            if stays_empty and batch.magic < 2:
-                self.tally.note_refusal(f"{EMPTY_BATCH} (offset {batch.last_offset})")
-            return emptied(batch) if stays_empty else b""
+            records = sum(1 for _ in decode_records(source, batch))
+            dropped[Dropped.MARKER if batch.is_control else Dropped.ABORTED] = records
+        else:
+            held = self._records(source, batch)
+            records = len(held)
+            for record in held:
+                why = self._why_dropped(batch, record, drop_all=drop_all, keep_legacy=keep_legacy)
+                if why is None:
+                    kept.append(record)
+                else:
+                    dropped[why] += 1
         has_tombstone = any(record.value is None for record in kept)
-        needs_horizon = horizon is None and (has_tombstone or (is_discardable and batch.is_control))
-        if len(kept) == len(records) and batch.magic >= 2 and not needs_horizon:
-            return source.read(batch.position, batch.size_bytes)
-        if needs_horizon:
+        sets_horizon = horizon is None and (has_tombstone or (is_discardable and batch.is_control))
+        sets_horizon = sets_horizon and bool(kept)
+        if sets_horizon:
             horizon = self._now_ms + self.config.delete_retention_ms
+        action = Action.REWRITTEN
+        if not kept:
+            action = Action.EMPTIED if stays_empty else Action.DROPPED
+        elif len(kept) == records and batch.magic >= 2 and not sets_horizon:
+            action = Action.COPIED
+        data = self._replacing(source, batch, action, kept, horizon)
+        return data, CleanedBatch(
+            batch,
+            action,
+            records,
+            len(kept),
+            dropped,
+            len(data),
+            horizon,
+            sets_horizon,
+            is_last_of_producer,
+        )
+
+    def _replacing(
+        self,
+        source: Source,
+        batch: Batch,
+        action: Action,
+        kept: Sequence[Record],
+        horizon: int | None,
+    ) -> bytes:
+        """Return what an action makes of a batch, and note why a broker's cleaner would fail."""
+        if action == Action.COPIED:
+            return source.read(batch.position, batch.size_bytes)
+        if action == Action.DROPPED:
+            return b""
+        if action == Action.EMPTIED:
+            if batch.magic < 2:
+                self.tally.note_refusal(f"{EMPTY_BATCH} (offset {batch.last_offset})")
+            return emptied(batch)
         self.tally.note_refusal(
             why_not_rewritten(batch, ((record.offset, record.timestamp) for record in kept))
         )
         return rewritten(batch, kept, horizon)
 
-    def _drop_all(self, batch: Batch, count: int) -> None:
-        self.tally.records_read += count
-        self.tally.dropped[Dropped.MARKER if batch.is_control else Dropped.ABORTED] += count
+    def _count(self, found: CleanedBatch) -> None:
+        self.tally.records_read += found.records
+        self.tally.records_kept += found.kept
+        self.tally.dropped.update(found.dropped)
+        self.tally.bytes_read += found.batch.size_bytes
+        self.tally.bytes_written += found.bytes_after
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None

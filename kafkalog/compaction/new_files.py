@@ -16,7 +16,7 @@ from formats import constants as c
 from formats import file_names
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
-from kafkalog.columns.headers import Stretch, header_stretches
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import aborted_transaction_bytes
 from kafkalog.model import Level
@@ -246,8 +246,8 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
     build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
     records, end, next_offset = 0, 0, files.base_offset
     with Source(path) as source:
-        for found in header_stretches(source, Level.STANDARD):
-            if not isinstance(found, Stretch):
+        for found in batch_columns(source, Level.STANDARD):
+            if not isinstance(found, BatchColumns):
                 raise _wrong(found.detail, path)
             headers = found.headers
             firsts, lasts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]

@@ -17,7 +17,7 @@ from kafkalog.batches.records import decode_records
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
-from kafkalog.columns.headers import Stretch, header_stretches
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.key_map import KeyMap
 from kafkalog.compaction.model import MapOutgrownError, read_otherwise
@@ -26,7 +26,7 @@ from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.key_map import Keys
     from kafkalog.compaction.model import Cleanable
     from kafkalog.log_dir import Segment
+    from kafkalog.model import Record
     from kafkalog.paths.source import Readable
     from kafkalog.unified_log import UnifiedLog
 
@@ -78,6 +79,8 @@ def build_map(
     transactions: TransactionState,
     keys_max: int | None,
     progress: Callable[[int], None] | None = None,
+    mapped: Callable[[Segment, OffsetMap], None] | None = None,
+    records: Callable[[Source, Batch], Iterable[Record]] = decode_records,
 ) -> OffsetMap:
     """Build the map of the dirty part, up to the point where it is full.
 
@@ -88,6 +91,8 @@ def build_map(
         transactions: knows the aborted transactions of these segments.
         keys_max: the number of keys that the map takes.
         progress: called with the number of bytes read since the last call.
+        mapped: called after each segment, also after the one that filled the map.
+        records: returns the records of a batch, as `decode_records` does.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -103,16 +108,20 @@ def build_map(
                     progress(batch.size_bytes)
                 is_discardable = transactions.is_discardable(opened.source, batch)
                 has_no_keys = is_discardable or batch.is_control
-                for record in () if has_no_keys else decode_records(opened.source, batch):
+                for record in () if has_no_keys else records(opened.source, batch):
                     if record.key is None or record.offset < first:
                         continue
                     if found.is_full:
+                        if mapped is not None:
+                            mapped(segment, found)
                         return found
                     found.put(record.key, record.offset)
                 if batch.last_offset >= first:
                     found.latest_offset = batch.last_offset
         bound = cleanable.first_uncleanable_offset if following is None else following.base_offset
         found.latest_offset = bound - 1
+        if mapped is not None:
+            mapped(segment, found)
     return found
 
 
@@ -190,25 +199,25 @@ class DirtyKeys:
         has_odd = bool((attributes & _ODD).any())
         return _Seen(self._sink.keys(rows, wanted), ordinals.copy() if has_odd else None)
 
-    def take(self, path: str, stretch: Stretch) -> None:
+    def take(self, path: str, columns: BatchColumns) -> None:
         """Put the records of some batches into the map; in log order."""
         if path not in self._paths and path not in self._clean:
             return
         if path not in self.starts:
             self.starts[path] = self._sink.rows
             self._start = 0 if path in self._clean else self._position_to_begin(path)
-        if stretch.seen is None:
-            first = int(stretch.headers[h.POSITION, 0])
-            self._read(path, first, first + stretch.size_bytes)
+        if columns.seen is None:
+            first = int(columns.headers[h.POSITION, 0])
+            self._read(path, first, first + columns.size_bytes)
             return
-        odd = bool((stretch.headers[h.ATTRIBUTES] & _ODD).any())
+        odd = bool((columns.headers[h.ATTRIBUTES] & _ODD).any())
         if not odd or path in self._clean:
-            self._put(stretch.seen, None)
+            self._put(columns.seen, None)
             return
         with Source(path) as source:
-            headers = stretch.headers
+            headers = columns.headers
             self._put(
-                stretch.seen,
+                columns.seen,
                 discardable_among(self._transactions, source, headers, path, self._start),
             )
 
@@ -225,8 +234,8 @@ class DirtyKeys:
         """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
         for path in (*sorted(self._clean), *self._paths):
             with Source(path) as source:
-                for found in header_stretches(source, Level.DEEP, look=self.look):
-                    if not isinstance(found, Stretch):
+                for found in batch_columns(source, Level.DEEP, look=self.look):
+                    if not isinstance(found, BatchColumns):
                         raise read_otherwise(path, found)
                     self.take(path, found)
                     if progress is not None:
@@ -277,12 +286,12 @@ class MapBuilding(DirtyKeys):
         self._size_max = size_max
         super().__init__(log, cleanable, self.map)
 
-    def take(self, path: str, stretch: Stretch) -> None:
+    def take(self, path: str, columns: BatchColumns) -> None:
         """Put the records of some batches into the map; in log order."""
         if self._size_max is not None and self.map.size_bytes > self._size_max:
             self.map.settle()
             raise MapOutgrownError("The keys do not fit into the memory of a task.")
-        super().take(path, stretch)
+        super().take(path, columns)
 
 
 def discardable_among(

@@ -43,7 +43,7 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.compaction.offset_map import DirtyKeys
 
 
@@ -173,15 +173,15 @@ class _Watch:
         """Return whether the cleaner reads this log."""
         return path in self._paths
 
-    def take(self, path: str, stretch: Stretch) -> None:
+    def take(self, path: str, columns: BatchColumns) -> None:
         """Handle the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
-        self.has_huge |= bool((stretch.headers[h.SIZE] > BATCH_SIZE_MAX).any())
-        if (stretch.headers[h.MAGIC] < 2).any():
+        self.has_huge |= bool((columns.headers[h.SIZE] > BATCH_SIZE_MAX).any())
+        if (columns.headers[h.MAGIC] < 2).any():
             self.old = path
         elif self._building is not None and not self.has_huge:
-            self._building.take(path, stretch)
+            self._building.take(path, columns)
 
 
 @dataclass(frozen=True)

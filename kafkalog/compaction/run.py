@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import ExitStack
 
+    from kafkalog.compaction.explain import Explained
     from kafkalog.engine import Engine
     from kafkalog.listener import Listener
 
@@ -63,8 +64,7 @@ class CompactedPartition:
         """Reason for skipping it; None if it is not skipped."""
         if self.error is not None:
             return f"{self.error.reference}: {self.error.message}"
-        skip = None if self.candidate is None else self.candidate.skip
-        return None if skip is None else str(skip)
+        return None if self.candidate is None else self.candidate.why_skipped
 
 
 class CompactionRun(Maintenance):
@@ -173,6 +173,30 @@ class CompactionRun(Maintenance):
         the next run, or the next start of a broker, finds either the old segments or the new ones.
         """
         return self._results(self._changing(), progress)
+
+    def explain(
+        self, limit: int, progress: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Candidate, Explained | KafkaLogError]]:
+        """Yield the steps of the cleaning of each partition; nothing is written.
+
+        Args:
+            limit: maximum number of batches of each new segment that have the same fate.
+            progress: called with the number of bytes read since the last call.
+
+        Raises:
+            KafkaLogError: the named partition cannot be compacted.
+        """
+        from kafkalog.compaction.explain import explain_partition
+
+        for candidate in self.wanted:
+            failures: list[KafkaLogError] = []
+            with contained(candidate.partition.path, failures.append):
+                for found in explain_partition(candidate, self.request, limit, progress):
+                    yield candidate, found
+            if failures and self.is_one:
+                raise failures[0]
+            for error in failures:
+                yield candidate, error
 
     def _results(
         self, run: Run | None, progress: Callable[[int], None] | None

@@ -141,7 +141,11 @@ _ALL: Final = (
                (Synonym("log.roll.ms"), _hours("log.roll.hours")), 1),
     Definition("unclean.leader.election.enable", _BOOLEAN, False,
                _plain("unclean.leader.election.enable")),
+    Definition("log.cleaner.backoff.ms", _LONG, 15_000, low=0, is_of_broker=True),
     Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
+    Definition("log.initial.task.delay.ms", _LONG, 30_000, low=0, is_of_broker=True),
+    Definition("log.retention.check.interval.ms", _LONG, 5 * _MINUTE_MS, low=1,
+               is_of_broker=True),
     Definition("producer.id.expiration.ms", _INT, EXPIRATION_MS, low=1, is_of_broker=True),
     Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
 )  # fmt: skip

@@ -77,6 +77,8 @@ _INTERNAL: Final = {
     "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "104857600"},
     "__remote_log_metadata": {"cleanup.policy": "delete"},
 }
+COMPACTED_TOPICS: Final = frozenset(name for name, one in _INTERNAL.items() if one is _COMPACTED)
+"""The topics that brokers create compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class TopicConfigs:
 
 
 def _look_up(layer: _Layer, definition: Definition) -> ConfigValue | None:
-    for name in names_of(definition):
+    for name in names_of(definition) if layer.settings else ():
         if layer.is_of_topic and name.name not in (definition.name, definition.replaced_by):
             continue
         setting = layer.settings.get(name.name)

@@ -287,6 +287,7 @@ class PartitionUndo:
         topic: the topic, or the whole name if the directory is not named as a partition.
         partition: its number.
         state: how far the run, or an earlier undo, came.
+        reason: why the run gave it up; None if it did not.
         files_restored, bytes_restored: those that are missing or different.
         files_removed, bytes_removed: those that were not there, or were different.
         offsets: the entries in checkpoints that change.
@@ -296,6 +297,7 @@ class PartitionUndo:
     topic: str
     partition: int | None
     state: PartitionState
+    reason: str | None
     files_restored: int
     bytes_restored: int
     files_removed: int
@@ -432,6 +434,7 @@ def _partition_undo(entry: PartitionEntry, journal: Journal) -> PartitionUndo:
         name.topic if name else entry.name,
         name.partition if name else None,
         entry.state,
+        entry.reason,
         len(restored),
         sum(status.size_bytes for status in restored),
         len(removed),

@@ -8,6 +8,7 @@ in `kafkalog.payloads.control_records`.
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorVa
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
 from kafkalog.errors import CorruptDataError
+from kafkalog.names import parse_directory_name
 from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.java_text import java_json
 from kafkalog.payloads.message_json import JsonObject, has_struct, message_json
@@ -35,6 +37,7 @@ __all__ = [
     "decode",
     "kafka_text",
     "payload_kind",
+    "payload_kind_at",
 ]
 
 _SHORT_MAX: Final = 0x7FFF
@@ -62,7 +65,7 @@ _TOPICS: Final = {
     "__share_group_state": PayloadKind.SHARE_GROUP_STATE,
 }
 _Options = dict[str, bool]
-_METADATA_KINDS: Final = {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_METADATA}
+METADATA_KINDS: Final = {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_METADATA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,14 @@ def payload_kind(topic: str) -> PayloadKind | None:
     return _TOPICS.get(topic)
 
 
+def payload_kind_at(path: str, *, is_file: bool) -> PayloadKind | None:
+    """Return how the records of a file or a partition directory are read, by its absolute path."""
+    if os.path.basename(path) == "bootstrap.checkpoint":
+        return PayloadKind.CLUSTER_METADATA
+    name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))
+    return None if name is None else payload_kind(name.topic)
+
+
 def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:
     """Decode the key and value of a record that is not a control record.
 
@@ -102,7 +113,7 @@ def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) 
     """
     key: JsonObject | None = None
     try:
-        if kind in _METADATA_KINDS:
+        if kind in METADATA_KINDS:
             found, version, fields = _metadata(kind, value_data, {})
             if version not in found.versions:
                 raise _PayloadError(f"Unknown version {version} of {found.enum_name}")

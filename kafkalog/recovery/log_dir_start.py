@@ -73,13 +73,13 @@ class Hosting:
             return None  # the log cannot be loaded anyway
         if topic_id in self.image.removed:
             return f"the topic with id {topic_id} was deleted"
-        if topic_id not in self.image.topics.values():
+        if topic_id not in self.image.names:
             return f"the cluster's metadata has no topic with id {topic_id}"
-        replicas = self.image.replicas.get((topic_id, partition.partition or 0))
-        if replicas is None:
+        known = self.image.partition(topic_id, partition.partition or 0)
+        if known is None:
             return f"the topic has no partition {partition.partition} in the cluster's metadata"
-        if self.node_id not in replicas:
-            nodes = ", ".join(map(str, replicas)) or "no node"
+        if self.node_id not in known.replicas:
+            nodes = ", ".join(map(str, known.replicas)) or "no node"
             return f"its replicas are on {nodes}, not on node {self.node_id}"
         return None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.model import Batch
     from kafkalog.paths.source import Source
     from kafkalog.producers import AppendInfo, CompletedTransaction
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 
-def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
+def readable_markers(columns: BatchColumns) -> NDArray[np.bool_]:
     """Return which batches are not markers of a producer, or are markers that can be read whole."""
     from kafkalog.columns import header_table as h
 
-    headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
+    headers, kinds = columns.headers, columns.markers[h.MARKER_TYPE]
     is_marker = (kinds == c.ABORT) | (kinds == c.COMMIT)
     is_empty = (kinds == h.EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
     is_empty &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0
@@ -53,14 +53,14 @@ def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
     return readable
 
 
-def _rows(stretch: Stretch) -> Iterator[Row]:
+def _rows(columns: BatchColumns) -> Iterator[Row]:
     """Yield the batches of producers in order, without those that leave no trace.
 
     In a run of data batches of one producer that are all transactional, or all not, only the first
     and the last matter.
 
     Yields:
-        Ordinal in the stretch, producer id and epoch, sequence, base and last offset, largest
+        Ordinal, producer id and epoch, sequence, base and last offset, largest
         timestamp, whether it is transactional; for a marker its type (NO_MARKER for data), the
         coordinator's epoch and its timestamp.
     """
@@ -68,7 +68,7 @@ def _rows(stretch: Stretch) -> Iterator[Row]:
 
     from kafkalog.columns import header_table as h
 
-    headers, markers = stretch.headers, stretch.markers
+    headers, markers = columns.headers, columns.markers
     which = np.flatnonzero(headers[h.PRODUCER_ID] >= 0)
     if not len(which):
         return iter(())
@@ -134,7 +134,7 @@ class Appends(ABC):
                 self.opened(batch.producer_id, batch.base_offset)
         self._infos[batch.producer_id] = info
 
-    def columns(self, stretch: Stretch) -> None:
+    def columns(self, columns: BatchColumns) -> None:
         """Apply batches whose markers `readable_markers` accepts.
 
         Raises:
@@ -143,7 +143,7 @@ class Appends(ABC):
         from kafkalog.columns import header_table as h
 
         infos, prepare = self._infos, self.producers.prepare
-        for row in _rows(stretch):
+        for row in _rows(columns):
             (ordinal, producer_id, epoch, sequence, base_offset, last_offset, timestamp,
              is_transactional, marker, coordinator_epoch, marked_at) = row  # fmt: skip
             info = infos.get(producer_id)
@@ -219,7 +219,7 @@ def _require_own(info: AppendInfo, producer_id: int, offset: int, is_transaction
 
 
 class StoppedError(Exception):
-    """Refuses the batch with this ordinal in its stretch."""
+    """Refuses the batch with this ordinal among those given."""
 
     def __init__(self, ordinal: int, refusal: StartRefusedError) -> None:
         super().__init__(ordinal)
@@ -358,13 +358,13 @@ class _Replay(Walker):
     def __init__(self, appends: AppendsTogether) -> None:
         self.appends = appends
 
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Process batches; return how many were accepted."""
-        plain = readable_markers(stretch)
-        count = stretch.count if plain.all() else int(plain.argmin())
+        plain = readable_markers(columns)
+        count = columns.count if plain.all() else int(plain.argmin())
         try:
             if count:
-                self.appends.columns(stretch.part(0, count))
+                self.appends.columns(columns.part(0, count))
         except StoppedError as stopped:
             raise stopped.refusal from stopped
         return count

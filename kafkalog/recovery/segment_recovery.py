@@ -18,7 +18,7 @@ from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.recovery.epochs import LeaderEpochs
     from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
@@ -71,7 +71,7 @@ class SegmentRecovery(Walker):
         self._refusal: StartRefusedError | None = None
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
 
-    def feed(self, stretch: Stretch) -> None:
+    def feed(self, columns: BatchColumns) -> None:
         """Process batches that the caller has read, with their checksums.
 
         They must be consecutive from the beginning of the file on; after the first irregularity
@@ -82,31 +82,31 @@ class SegmentRecovery(Walker):
         size_bytes = self.segment.size_bytes
         from kafkalog.columns import header_table as h
 
-        positions = stretch.headers[h.POSITION]
-        ends = positions + stretch.headers[h.SIZE]
-        wanted = stretch.crc_valid & (ends <= size_bytes)
-        count = stretch.count if wanted.all() else int(wanted.argmin())
-        self._is_fed = count == stretch.count and int(positions[0]) == self._valid
+        positions = columns.headers[h.POSITION]
+        ends = positions + columns.headers[h.SIZE]
+        wanted = columns.crc_valid & (ends <= size_bytes)
+        count = columns.count if wanted.all() else int(wanted.argmin())
+        self._is_fed = count == columns.count and int(positions[0]) == self._valid
         if not count or int(positions[0]) != self._valid:
             return
         try:
-            self._is_fed &= self.columns(stretch.part(0, count)) == count == stretch.count
+            self._is_fed &= self.columns(columns.part(0, count)) == count == columns.count
         except StartRefusedError as error:
             self._refusal = error
 
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Process batches with right checksums; return how many were accepted."""
         from kafkalog.columns import header_table as h
 
         base_offset = self.segment.base_offset
-        last_offsets = stretch.headers[h.LAST_OFFSET]
-        plain = readable_markers(stretch)
-        plain &= (last_offsets >= base_offset) & (stretch.headers[h.BASE_OFFSET] >= 0)
+        last_offsets = columns.headers[h.LAST_OFFSET]
+        plain = readable_markers(columns)
+        plain &= (last_offsets >= base_offset) & (columns.headers[h.BASE_OFFSET] >= 0)
         plain &= last_offsets <= min(base_offset + INT32_MAX, INT64_MAX - 1)
-        count = stretch.count if plain.all() else int(plain.argmin())
+        count = columns.count if plain.all() else int(plain.argmin())
         if not count:
             return 0
-        part = stretch.part(0, count)
+        part = columns.part(0, count)
         headers = part.headers
         if not self._indexes.columns(
             headers[h.MAX_TIMESTAMP],
@@ -133,7 +133,7 @@ class SegmentRecovery(Walker):
         if self._progress is not None:
             self._progress(size_bytes)
 
-    def _note_epochs(self, part: Stretch) -> None:
+    def _note_epochs(self, part: BatchColumns) -> None:
         import numpy as np
 
         from kafkalog.columns import header_table as h

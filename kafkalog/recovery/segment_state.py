@@ -292,11 +292,11 @@ def count_records(source: Source, position: int, end: int) -> int:
         found = scan_batches(source, position, end)
         return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
     from kafkalog.columns import header_table as h
-    from kafkalog.columns.headers import header_stretches
+    from kafkalog.columns.headers import batch_columns
 
-    stretches = header_stretches(source, Level.QUICK, position=position, end=end)
+    read = batch_columns(source, Level.QUICK, position=position, end=end)
     return sum(
-        int(stretch.headers[h.COUNT].clip(0).sum())
-        for stretch in stretches
-        if not isinstance(stretch, Defect)
+        int(columns.headers[h.COUNT].clip(0).sum())
+        for columns in read
+        if not isinstance(columns, Defect)
     )

@@ -35,7 +35,7 @@ from kafkalog.recovery.producer_replay import segments_between
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
@@ -168,13 +168,13 @@ class StartInProgress:
         while self._scan is not None and self._scan.segment.base_offset < base_offset:
             self._go_on()
 
-    def feed(self, stretch: Stretch) -> None:
+    def feed(self, columns: BatchColumns) -> None:
         """Feed the next batches of the segment, from its first on, with their checksums verified.
 
         They may end anywhere, and irregular batches may be left out.
         """
         if self._scan is not None and self._scan.segment.log.path == self._path:
-            self._scan.feed(stretch)
+            self._scan.feed(columns)
 
     def end(self) -> PredictedStart:
         """Return the prediction, once all batches have been fed.
@@ -268,8 +268,10 @@ def usual_config(partition: PartitionDir) -> StartConfig:
     """Return Kafka's defaults, with room for the largest existing index."""
     kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     sizes = [entry.size_bytes for kind in kinds for entry in partition.live(kind)]
-    usual = StartConfig()
-    return dataclasses.replace(usual, segment_index_bytes=max([usual.segment_index_bytes, *sizes]))
+    usual, largest = StartConfig(), max(sizes, default=0)
+    if largest <= usual.segment_index_bytes:
+        return usual
+    return dataclasses.replace(usual, segment_index_bytes=largest)
 
 
 def start_mode(log_dir: str) -> StartMode:

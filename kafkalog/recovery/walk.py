@@ -24,7 +24,7 @@ from kafkalog.recovery.model import StartRefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import IndexBuild
 
@@ -188,7 +188,7 @@ class Walker(ABC):
     """Processes batches in the order of the log."""
 
     @abstractmethod
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Process batches; return how many, fewer than given if the next must come by itself."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
         CorruptRecordError: a length field is smaller than any message; or what the walker raises.
 
     Cost:
-        That of `plain_stretches`; a read of 4 KiB per batch if batches are large and only their
+        That of `regular_columns`; a read of 4 KiB per batch if batches are large and only their
         headers are read.
     """
     while True:
@@ -232,17 +232,17 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
 
 
 def _in_columns(source: Source, position: int, end: int, level: Level, walker: Walker) -> int:
-    from kafkalog.columns.headers import plain_stretches
+    from kafkalog.columns.headers import regular_columns
 
-    stretches = plain_stretches(source, level, position, end)
+    found = regular_columns(source, level, position, end)
     try:
-        for stretch in stretches:
-            count = walker.columns(stretch)
-            if count < stretch.count:
-                return position + (stretch.part(0, count).size_bytes if count else 0)
-            position += stretch.size_bytes
+        for columns in found:
+            count = walker.columns(columns)
+            if count < columns.count:
+                return position + (columns.part(0, count).size_bytes if count else 0)
+            position += columns.size_bytes
     finally:
-        stretches.close()
+        found.close()
     return position
 
 
@@ -266,15 +266,15 @@ class Search(Walker):
         self._offset = offset
         self._previous: tuple[Found, int] | None = None  # with its last offset
 
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Skip batches that begin below the offset; return how many."""
         from kafkalog.columns import header_table as h
 
-        headers = stretch.headers
+        headers = columns.headers
         # The first offset of a compressed legacy message is inside it.
         passed = (headers[h.MAGIC] >= 2) | (headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0)
         passed &= headers[h.BASE_OFFSET] < self._offset
-        count = stretch.count if passed.all() else int(passed.argmin())
+        count = columns.count if passed.all() else int(passed.argmin())
         if count:
             position, base, last = headers[
                 [h.POSITION, h.BASE_OFFSET, h.LAST_OFFSET], count - 1
@@ -312,15 +312,15 @@ class ToTheEnd(Walker):
         self.end_position: int | None = None
         self.has_epoch = False
 
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Process batches; return their number."""
         from kafkalog.columns import header_table as h
 
-        last = stretch.headers[:, -1].tolist()
+        last = columns.headers[:, -1].tolist()
         self.next_offset = wrap_int64(last[h.LAST_OFFSET] + 1)
         self.end_position = last[h.POSITION] + last[h.SIZE]
         self.has_epoch = last[h.MAGIC] >= 2 and last[h.EPOCH] >= 0
-        return stretch.count
+        return columns.count
 
     def frame(self, _source: Source, frame: Frame) -> bool:
         """Process one batch."""
@@ -337,13 +337,13 @@ class Indexing(Walker):
         self._indexes = indexes
         self._start = start
 
-    def columns(self, stretch: Stretch) -> int:
+    def columns(self, columns: BatchColumns) -> int:
         """Add the entries that are due at batches; return how many batches were processed."""
         from kafkalog.columns import header_table as h
 
-        times, offsets, positions = stretch.headers[[h.MAX_TIMESTAMP, h.LAST_OFFSET, h.POSITION]]
+        times, offsets, positions = columns.headers[[h.MAX_TIMESTAMP, h.LAST_OFFSET, h.POSITION]]
         is_plain = self._indexes.columns(times, offsets, positions - self._start)
-        return stretch.count if is_plain else 0
+        return columns.count if is_plain else 0
 
     def frame(self, _source: Source, frame: Frame) -> bool:
         """Add the entries that are due at one batch."""

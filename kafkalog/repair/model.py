@@ -13,6 +13,7 @@ from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import require_own_files
 from kafkalog.model import Level
 from kafkalog.names import is_staged
+from kafkalog.plurals import counted
 from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
 from kafkalog.recovery.directory import Content
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
@@ -175,8 +176,8 @@ class RecoveryPlan:
             return refusal_line(self.refusal)
         if self.predicted.verdict == Verdict.NOTHING and self.changes:
             counts = Counter(change.fate for change in self.changes)
-            words = [f"{number} {fate}" for fate, number in sorted(counts.items())]
-            return f"nothing unusual: files {', '.join(words)}"
+            words = [f"{counted(number, 'file')} {fate}" for fate, number in sorted(counts.items())]
+            return f"nothing unusual: {', '.join(words)}"
         return start_line(self.predicted)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.metadata_files import READERS
@@ -255,7 +255,7 @@ def lose_file(
 def _check_snapshot(entry: FileEntry) -> None:
     """Raise `CorruptDataError` unless a KRaft snapshot is completely sound."""
     with Source(entry.path) as source:
-        for found in header_stretches(source, Level.DEEP):
+        for found in batch_columns(source, Level.DEEP):
             if isinstance(found, Defect):
                 if found.severity == Severity.DAMAGE:
                     raise CorruptDataError(found.detail, path=entry.path)

@@ -20,10 +20,10 @@ from kafkalog.check.batches import (
     ChecksumsMatch,
     MagicIsKnown,
     RecordsDecode,
-    defects_of_stretch,
+    defects_of_batches,
 )
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
     from collections.abc import Iterator
 
-    from kafkalog.columns.headers import Stretch
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.paths.source import Source
 
     Table = NDArray[np.int64]
@@ -181,19 +181,19 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
     Args:
         source: the log.
         bounds: what is known about its batches.
-        threads: as for `header_stretches`.
+        threads: as for `batch_columns`.
 
     Raises:
         UnreadableError: the log cannot be read any further.
 
     Cost:
-        Every byte is read and every record decoded once; memory as for `header_stretches`, and some
+        Every byte is read and every record decoded once; memory as for `batch_columns`, and some
         40 MB for the window.
     """
     window = _Window(source.path, bounds)
     checked = CheckedLog(source.path)
     alone = (ChecksumsMatch(checked), MagicIsKnown(checked), RecordsDecode(checked))
-    for found in header_stretches(source, Level.DEEP, threads):
+    for found in batch_columns(source, Level.DEEP, threads):
         if isinstance(found, Defect):
             column = np.zeros((FIELDS, 1), np.int64)
             column[:, 0] = (found.position or 0, found.size_bytes or 0, 0, 0, -1, 0, 0)
@@ -202,7 +202,7 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
             table = _table_of(found)
             wrong = {
                 defect.position or 0: defect
-                for defect in defects_of_stretch(alone, found)
+                for defect in defects_of_batches(alone, found)
                 if defect.severity == Severity.DAMAGE
             }
             wrong |= _unreadable_markers(source.path, found)
@@ -214,10 +214,10 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
         yield window.decide(window.count)
 
 
-def _table_of(stretch: Stretch) -> Table:
-    headers, found = stretch.headers, stretch.facts
+def _table_of(columns: BatchColumns) -> Table:
+    headers, found = columns.headers, columns.facts
     assert found is not None, "records are decoded at level deep"
-    table = np.empty((FIELDS, stretch.count), np.int64)
+    table = np.empty((FIELDS, columns.count), np.int64)
     table[POSITION] = headers[h.POSITION]
     table[SIZE] = headers[h.SIZE]
     # The header of a compressed message of magic 0 or 1 has only its last offset.
@@ -230,19 +230,19 @@ def _table_of(stretch: Stretch) -> Table:
     return table
 
 
-def _unreadable_markers(path: str, stretch: Stretch) -> dict[int, Defect]:
+def _unreadable_markers(path: str, columns: BatchColumns) -> dict[int, Defect]:
     """Return the control batches on which recovery would fail, by position."""
     wrong = {}
-    bad = stretch.crc_valid & (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE)
+    bad = columns.crc_valid & (columns.markers[h.MARKER_TYPE] == h.UNREADABLE)
     for i in np.flatnonzero(bad).tolist():
-        position = int(stretch.headers[h.POSITION, i])
+        position = int(columns.headers[h.POSITION, i])
         wrong[position] = make_defect(
             "control-record-malformed",
             path,
             "The control record of the batch cannot be read.",
             position=position,
-            offset=int(stretch.headers[h.BASE_OFFSET, i]),
-            size_bytes=int(stretch.headers[h.SIZE, i]),
+            offset=int(columns.headers[h.BASE_OFFSET, i]),
+            size_bytes=int(columns.headers[h.SIZE, i]),
         )
     return wrong
 

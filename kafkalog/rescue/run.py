@@ -90,13 +90,14 @@ def findings(
     """Yield what `verify` reports about the new log at level deep, except notes.
 
     A log with a hole can have findings that follow from the hole, such as a transaction whose
-    marker is lost. They are reported under the final names.
+    marker is lost. They are reported under the final names, in the directory
+    as given.
     """
     run = Verification(Level.DEEP, progress)
     for defect in run.verify(open_path(directory.place(place))):
         if defect.severity != Severity.NOTE:
             relative = os.path.relpath(defect.path, directory.building)
-            yield replace(defect, path=os.path.join(directory.path, relative))
+            yield replace(defect, path=os.path.join(directory.given, relative))
 
 
 def run_salvage(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import UsageError, contained
 from kafkalog.listener import Listener
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.retention.simulate import PartitionRetention, judge_partition
+from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,7 +74,9 @@ def _partitions(
 ) -> Iterator[PartitionDir]:
     """Yield the partitions of a target that have a log."""
     if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
-        target = open_path(os.fspath(target))
+        for found in open_targets([target], failed=listener.failed):
+            yield from _partitions(found, listener)
+        return
     if isinstance(target, FileEntry):
         error = UsageError(
             "This is a file, not a partition or log directory.",

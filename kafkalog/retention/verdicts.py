@@ -8,7 +8,6 @@ assume that nothing is appended.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
@@ -24,6 +23,7 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
+from kafkalog.times import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,12 +201,7 @@ def _time(timestamp_ms: int | None) -> str:
     """Format as ISO 8601 in UTC, or as a number outside the calendar."""
     if timestamp_ms is None:
         return "an unknown time"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return utc_text(timestamp_ms)
 
 
 DAY_MS = 86_400_000
@@ -234,7 +229,7 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
     """Yield the segments that are deleted; some may have been deletable for long."""
     ripe_at: int | None = None
     for number, deletion in enumerate(outcome.deleted):
-        own = _expires_at(deletion.segment, policy)
+        own = expires_at(deletion.segment, policy)
         ripe_at = own if ripe_at is None else max(own, ripe_at)
         is_timed = deletion.reason == Reason.RETENTION_MS
         yield Verdict(
@@ -247,7 +242,7 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
         )
 
 
-def _expires_at(segment: SegmentFacts, policy: Policy) -> int:
+def expires_at(segment: SegmentFacts, policy: Policy) -> int:
     """Return the first millisecond at which `retention.ms` deletes it."""
     return segment.largest_timestamp + policy.retention_ms + 1
 
@@ -260,7 +255,7 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
         size += segment.size_bytes
-        own = _expires_at(segment, policy)
+        own = expires_at(segment, policy)
         blocker = _blocker(log, policy, number)
         blocking = None
         if is_timed and blocker is None and number and ripe_at > own:
@@ -306,7 +301,7 @@ def _is_wanted(log: LogFacts, policy: Policy, number: int, size: int, now_ms: in
         return True
     if not policy.deletes or log.segments[number].size_bytes == 0:
         return False
-    if policy.retention_ms >= 0 and _expires_at(log.segments[number], policy) <= now_ms:
+    if policy.retention_ms >= 0 and expires_at(log.segments[number], policy) <= now_ms:
         return True
     return policy.retention_bytes >= 0 and log.size_bytes - size >= policy.retention_bytes
 

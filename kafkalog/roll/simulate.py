@@ -105,16 +105,16 @@ def _by_columns(
     seed: int,
     told: Callable[[int], None],
 ) -> list[RollReplay]:
-    from kafkalog.columns.headers import Stretch, header_stretches
+    from kafkalog.columns.headers import BatchColumns, batch_columns
     from kafkalog.roll.columns import ColumnReplay
 
     replays = [ColumnReplay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []
     for segment in partition.segments:
         with Source(segment.log.path) as source:
-            for found in header_stretches(source, Level.QUICK):
+            for found in batch_columns(source, Level.QUICK):
                 told(found.size_bytes or 0)
-                if not isinstance(found, Stretch):
+                if not isinstance(found, BatchColumns):
                     defects.append(found)
                     continue
                 for replay in replays:

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.log_dir import open_path
 from kafkalog.paths import file_system
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.source import KafkaLogDataSource
 from kafkalog.tables import TableName
+from kafkalog.tables.queries import Answer, columns_for, is_named
 from kafkalog.tables.schemas import SCHEMAS, table_schema
+from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of a query.
-
-    Attributes:
-        names: names of the columns, in order; not necessarily unique.
-        numeric: for each column whether it holds numbers.
-        rows: values of each row: None, numbers, text, bytes, times (UTC, with a zone or none),
-            lists, and dicts for structs and maps. They are fetched on demand.
-    """
-
-    names: tuple[str, ...]
-    numeric: tuple[bool, ...]
-    rows: Iterator[tuple[Any, ...]]
 
 
 def run_query(
@@ -58,14 +41,14 @@ def run_query(
     Cost:
         The rows of one task at a time are in memory here.
     """
-    for path in paths:
-        open_path(path)
+    open_targets(paths)
     session.dataSource.register(KafkaLogDataSource)
     reader = session.read.format("kafkalog").options(**options)
     sources = json.dumps([file_system.portable(path) for path in paths])
     reader = reader.option("paths", sources).option("filterPushdown", "true")
     for table in tables_of(query):
-        _make_view(reader, table, _columns_for(query, table))
+        usual = table_schema(table).names
+        _make_view(reader, table, columns_for(query, usual, SCHEMAS[table].names))
     frame = session.sql(query)
     if not is_remote(session):
         for table, columns in _used_columns(frame).items():
@@ -77,24 +60,12 @@ def run_query(
 
 def tables_of(query: str) -> list[TableName]:
     """Return the tables that a query may use."""
-    return [table for table in TableName if _names(query, table)]
+    return [table for table in TableName if is_named(query, table)]
 
 
 def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]) -> None:
     reader = reader.option("table", table).option("columns", ",".join(columns))
     reader.load().createOrReplaceTempView(table)
-
-
-def _columns_for(query: str, table: TableName) -> list[str]:
-    """Return the columns that a query may use, in the order of the table."""
-    usual = table_schema(table).names
-    return [*usual, *(
-        name for name in SCHEMAS[table].names if name not in usual and _names(query, name)
-    )]  # fmt: skip
-
-
-def _names(query: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", query, re.IGNORECASE) is not None
 
 
 def _used_columns(frame: Any) -> dict[TableName, list[str]]:

@@ -10,31 +10,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cluster_image import read_cluster_image
-from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.log_dir import LogDirListing, PartitionDir
-from kafkalog.names import DirectoryState
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.errors import NotFoundError
+from kafkalog.log_dir import LogDirListing
+from kafkalog.replicas import live_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.log_dir import FileEntry
+    from kafkalog.log_dir import FileEntry, PartitionDir
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
+_INT_MIN: Final = 1 << 31
+"""Java's smallest int, as an unsigned number."""
 
 
 def partition_for(key: str, count: int) -> int:
     """Return the partition, of so many, that coordinates a group, a transactional id or a share.
 
-    The key's `String.hashCode`, without its sign, modulo the number of partitions.
+    The absolute value of the key's `String.hashCode`, by `Utils.abs`, modulo the number of
+    partitions.
     """
     number = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
-    return (number & 0x7FFFFFFF) % count
+    if number == _INT_MIN:
+        return 0  # what `Utils.abs` makes of it
+    return min(number, (1 << 32) - number) % count
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,37 +124,6 @@ def internal_topic(
         replicas = {number: found for number, found in replicas.items() if number < count}
         return InternalTopic(name, count, "metadata", replicas)
     return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas)
-
-
-def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
-    """Return the replica with the latest leader epoch, of those the one with the longest log.
-
-    One that cannot be read is taken only if there is no other.
-    """
-
-    def rank(partition: PartitionDir) -> tuple[int, int]:
-        log = UnifiedLog(partition)
-        try:
-            epochs = log.leader_epochs
-            return (epochs[-1].epoch if epochs else -1, log.log_end_offset)
-        except KafkaLogError:
-            return (-2, -1)
-
-    return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)
-
-
-def live_partitions(
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
-) -> Iterator[PartitionDir]:
-    """Yield the partition directories that a broker would serve."""
-    for target in targets:
-        if isinstance(target, LogDirListing):
-            found: Sequence[PartitionDir] = target.partitions
-        else:
-            found = (target,) if isinstance(target, PartitionDir) else ()
-        for partition in found:
-            if partition.name is not None and partition.state == DirectoryState.LIVE:
-                yield partition
 
 
 def _count_in_metadata(

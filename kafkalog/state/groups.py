@@ -6,27 +6,26 @@ its groups. Offsets are never expired here: a coordinator would, and `expires_at
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
-from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
-    best_replica,
     internal_topic,
-    live_partitions,
 )
-from kafkalog.state.latest import Latest, LatestLog
+from kafkalog.state.latest import Latest, LatestLog, last_of_keys
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, moment_of
+from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
+from kafkalog.targets import open_targets
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
@@ -38,23 +37,23 @@ _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
 _LEGACY_OFFSET_KEY: Final = b"\0\0"
 _OFFSET_KEY: Final = b"\0\1"
-_STABLE_MEMBER: Final = 0
 
 
 class _Kind(NamedTuple):
-    """Record types of a kind of group that the new protocol has."""
+    """Record types of a kind of group that the new protocol has, and its number of `STABLE`."""
 
     name: str
     group: str
     member: str
     target: str
     current: str
+    stable: int
 
 
 _KINDS: Final = (
-    _Kind("consumer", "3", "5", "6", "8"),
-    _Kind("share", "11", "10", "12", "14"),
-    _Kind("streams", "17", "19", "20", "22"),
+    _Kind("consumer", "3", "5", "6", "8", 0),
+    _Kind("share", "11", "10", "12", "14", 0),
+    _Kind("streams", "17", "19", "20", "22", 1),
 )
 _STREAMS_TOPOLOGY: Final = "23"
 
@@ -76,7 +75,7 @@ def groups(
         CorruptDataError, UnreadableError: the log of a coordinator is damaged.
         UnsupportedError: pyarrow is missing.
     """
-    targets = [open_path(os.fspath(path)) for path in paths]
+    targets = open_targets(paths)
     return read_groups(targets, at=moment_of(at), defects=on_defect or raise_defect)
 
 
@@ -104,7 +103,7 @@ def read_groups(
         KafkaLogError: a file cannot be read.
 
     Cost:
-        A row per live key in memory.
+        Keys and values of the live offsets in memory, and objects for all other records.
     """
     topic = internal_topic(CONSUMER_OFFSETS, targets)
     if not topic.replicas:
@@ -133,13 +132,18 @@ def read_groups(
 
 
 class EndOffsets:
-    """The high watermarks of partitions, from the best replica of each; read when asked for."""
+    """The high watermarks of partitions, from the best replica of each; read when asked for.
+
+    Attributes:
+        errors: why the end offsets of some partitions, which are here, are not known.
+    """
 
     def __init__(self, targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> None:
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
         self._known: dict[tuple[str, int], int | None] = {}
+        self.errors: list[KafkaLogError] = []
 
     def of(self, topic: str, partition: int) -> int | None:
         """Return the high watermark; None if the partition is not here or cannot be read."""
@@ -147,8 +151,10 @@ class EndOffsets:
         if key not in self._known:
             self._known[key] = None
             if replicas := self._replicas.get(key):
-                with suppress(KafkaLogError):
+                try:
                     self._known[key] = UnifiedLog(best_replica(replicas).path).high_watermark
+                except KafkaLogError as error:
+                    self.errors.append(error)
         return self._known[key]
 
 
@@ -158,20 +164,25 @@ class _PartitionState:
     def __init__(self, number: int, log: LatestLog) -> None:
         self._number = number
         self._log = log
+        self._newer = {_current_key(key) for key in log.newer}
         self.undecoded = 0
 
     def groups(self) -> Iterator[Group]:
         """Yield the groups by name."""
         by_group: defaultdict[str, _Records] = defaultdict(_Records)
-        for key, latest in _by_current_key(self._log.records.applied).items():
-            self._add(by_group, key, latest, None)
+        rows = _with_current_keys(self._log.records.rows())
+        records = OffsetRecords(rows, self._number, self._newer, is_complete=self._log.is_complete)
+        for name in records.groups:
+            by_group[name] = _Records()
+        for batch, row in records.others:
+            self._add(by_group, batch["key"][row].as_py(), _latest(batch, row), None)
         for producer_id, written in self._log.records.pending.items():
             for key, latest in written.items():
                 self._add(by_group, key, latest, producer_id)
-        for key in self._log.newer - self._log.records.applied.keys():
+        for key in self._newer - records.seen:
             self._add(by_group, key, None, None)
         for name in sorted(by_group):
-            group = by_group[name].group(name, self._number)
+            group = by_group[name].group(name, self._number, records)
             if group is not None:
                 yield group
 
@@ -194,7 +205,7 @@ class _PartitionState:
         elif kind not in _OFFSETS:
             if value is not None:
                 group.records.setdefault(kind, []).append((data, value))
-        elif latest is None or value is not None or raw_key in self._log.newer:
+        elif latest is None or value is not None or raw_key in self._newer:
             group.offsets.append(self._offset(data, value, raw_key, latest, producer_id))
 
     def _offset(
@@ -219,20 +230,30 @@ class _PartitionState:
             -1 if latest is None else latest.offset,
             self._number,
             producer_id,
-            raw_key not in self._log.newer,
+            raw_key not in self._newer,
             self._log.is_complete,
         )
 
 
-def _by_current_key(applied: dict[bytes, Latest]) -> dict[bytes, Latest]:
-    """Return the records with the keys of version 0 as those of version 1, which mean the same."""
-    found: dict[bytes, Latest] = {}
-    for key, latest in applied.items():
-        current = _OFFSET_KEY + key[2:] if key[:2] == _LEGACY_OFFSET_KEY else key
-        known = found.get(current)
-        if known is None or known.offset < latest.offset:
-            found[current] = latest
-    return found
+def _latest(batch: Any, row: int) -> Latest:
+    return Latest(*(batch[name][row].as_py() for name in ("offset", "timestamp", "value")))
+
+
+def _current_key(key: bytes) -> bytes:
+    """Return a key of version 0 as that of version 1, which means the same."""
+    return _OFFSET_KEY + key[2:] if key[:2] == _LEGACY_OFFSET_KEY else key
+
+
+def _with_current_keys(rows: Any) -> Any:
+    """Return the rows with current keys, one of each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_legacy = pc.equal(pc.binary_slice(rows["key"], 0, 2), pa.scalar(_LEGACY_OFFSET_KEY))
+    if not pc.any(is_legacy).as_py():
+        return rows
+    keys = pa.array(map(_current_key, rows["key"].to_pylist()), pa.binary())
+    return last_of_keys(rows.set_column(0, "key", keys).sort_by("offset"))
 
 
 @dataclass(slots=True)
@@ -243,11 +264,9 @@ class _Records:
     offsets: list[GroupOffset] = field(default_factory=list)
     undecoded: int = 0
 
-    def group(self, name: str, coordinator: int) -> Group | None:
+    def group(self, name: str, coordinator: int, records: OffsetRecords) -> Group | None:
         """Return the group; None if all of its records are gone."""
-        offsets = tuple(
-            sorted(self.offsets, key=lambda one: (one.is_pending, one.topic, one.partition))
-        )
+        offsets = GroupOffsets(name, records, self.offsets)
         kind = next((kind for kind in _KINDS if kind.group in self.records), None)
         if kind is not None:
             state, epoch, protocol, members = self._modern(kind)
@@ -255,7 +274,7 @@ class _Records:
         elif _CLASSIC in self.records:
             state, epoch, protocol, members = self._classic()
             shown = "classic"
-        elif offsets or self.undecoded:
+        elif len(offsets) or self.undecoded:
             state, epoch, protocol, members, shown = "Empty", -1, None, (), "classic"
         else:
             return None
@@ -276,6 +295,12 @@ class _Records:
             for one in sorted(value["members"], key=lambda one: str(one["memberId"]))
         )
         return "Stable" if members else "Empty", value["generation"], value["protocol"], members
+
+    def _has_valid_topology(self, group: dict[str, Any]) -> bool:
+        """Return whether a streams group's latest topology is the one that was validated."""
+        topologies = self.records.get(_STREAMS_TOPOLOGY, [])
+        validated = group.get("validatedTopologyEpoch", -1)
+        return bool(topologies) and topologies[-1][1]["epoch"] == validated
 
     def _modern(self, kind: _Kind) -> tuple[str, int, str | None, tuple[Member, ...]]:
         _, value = self.records[kind.group][-1]
@@ -299,21 +324,23 @@ class _Records:
             state = "Empty"
         elif kind.name == "share":
             state = "Stable"
-        elif kind.name == "streams" and _STREAMS_TOPOLOGY not in self.records:
+        elif kind.name == "streams" and not self._has_valid_topology(value):
             state = "NotReady"
         elif epoch > target:
             state = "Assigning"
-        elif any(not _is_reconciled(current.get(one.member_id), target) for one in members):
+        elif any(
+            not _is_reconciled(current.get(one.member_id), target, kind.stable) for one in members
+        ):
             state = "Reconciling"
         else:
             state = "Stable"
         return state, epoch, None, members
 
 
-def _is_reconciled(current: dict[str, Any] | None, target_epoch: int) -> bool:
+def _is_reconciled(current: dict[str, Any] | None, target_epoch: int, stable: int) -> bool:
     """Return whether a member has reached the target assignment."""
     return (
         current is not None
-        and current["state"] == _STABLE_MEMBER
+        and current["state"] == stable
         and current["memberEpoch"] == target_epoch
     )

@@ -9,6 +9,7 @@ transaction and those of committed ones.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats import file_names
@@ -27,8 +28,11 @@ COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_cont
 """The columns of a scan that `LatestRecords` takes."""
 _NO_PRODUCER: Final = -1
 _COMMIT: Final = b"\0\1"
-_ROWS_AT_ONCE: Final = 1 << 19
-_SIZE_AT_ONCE: Final = 1 << 26
+_KEPT: Final = ["key", "offset", "timestamp", "value"]
+_ROWS_AT_ONCE: Final = 1 << 17
+_ROWS_DECODED: Final = 1 << 14
+_BUCKETS: Final = 16
+_SIZE_AT_ONCE: Final = 1 << 25
 
 
 class Latest(NamedTuple):
@@ -42,17 +46,22 @@ class Latest(NamedTuple):
 class LatestRecords:
     """Takes the rows of a log in order; call `finish` after the last ones.
 
+    What it holds is in Arrow's arrays, because a log may have millions of keys. They are spread
+    over buckets, so that merging needs little room: one and a half times the bytes of the live keys
+    and values while rows are taken, and those once at the end.
+
     Attributes:
-        applied: key to its latest record, tombstones included.
         pending: producer id to what it wrote in a transaction that is open.
     """
 
     def __init__(self) -> None:
-        self.applied: dict[bytes, Latest] = {}
         self.pending: dict[int, dict[bytes, Latest]] = {}
         self._waiting: list[Any] = []
         self._rows = 0
         self._size_bytes = 0
+        self._kept: list[list[Any]] = [[] for _ in range(_BUCKETS)]  # in the order of the log
+        self._kept_rows = 0
+        self._distinct_rows = 0
 
     def take(self, rows: Any) -> None:
         """Take the next rows, a `pyarrow.RecordBatch` of `COLUMNS`."""
@@ -77,33 +86,92 @@ class LatestRecords:
         )
         is_all = pc.all(is_plain).as_py()
         plain = rows if is_all else rows.filter(is_plain)
-        self.applied.update(_latest_of(plain))
+        self._keep(last_of_keys(plain.select(_KEPT)))
         if not is_all:
             self._take_transactions(rows.filter(pc.invert(is_plain)))
         if self.pending:
             self._drop_pending(plain.filter(pc.is_null(plain["value"])))
 
+    def rows(self) -> Any:
+        """Return the latest record of each key, tombstones included, as a `pyarrow.Table`."""
+        import pyarrow as pa
+
+        self._merge()
+        return pa.concat_tables([_schema().empty_table(), *chain.from_iterable(self._kept)])
+
+    def latest(self) -> Iterator[tuple[bytes, Latest]]:
+        """Yield each key with its latest record, tombstones included."""
+        for rows in self.rows().to_batches(_ROWS_DECODED):
+            columns = (rows[name].to_pylist() for name in ("offset", "timestamp", "value"))
+            yield from zip(rows["key"].to_pylist(), map(Latest, *columns), strict=True)
+
     def _take_transactions(self, rows: Any) -> None:
         """Take the records and the markers of transactions, one at a time."""
+        applied: dict[bytes, Latest] = {}
+
+        def apply(key: bytes, record: Latest) -> None:
+            latest = applied.get(key)
+            if latest is None or latest.offset < record.offset:
+                applied[key] = record
+
         for row in rows.to_pylist():
             producer, key = row["producer_id"], row["key"]
             if row["is_control"]:
                 ended = self.pending.pop(producer, {})
                 if key is not None and key[2:4] == _COMMIT:
                     for one, record in ended.items():
-                        self._apply(one, record)
+                        apply(one, record)
             elif key is not None:
                 record = Latest(row["offset"], row["timestamp"], row["value"])
                 if record.value is None:
-                    self._apply(key, record)
+                    apply(key, record)
                     self._drop(key, record.offset)
                 else:
                     self.pending.setdefault(producer, {})[key] = record
+        self._apply(applied)
 
-    def _apply(self, key: bytes, record: Latest) -> None:
-        latest = self.applied.get(key)
-        if latest is None or latest.offset < record.offset:
-            self.applied[key] = record
+    def _apply(self, applied: dict[bytes, Latest]) -> None:
+        """Let records count that are not older than what the log has had of their keys."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not applied:
+            return
+        keys = pa.array(list(applied), pa.binary())
+        for kept in chain.from_iterable(self._kept):
+            found = kept.filter(pc.is_in(kept["key"], value_set=keys))
+            pairs = (found[name].to_pylist() for name in ("key", "offset"))
+            for key, offset in zip(*pairs, strict=True):
+                if key in applied and applied[key].offset < offset:
+                    del applied[key]
+        columns = [list(applied), *map(list, zip(*applied.values(), strict=True))]
+        if applied:
+            self._keep(pa.Table.from_arrays(
+                [pa.array(one, kind.type) for one, kind in zip(columns, _schema(), strict=True)],
+                schema=_schema(),
+            ))  # fmt: skip
+
+    def _keep(self, rows: Any) -> None:
+        """Keep rows that are later than all others of their keys; merge when many are not."""
+        import pyarrow as pa
+
+        buckets = _buckets_of(rows["key"])
+        for number, kept in enumerate(self._kept):
+            kept.append(rows.filter(pa.array(buckets == number)))
+        self._kept_rows += rows.num_rows
+        if self._kept_rows > 1.5 * self._distinct_rows + _ROWS_AT_ONCE:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Keep only the last row of each key."""
+        import pyarrow as pa
+
+        for number, kept in enumerate(self._kept):
+            if len(kept) > 1:
+                self._kept[number] = [last_of_keys(pa.concat_tables(kept))]
+                kept.clear()
+        rows = sum(one.num_rows for one in chain.from_iterable(self._kept))
+        self._kept_rows = self._distinct_rows = rows
 
     def _drop_pending(self, tombstones: Any) -> None:
         """Drop what open transactions wrote before a tombstone of the same key."""
@@ -204,12 +272,46 @@ class LatestLog:
         return keys - {None}  # of records without a key
 
 
-def _latest_of(rows: Any) -> Iterator[tuple[bytes, Latest]]:
-    """Return the last row of each key."""
+def _schema() -> Any:
     import pyarrow as pa
 
-    numbered = pa.table({"key": rows["key"], "row": pa.array(range(rows.num_rows))})
-    last = numbered.group_by("key", use_threads=False).aggregate([("row", "max")])
-    found = rows.take(last["row_max"])
-    records = map(Latest, *(found[name].to_pylist() for name in ("offset", "timestamp", "value")))
-    return zip(found["key"].to_pylist(), records, strict=True)
+    return pa.schema([
+        pa.field("key", pa.binary()), pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.int64()), pa.field("value", pa.binary()),
+    ])  # fmt: skip
+
+
+def _buckets_of(keys: Any) -> Any:
+    """Return the bucket of each key: some of its last bytes, and its size, spread the keys."""
+    import numpy as np
+
+    found = []
+    for chunk in keys.chunks:
+        _, ends, data = chunk.buffers()
+        ends = np.frombuffer(ends, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        content = np.frombuffer(data or b"", np.uint8)
+        sizes = np.diff(ends)
+        mixed = sizes.astype(np.uint32)
+        for back, factor in ((1, 5), (5, 3), (6, 7)):
+            places = np.maximum(ends[1:] - back, ends[:-1])
+            mixed += factor * np.where(sizes > 0, content[np.minimum(places, len(content) - 1)], 0)
+        found.append(mixed % _BUCKETS)
+    return np.concatenate(found) if found else np.empty(0, np.uint32)
+
+
+def last_of_keys(rows: Any) -> Any:
+    """Return the last row of each key, in the order of the rows, in arrays of their own."""
+    import numpy as np
+    import pyarrow as pa
+
+    codes = [np.empty(0, np.int32)]
+    count = 0
+    for chunk in rows["key"].dictionary_encode().chunks:  # all with the dictionary of the last one
+        codes.append(chunk.indices.to_numpy())
+        count = len(chunk.dictionary)
+    last = np.empty(count, np.int64)
+    last[np.concatenate(codes)] = np.arange(rows.num_rows)  # the last of several stays
+    is_last = np.zeros(rows.num_rows, np.bool_)
+    is_last[last] = True
+    # Arrow's `take` would make one array of each column, of at most 2 GiB.
+    return rows.filter(pa.array(is_last)).cast(_schema()).combine_chunks()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.batches.selection import milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from kafkalog.state.coordinators import InternalTopic
+    from kafkalog.state.offset_rows import GroupOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,29 @@ class Group:
     protocol: str | None
     coordinator: int
     members: tuple[Member, ...]
-    offsets: tuple[GroupOffset, ...]
+    offsets: GroupOffsets
     undecoded: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLag:
+    """A committed offset, and the end offset of its partition; None if that is not known."""
+
+    commit: GroupOffset
+    end_offset: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records from the committed offset to the end."""
+        if self.end_offset is None or self.commit.offset is None:
+            return None
+        return max(0, self.end_offset - self.commit.offset)
+
+
+def total_lag(offsets: Iterable[OffsetLag]) -> int | None:
+    """Return the sum over offsets that count; None if an end offset is not known."""
+    lags = [one.lag for one in offsets if not one.commit.is_pending]
+    return None if None in lags else sum(filter(None, lags))
 
 
 class Moment(NamedTuple):

@@ -7,27 +7,28 @@ stable offset of the partition stays where it is, and so do its read_committed c
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.batches.selection import Selection
+from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
-from kafkalog.log_dir import open_path
 from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.coordinators import (
     TRANSACTION_STATE,
-    best_replica,
     internal_topic,
-    live_partitions,
 )
 from kafkalog.state.latest import LatestLog
 from kafkalog.state.model import moment_of
+from kafkalog.targets import open_targets
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
@@ -48,6 +49,9 @@ _STATES: Final = (
 )  # fmt: skip
 _OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 _UNKNOWN: Final = "Unknown"
+_PRODUCER_ID_END: Final = 10
+_PRODUCER_ID: Final = slice(2, _PRODUCER_ID_END)
+"""Where all versions of `TransactionLogValue` have the producer id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class TransactionalId:
 
     Attributes:
         name: the transactional id.
-        producer_id, producer_epoch: of its producer.
+        producer_id, producer_epoch: of its producer; -1 if not known, as are the times.
         state: Kafka's name of it.
         timeout_ms: `transaction.timeout.ms` of the producer.
         started_ms: when its transaction began, -1 if none did.
@@ -142,7 +146,7 @@ def transactions(
         UnsupportedError: pyarrow is missing.
     """
     return read_transactions(
-        [open_path(os.fspath(path)) for path in paths],
+        open_targets(paths),
         now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
         at=moment_of(at),
         defects=on_defect or raise_defect,
@@ -188,15 +192,16 @@ def read_transactions(
             continue
         if not log.is_complete:
             found.incomplete.append(number)
-        for key in {*log.records.applied, *log.newer}:
-            latest = log.records.applied.get(key)
-            if latest is not None and latest.value is not None:
+        records: dict[bytes, Latest | None] = dict(log.records.latest())
+        for key in {*records, *log.newer}:
+            latest = records.get(key)
+            if key in log.newer or (latest is not None and latest.value is not None):
                 known = _transactional_id(key, latest, number, log)
                 if known is None:
                     found.undecoded += 1
                 else:
                     found.ids[known.name] = known
-    owners = {one.producer_id: one for one in found.ids.values()}
+    owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
             opened = UnifiedLog(partition.path).open_transactions()
@@ -218,6 +223,41 @@ def read_transactions(
     return found
 
 
+def owners(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    *,
+    failed: Callable[[KafkaLogError], object],
+) -> dict[int, str]:
+    """Return the transactional id of each producer that the coordinators' logs still name.
+
+    Unlike `read_transactions` it also knows producers that a transactional id has had before.
+
+    Args:
+        targets: log directories and partitions; all others are passed over.
+        failed: called with what ended the reading of one coordinator's log.
+    """
+    found: dict[int, str] = {}
+    for _, replicas in sorted(internal_topic(TRANSACTION_STATE, targets).replicas.items()):
+        selection = Selection(data=True, sound=True)
+        try:
+            for rows in scan(best_replica(replicas), columns=["key", "value"], selection=selection):
+                pairs = zip(*(rows[name].to_pylist() for name in ("key", "value")), strict=True)
+                for key, value in pairs:
+                    if value is not None and len(value) >= _PRODUCER_ID_END and key is not None:
+                        producer_id = int.from_bytes(value[_PRODUCER_ID], "big", signed=True)
+                        if producer_id not in found and (name := _name_in(key)) is not None:
+                            found[producer_id] = name
+        except KafkaLogError as error:
+            failed(error)
+    return found
+
+
+def _name_in(key: bytes) -> str | None:
+    """Return the transactional id in a key; None if it has none that is known."""
+    decoded = decode(PayloadKind.TRANSACTION_LOG, key, None).key
+    return None if decoded is None else str(decoded["data"]["transactionalId"])
+
+
 def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str]:
     """Return the command lines of Kafka's tool that abort a hanging transaction.
 
@@ -235,16 +275,24 @@ def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str
 
 
 def _transactional_id(
-    key: bytes, latest: Latest, number: int, log: LatestLog
+    key: bytes, latest: Latest | None, number: int, log: LatestLog
 ) -> TransactionalId | None:
-    """Return what a record says; None if it cannot be decoded."""
-    decoded = decode(PayloadKind.TRANSACTION_LOG, key, latest.value)
-    if decoded.key is None or decoded.value is None or decoded.error is not None:
+    """Return what a record says; None if it cannot be decoded.
+
+    Of an id without one, whose older records compaction may have removed, only the name is known.
+    """
+    decoded = decode(PayloadKind.TRANSACTION_LOG, key, latest.value if latest else None)
+    if decoded.key is None or decoded.error is not None:
         return None
+    name = decoded.key["data"]["transactionalId"]
+    if latest is None or decoded.value is None:
+        return TransactionalId(
+            name, -1, -1, _UNKNOWN, -1, -1, -1, (), number, -1, False, log.is_complete
+        )
     value: dict[str, Any] = decoded.value["data"]
     status = value["transactionStatus"]
     return TransactionalId(
-        decoded.key["data"]["transactionalId"],
+        name,
         value["producerId"],
         value["producerEpoch"],
         _STATES[status] if 0 <= status < len(_STATES) else f"{_UNKNOWN}({status})",

@@ -51,6 +51,7 @@ class NewDirectory:
             as we may set them, and no permission that it does not give.
 
     Attributes:
+        given: the path as given, for what people read.
         building: where its files are until the block ends.
         left_over_removed: whether a leftover of a killed run was removed first.
 
@@ -60,6 +61,7 @@ class NewDirectory:
     """
 
     def __init__(self, path: str, like: str | None = None) -> None:
+        self.given = path
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
         require_vacant(self.path)

@@ -20,13 +20,14 @@ from kafkalog.batches.segment import OpenSegment, checked_position, cut_position
 from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
-from kafkalog.living import about_a_log, answered
+from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.replicas import completeness, require_topics
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.tables.model import (
     OF_LOGS,
@@ -38,6 +39,7 @@ from kafkalog.tables.model import (
     has_bounds,
     partition_end,
 )
+from kafkalog.targets import open_targets
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 
@@ -73,7 +75,7 @@ def plan_splits(
     """Return the splits of a table, by path, topic, partition, segment and position.
 
     Args:
-        paths: log directories, partition directories, or single logs.
+        paths: log directories, parents of them, partition directories, or single logs.
         request: the rows to read.
         ends: called with the bounds of each partition whose records they decide.
         differences: called with how the view of a partition differs from its files; if None, a
@@ -140,7 +142,7 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
             require_contents(found.path, found.files)
         else:
             require_contents(found.partition.path, (one.log for one in found.segments))
-    targets = [found if isinstance(found, Target) else _shown_now(found, view) for found in meant]
+    targets = [found if isinstance(found, Target) else shown_now(found, view) for found in meant]
     return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
@@ -169,7 +171,7 @@ def _shown(partition: PartitionDir, view: LogView) -> Target:
     return Target(shown.partition, shown.segments, partition, shown.difference)
 
 
-def _shown_now(partition: PartitionDir, view: LogView) -> Target:
+def shown_now(partition: PartitionDir, view: LogView) -> Target:
     """Return the view of a partition, from a new listing if its files have changed."""
     try:
         return answered(
@@ -188,13 +190,7 @@ def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
     ]
-    topics = {partition.topic for partition, *_ in meant}
-    if missing := sorted(request.required_topics - topics):
-        known = sorted(topic for topic in topics if payload_kind(topic) is None)
-        raise UsageError(
-            f"No partition of the topic {', '.join(missing)} is here.",
-            hint=f"Topics are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
-        )
+    require_topics(request.required_topics, (partition.topic for partition, *_ in meant))
     return [
         one
         for partition, one, is_named in meant
@@ -206,13 +202,13 @@ def _partitions(
     paths: Iterable[str], view: LogView
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """List the partitions of a view, each with whether a path names it."""
-    for path in paths:
-        found = open_path(file_system.absolute(path))  # splits are read in other directories
+    absolute = [file_system.absolute(path) for path in paths]  # splits are read elsewhere
+    for found in open_targets(absolute):
         if isinstance(found, LogDirListing):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
-                if _is_shown(partition, view):
+                if is_shown(partition, view):
                     yield partition, False
         elif isinstance(found, PartitionDir):
             yield found, True
@@ -221,7 +217,8 @@ def _partitions(
             yield Target(parent, (segment,), parent, is_file=True), True
 
 
-def _is_shown(partition: PartitionDir, view: LogView) -> bool:
+def is_shown(partition: PartitionDir, view: LogView) -> bool:
+    """Return whether a view of a log directory has a partition directory."""
     if view == LogView.ALL:
         is_ours = is_staging(os.path.basename(partition.path))
         return partition.state != DirectoryState.FUTURE and not is_ours
@@ -256,16 +253,11 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
     for target in targets:
         partition = target.partition
-        worth = about_a_log(_worth)(UnifiedLog(partition))
+        worth = completeness(UnifiedLog(partition))
         name = (partition.topic, partition.partition)
         if name not in found or worth > found[name][0]:
             found[name] = (worth, target)
     return [target for _, target in found.values()]
-
-
-def _worth(log: UnifiedLog) -> tuple[int, int]:
-    """Return how complete a replica is."""
-    return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset
 
 
 def splits_of(
@@ -394,7 +386,8 @@ class _LogSplits:
     def _skips(self, segment: Segment) -> bool:
         wanted, following = self._selection, segment.next_base_offset
         if wanted.to_offset is not None and segment.base_offset >= wanted.to_offset:
-            return True
+            # If a log ends where its active segment begins, that one is empty, or all damage.
+            return following is not None or wanted.to_offset != self._log_end
         return (
             wanted.from_offset is not None
             and following is not None

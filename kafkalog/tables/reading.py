@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.batches.selection import ReadPlan, Selection
+from kafkalog.columns.arrow import table_of_arrays
 from kafkalog.columns.budget import Turnstile
-from kafkalog.columns.scan import scan
+from kafkalog.columns.scan import count_records, scan
 from kafkalog.defects import corrupt_data
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
@@ -23,7 +24,7 @@ from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
-from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
+from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
 from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE: Final = 1 << 16
 _TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one after another
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
-_MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
+
 _DECODED: Final = "decoded"
 # Columns that have other names in a scan.
 _OF_SCAN: Final = {
@@ -49,7 +50,7 @@ def read_split(
     split: Split,
     schema: Any,
     *,
-    threads: int = 1,
+    threads: int | None = 1,
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
 ) -> Iterator[Any]:
@@ -58,7 +59,7 @@ def read_split(
     Args:
         split: the split.
         schema: from `table_schema`.
-        threads: number of decoding threads.
+        threads: number of decoding threads; None for one per processor, up to 8.
         defects: called with each defect; if None, damage stops the reading. The table of
             defects consists of them.
         losses: called with a finding for offsets that were deleted after they were planned, by
@@ -87,6 +88,25 @@ def read_split(
             yield _converted(batch, split, schema)
 
 
+def count_split(
+    split: Split,
+    *,
+    threads: int | None = 1,
+    defects: Callable[[Defect], object] | None = None,
+    losses: Callable[[Defect], object] | None = None,
+) -> Iterator[int]:
+    """Yield the number of records of a split, piece by piece, by headers as far as they tell.
+
+    Arguments and errors are those of `read_split`; the split is one of records.
+    """
+    yield from count_records(
+        plan_of_split(split, Losses(split, losses)),
+        threads=threads,
+        defects=defects or _refuse,
+        turnstile=_TURNSTILE,
+    )
+
+
 def _read_small(split: Split, schema: Any) -> Iterator[Any]:
     rows = iter(_SMALL[split.table](split))
     while some := list(islice(rows, ROWS_AT_ONCE)):
@@ -102,12 +122,12 @@ def _refuse(defect: Defect) -> None:
 def _scan(
     split: Split,
     columns: list[str],
-    threads: int,
+    threads: int | None,
     defects: Callable[[Defect], object],
     losses: Losses,
 ) -> Iterator[Any]:
     return scan(
-        _plan(split, losses),
+        plan_of_split(split, losses),
         columns=columns,
         batches=split.table == TableName.BATCHES,
         batch_rows=ROWS_AT_ONCE,
@@ -117,7 +137,8 @@ def _scan(
     )
 
 
-def _plan(split: Split, losses: Losses) -> ReadPlan:
+def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
+    """Return the plan to read a split; `losses` hears of records that are gone meanwhile."""
     is_records = split.table != TableName.BATCHES
     selection = Selection(
         from_offset=split.from_offset,
@@ -148,7 +169,7 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
     first = max(split.first_offset, next_offset or 0)
     found = listed_again(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
-    plan = _plan(split, losses)
+    plan = plan_of_split(split, losses)
     selection = replace(
         plan.selection,
         from_offset=max(first, split.from_offset or 0),
@@ -171,8 +192,7 @@ def _converted(batch: Any, split: Split, schema: Any) -> Any:
     for field in schema:
         constant = _CONSTANT.get(field.name)
         if constant is not None:
-            value = pa.scalar(constant(split), field.type)
-            arrays.append(pa.repeat(value, batch.num_rows))
+            arrays.append(pa.repeat(pa.scalar(constant(split), field.type), batch.num_rows))
             continue
         if field.name == _DECODED:
             arrays.append(_decoded(split.topic, batch))
@@ -185,15 +205,13 @@ def _converted(batch: Any, split: Split, schema: Any) -> Any:
             column = column.dictionary_decode()
         # Nested nullability may be declared differently.
         arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
-    if not arrays:
-        return batch
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return table_of_arrays(arrays, batch.num_rows, schema)
 
 
 def _time(column: Any) -> Any:
     """Convert milliseconds to timestamps; null if microseconds would overflow."""
     fits = pc.and_(
-        pc.less_equal(column, _MILLISECONDS_MAX), pc.greater_equal(column, -_MILLISECONDS_MAX)
+        pc.less_equal(column, MILLISECONDS_MAX), pc.greater_equal(column, -MILLISECONDS_MAX)
     )
     column = pc.if_else(fits, column, pa.scalar(None, pa.int64()))
     return pc.multiply(column, 1000).cast(TIME)
@@ -243,13 +261,23 @@ _CONVERSIONS: Final = {
     "value": _as_text,
 }
 _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
-    "topic": lambda split: split.topic,
+    "topic": lambda split: _text(split.topic),
     "partition": lambda split: split.partition,
     "path": lambda split: _text(split.path),
     "log_dir": lambda split: _text(split.log_dir),
     "segment": lambda split: split.base_offset,
     "state": lambda split: state_of(split.path),
 }
+
+
+def constants_of(split: Split) -> dict[str, object]:
+    """Return the columns that have one value for all rows of a split, with that value."""
+    names = ["topic", "partition", "log_dir"]
+    if split.table in (TableName.RECORDS, TableName.BATCHES):
+        names += ["path", "state"]
+    elif split.table in (TableName.OFFSET_INDEX, TableName.TIME_INDEX, TableName.TRANSACTIONS):
+        names += ["path", "segment"]
+    return {name: _CONSTANT[name](split) for name in names}
 
 
 def _text(path: str) -> str:
@@ -265,7 +293,7 @@ def _of_rows(rows: list[Any], split: Split, schema: Any) -> Any:
             arrays.append(pa.repeat(pa.scalar(constant(split), field.type), len(rows)))
         else:
             arrays.append(pa.array([_value(row, field.name) for row in rows], field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return table_of_arrays(arrays, len(rows), schema)
 
 
 def _value(row: Any, name: str) -> Any:
@@ -323,7 +351,7 @@ def _producers(split: Split) -> Iterator[Any]:
             yield {"snapshot_offset": entry.name.offset, **row}
 
 
-def _defects(split: Split, schema: Any, threads: int, losses: Losses) -> Iterator[Any]:
+def _defects(split: Split, schema: Any, threads: int | None, losses: Losses) -> Iterator[Any]:
     found: list[Defect] = []
     for _ in _scan(split, [], threads, found.append, losses):
         if len(found) >= ROWS_AT_ONCE:

@@ -22,6 +22,8 @@ def _schema(*fields: Any) -> Any:
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")
+MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
+"""Later times, and earlier ones than its negative, do not fit into `TIME`."""
 _OF_PARTITION: Final = (_field("topic", pa.string()), _field("partition", pa.int32()))
 _PLACE: Final = (_field("path", pa.string()), _field("log_dir", pa.string()))
 _STATE: Final = _field("state", pa.string())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.typed.schema_size import brief
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -51,6 +53,19 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
     if not parts:
         return pa.array([], decoder.type), 0
     return pa.concat_arrays(parts), failures
+
+
+def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | None:
+    """Return why bytes do not decode, as `typed_column` judges it; None if they do, or are null."""
+    if data is None:
+        return None
+    if len(data) > VALUE_SIZE_MAX:
+        return f"larger than {VALUE_SIZE_MAX} bytes"
+    try:
+        pa.array([decoder.decode(column.unframed(data))], decoder.type)
+    except _UNFIT as error:
+        return brief(error)
+    return None
 
 
 def _slices(data: Any) -> Iterator[tuple[int, int]]:

@@ -60,6 +60,13 @@ def compact(
     load_factor: Annotated[float, typer.Option(
         "--load-factor", metavar="X", help="How full the map may become.",
     )] = 0.9,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Show how: which log is next, the map, each batch, every rename.",
+    )] = False,
+    limit: Annotated[int, typer.Option(
+        "--limit", metavar="N", min=0,
+        help="With --explain, at most N batches of each fate per new segment.",
+    )] = 5,
     single_pass: Annotated[bool, typer.Option(
         "--single-pass", help="One pass only, even if the map fills up.",
     )] = False,
@@ -69,7 +76,7 @@ def compact(
     engine: Annotated[EngineName, typer.Option(
         "--engine", help="Compact in this process or in Spark tasks.",
     )] = EngineName.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     task_memory: Annotated[str, typer.Option(
@@ -94,6 +101,11 @@ def compact(
     broker finds the old segments or the new ones, complete. --backup keeps the old ones: repeat the
     same command to continue, run `kafkalog undo` to restore everything.
 
+    --explain shows how the next pass would go, for those who want to know the cleaner: the dirty
+    ratios and which log is next, how the offset map fills, what becomes of each batch and why, and
+    each step from .cleaned by way of .swap to the final name. It goes record by record, and only
+    plans.
+
     With --engine spark, one task per partition judges it and writes its new segments into a
     directory in the log directory; the driver compares them with their checksums and swaps them in.
     Workers must see the same files under the same paths, as the same user. A partition with more
@@ -105,6 +117,7 @@ def compact(
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
+    kafkalog compact orders-0 --config cleanup.policy=compact --explain
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
     kafkalog compact /var/lib/kafka --engine spark
     """
@@ -117,6 +130,8 @@ def compact(
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
+    if explain and (in_place or to is not None or engine != EngineName.LOCAL):
+        raise UsageError("--explain only plans.", hint="Leave out --in-place, --to and --engine.")
     if in_place and to is not None:
         raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
     request = CompactionRequest(
@@ -151,13 +166,18 @@ def compact(
     if in_place or to is not None:
         put_work_first()
     with run, opened:
+        if explain:
+            from kafkalog_cli.output.cleaner_steps import show_explained
+
+            show_explained(run, form, outcome, Style(exact), limit, quiet=quiet)
+            return outcome.of_work(has_changed=False, is_concerned=run.is_concerned)
         _show(run, form, outcome, Style(exact), asks=in_place and not yes, quiet=quiet)
     return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 
 
 def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     """Return the function that opens the engine when there is work for it."""
-    return cache(lambda: opened.enter_context(choice.open(partitions=0)))
+    return cache(lambda: opened.enter_context(choice.open()))
 
 
 def _show(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,13 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
+
+if TYPE_CHECKING:
+    from kafkalog.batches.selection import Selection
+    from kafkalog.targets import Target
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.dump import DumpStyle
+    from kafkalog_cli.output.file_dump import FileDump
 
 
 class DumpFormat(StrEnum):
@@ -26,6 +33,13 @@ class DumpFormat(StrEnum):
 
 
 _FILES = (DumpFormat.PARQUET, DumpFormat.ARROW)
+
+
+class Order(StrEnum):
+    """The order of the rows of several logs."""
+
+    PATH = "path"
+    TIME = "time"
 
 
 class Decode(StrEnum):
@@ -49,7 +63,7 @@ def dump_segment(
         min=0, metavar="N", help="Byte position to start at; reading starts at the next batch.",
     )] = None,
     limit: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="At most N rows per PATH.",
+        min=0, metavar="N", help="At most N rows per log; with --order time, of all together.",
     )] = None,
     producer_id: Annotated[int | None, typer.Option(
         metavar="N", help="Batches of this producer.",
@@ -57,24 +71,21 @@ def dump_segment(
     leader_epoch: Annotated[int | None, typer.Option(
         metavar="N", help="Batches of this epoch.",
     )] = None,
-    key: Annotated[str | None, typer.Option(
-        metavar="TEXT|0xHEX", help="Records with this key.",
-    )] = None,
-    key_regex: Annotated[str | None, typer.Option(
-        metavar="REGEX", help="Records whose key matches.",
-    )] = None,
-    value_regex: Annotated[str | None, typer.Option(
-        metavar="REGEX", help="Records whose value matches.",
-    )] = None,
-    header: Annotated[str | None, typer.Option(
-        metavar="NAME[=VALUE]", help="Records with this header.",
-    )] = None,
+    key: opt.KeyOption = None,
+    key_regex: opt.KeyRegexOption = None,
+    value_regex: opt.ValueRegexOption = None,
+    header: opt.HeaderOption = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.STARTED,
     max_bytes: Annotated[str | None, typer.Option(
         metavar="SIZE", help="Read at most SIZE bytes of each .log.",
     )] = None,
+    topic: opt.TopicsOption = None,
+    internal: opt.InternalOption = False,
+    order: Annotated[Order, typer.Option(
+        "--order", help="Log by log, or all logs together by timestamp.",
+    )] = Order.PATH,
     decode: Annotated[Decode, typer.Option(
         "--decode", help="Records of internal topics as JSON, or as bytes.",
     )] = Decode.AUTO,
@@ -93,6 +104,8 @@ def dump_segment(
 ) -> int:  # fmt: skip
     """Show the content of any file Kafka writes; of a partition, its segments in order.
 
+    Of a log directory, the logs of its topics' partitions are shown, one after another or by time:
+    then the next row is the oldest of the next ones of all logs, and each log keeps its order.
     Damage is reported where it was met, and reading resumes at the next sound batch; the exit
     status is then 1. Records that the next start of a broker would truncate are left out and
     counted in a warning (status 1); --view files shows them. Records, batches and index entries can
@@ -105,10 +118,11 @@ def dump_segment(
     kafkalog dump-segment __consumer_offsets-7 --format ndjson
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
     kafkalog dump-segment orders-0 --format parquet --to records.parquet
+    kafkalog dump-segment /var/lib/kafka --order time --from-time -2h
     """
     from kafkalog.batches.selection import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.dump import Dump, DumpStyle, FileDump, labels_of
+    from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
     from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
@@ -136,19 +150,57 @@ def dump_segment(
     )
     outcome = Outcome()
     targets = outcome.open_all(paths)
+    if to is not None:
+        targets = _single_logs(targets, outcome)
+    logs = outcome.meant(targets, topic, internal=internal, dead=view == LogView.ALL)
+    labels, titles = labels_of(targets, logs)
     style = DumpStyle(
         form=form,
         records=records,
         shown=Style(exact, zone, bytes_form),
         decode=decode == Decode.AUTO,
         progress=not quiet,
-        labels=labels_of(targets),
+        labels=labels,
+        titles=titles,
     )
-    file = None if to is None else FileDump(to, selection, style, outcome)
-    with file or Dump(selection, style, outcome) as dump:
-        for target in targets:
-            dump.show(target)
+    if order == Order.TIME:
+        _require_mergeable(form, view)
+        with Dump(selection, style, outcome) as merged:
+            merged.show_by_time(logs)
+        return outcome.status
+    with _file_dump(to, selection, style, outcome) or Dump(selection, style, outcome) as dump:
+        for log in logs:
+            dump.show(log)
     return outcome.status
+
+
+def _file_dump(
+    to: str | None, selection: Selection, style: DumpStyle, outcome: Outcome
+) -> FileDump | None:
+    if to is None:
+        return None
+    from kafkalog_cli.output.file_dump import FileDump
+
+    return FileDump(to, selection, style, outcome)
+
+
+def _single_logs(targets: list[Target], outcome: Outcome) -> list[Target]:
+    """Report and leave out log directories, whose rows a file of this kind could not tell apart."""
+    from kafkalog.log_dir import one_log
+
+    found: list[Target] = []
+    for target in targets:
+        with outcome.contained(target.path):
+            found.append(one_log(target))
+    return found
+
+
+def _require_mergeable(form: DumpFormat, view: LogView) -> None:
+    """Raise `UsageError` for what cannot be shown by time."""
+    if form in (DumpFormat.KAFKA, *_FILES):
+        raise UsageError(f"--order time cannot be combined with --format {form}.")
+    if view == LogView.ALL:
+        raise UsageError("Leftovers have no place in a log.", hint="Use --order path.")
 
 
 def _require_pair(form: DumpFormat, to: str | None) -> None:

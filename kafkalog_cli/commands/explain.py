@@ -10,10 +10,17 @@ from kafkalog_cli.options import FormatOption
 from kafkalog_cli.output.writer import Format
 
 
+def _completed(incomplete: str) -> list[str]:
+    from kafkalog_cli.output.explanations import all_explanations
+
+    names = (known.reference for known in all_explanations())
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
         metavar="REFERENCE", help="Name of a finding or error; without it, list all.",
-        show_default=False,
+        show_default=False, autocompletion=_completed,
     )] = None,
     form: FormatOption = Format.TABLE,
 ) -> int:  # fmt: skip

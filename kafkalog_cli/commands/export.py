@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
-from kafkalog.typed import Framing, TypedColumn, TypedForm
+from kafkalog.typed import TypedForm
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -22,12 +21,16 @@ from kafkalog_cli.engines import (
     ThreadsOption,
 )
 from kafkalog_cli.output.writer import Format
+from kafkalog_cli.schemas import (
+    ValueFramingOption,
+    ValueMessageOption,
+    ValueSchemaOption,
+    typed_columns,
+)
 
 if TYPE_CHECKING:
     from kafkalog.lake import ExportRequest, ExportSummary
     from kafkalog_cli.outcome import Outcome
-
-_SCHEMA_SIZE_MAX: Final = 16 << 20
 
 
 def export(
@@ -88,24 +91,15 @@ def export(
     value: Annotated[TypedForm | None, typer.Option(
         "--value", help="Decode values by --value-schema.",
     )] = None,
-    value_schema: Annotated[str | None, typer.Option(
-        metavar="FILE",
-        help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
-    )] = None,
-    value_message: Annotated[str | None, typer.Option(
-        metavar="NAME", help="Full name of the Protobuf message.",
-    )] = None,
-    value_framing: Annotated[str, typer.Option(
-        metavar="FRAMING",
-        help="What precedes the data: none, confluent (five bytes with any schema id), or "
-             "confluent:ID (only this id).",
-    )] = "none",
+    value_schema: ValueSchemaOption = None,
+    value_message: ValueMessageOption = None,
+    value_framing: ValueFramingOption = "none",
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
     )] = "64MiB",
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
@@ -134,7 +128,7 @@ def export(
 
 
     \b
-    kafkalog export /var/lib/kafka --to lake --engine local
+    kafkalog export /var/lib/kafka --to lake
     kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
     kafkalog export orders-0 --to lake --table batches --file-format csv
@@ -179,8 +173,8 @@ def export(
         ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
-        _typed("key", key, key_schema, key_message, key_framing)
-        + _typed("value", value, value_schema, value_message, value_framing),
+        typed_columns("key", key, key_schema, key_message, key_framing)
+        + typed_columns("value", value, value_schema, value_message, value_framing),
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
@@ -192,41 +186,6 @@ def export(
     return _show(summary, form, outcome, exact=exact)
 
 
-def _typed(
-    source: str, form: TypedForm | None, schema: str | None, message: str | None, framing: str
-) -> tuple[TypedColumn, ...]:
-    """Return the typed column that the options ask for; none without `--key` or `--value`."""
-    if form is None:
-        if schema is not None or message is not None or framing != "none":
-            raise UsageError(f"--{source} is missing.", hint=f"--{source} json, avro or protobuf")
-        return ()
-    if schema is None:
-        raise UsageError(f"--{source} {form} needs a schema.", hint=f"--{source}-schema FILE")
-    name, colon, number = framing.partition(":")
-    if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
-        raise UsageError(f"{framing!r} is not a framing.", hint="none, confluent or confluent:ID")
-    return (
-        TypedColumn(
-            source,
-            form,
-            _contents(schema),
-            message,
-            Framing(name),
-            int(number) if colon else None,
-        ),
-    )
-
-
-def _contents(path: str) -> bytes:
-    """Read a schema file, which must be regular and small, unlike `/dev/zero`."""
-    from kafkalog.paths.source import read_file
-
-    try:
-        return read_file(path, size_max=_SCHEMA_SIZE_MAX)
-    except NotAKafkaFileError as error:
-        raise UsageError("A schema must be a regular file of at most 16 MiB.", path=path) from error
-
-
 def _run(
     asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
 ) -> ExportSummary:
@@ -235,8 +194,7 @@ def _run(
     with Export(asked, to, fail_fast=fail_fast) as export:
         outcome.differs(export.differences)
         if export.missing:
-            splits = [part.splits[0] for part in export.plan.parts]
-            with choice.open(len({(split.topic, split.partition) for split in splits})) as engine:
+            with choice.open() as engine:
                 export.run(engine)
         else:
             export.run(None)

@@ -11,12 +11,11 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.state.groups import EndOffsets
-    from kafkalog.state.model import Group, GroupOffset, Groups
+    from kafkalog.state.model import Group, GroupOffset, Groups, OffsetChange, OffsetLag
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.groups import ShownOffset
     from kafkalog_cli.output.objects import Style
 
 
@@ -51,8 +50,8 @@ def groups(
 
     Give the log directories of all brokers: each coordinates a part of the groups. Offsets count as
     for a broker: what a transaction committed from its end on, nothing that was aborted; offsets
-    of open transactions are shown as pending. Nothing expires. Status 1 if a group is unknown, or
-    partitions of __consumer_offsets are missing or damaged.
+    of open transactions are shown as pending. Nothing expires. Status 1 if a group or topic is
+    unknown, or partitions of __consumer_offsets are missing or damaged.
 
 
     \b
@@ -64,10 +63,8 @@ def groups(
     from kafkalog.state.groups import EndOffsets, read_groups
     from kafkalog.state.model import changed_offsets
     from kafkalog_cli.outcome import Outcome, report_gaps
-    from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
 
     zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone)
@@ -84,17 +81,35 @@ def groups(
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
-        with Writer(show.change_view(style), form, outcome.defect) as changes:
-            for change in changed_offsets(then, found):
-                if change.group in wanted and (not topic or change.topic in topic):
-                    changes.write(change)
+        changes = (one for one in changed_offsets(then, found) if one.group in wanted)
+        _write_changes(changes, topic, form, style, outcome)
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
     if export is not None:
         _export(export, chosen, topic)
+    _report_unknown(topic, chosen, outcome)
     _write(chosen, topic, ends, form, style, outcome, details=bool(group))
+    for error in ends.errors:
+        outcome.error(error)
     return outcome.status
+
+
+def _write_changes(
+    changes: Iterable[OffsetChange],
+    topics: list[str] | None,
+    form: Format,
+    style: Style,
+    outcome: Outcome,
+) -> None:
+    """Write a row per offset that differs."""
+    from kafkalog_cli.output import groups as show
+    from kafkalog_cli.output.writer import Writer
+
+    with Writer(show.change_view(style), form, outcome.defect) as writer:
+        for change in changes:
+            if not topics or change.topic in topics:
+                writer.write(change)
 
 
 def _write(
@@ -119,22 +134,19 @@ def _write(
         return
     with Writer(show.group_view(style), form, outcome.defect) as writer:
         for one in chosen:
-            shown = list(_offsets(one, topics, ends))
-            lags = [offset.lag for offset in shown if not offset.commit.is_pending]
-            total = None if None in lags else sum(filter(None, lags))
-            writer.write(show.ShownGroup(one, total))
+            writer.write(show.ShownGroup(one, one.offsets.lag(ends.of, topics)))
             if form != Format.TABLE:
                 for member in one.members:
                     writer.write_row(show.MEMBER.row(show.ShownMember(one.name, member)))
-                for offset in shown:
+                for offset in _offsets(one, topics, ends):
                     writer.write_row(show.OFFSET.row(offset))
 
 
-def _offsets(group: Group, topics: list[str] | None, ends: EndOffsets) -> Iterator[ShownOffset]:
-    from kafkalog_cli.output.groups import ShownOffset
+def _offsets(group: Group, topics: list[str] | None, ends: EndOffsets) -> Iterator[OffsetLag]:
+    from kafkalog.state.model import OffsetLag
 
     for one in _of_topics(group.offsets, topics):
-        yield ShownOffset(one, ends.of(one.topic, one.partition))
+        yield OffsetLag(one, ends.of(one.topic, one.partition))
 
 
 def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iterator[GroupOffset]:
@@ -155,26 +167,32 @@ def _wanted(
     return sorted(name for name in known if names is None or name in names)
 
 
+def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outcome) -> None:
+    """Warn of each topic that no group has an offset of."""
+    from kafkalog_cli.outcome import show_warning
+
+    known = {offset.topic for group in chosen for offset in group.offsets}
+    for name in topics or ():
+        if name not in known:
+            show_warning(f"There is no committed offset of the topic {name!r}.")
+            outcome.fail_if(True)
+
+
 def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
     """Write what `kafka-consumer-groups --reset-offsets --from-file` reads."""
-    import csv
-    import io
-
     from kafkalog.plurals import counted
-    from kafkalog.storage import NewFile
     from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.output.reset_offsets import write_reset_offsets
 
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
+    rows: list[Sequence[str | int | None]] = []
     left_out = 0
     for group in chosen:
         for one in _of_topics(group.offsets, topics):
             if one.is_pending or one.offset is None:
                 left_out += 1
                 continue
-            where = [one.topic, one.partition, one.offset]
-            rows.writerow(where if len(chosen) == 1 else [one.group, *where])
-    with NewFile(path) as new:
-        new.file.write(text.getvalue().encode())
+            where = (one.topic, one.partition, one.offset)
+            rows.append(where if len(chosen) == 1 else (one.group, *where))
+    write_reset_offsets(path, rows)
     if left_out:
         show_note(f"{counted(left_out, 'offset')} left out of {path}: pending, or not known.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from kafkalog_cli.usage import Parser
+
 
 def dump_files(argv: list[str]) -> int:
     """Run the command with these arguments and return its exit status."""
@@ -53,7 +55,7 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafkalog kafka-dump-log",
         allow_abbrev=False,
         description="The options of kafka-dump-log.sh of Kafka 4.3; the bytes on stdout are the "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.model import Isolation, LogView, Special
+from kafkalog.tables.model import Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -17,16 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.batches.lookup import Lookup
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.unified_log import UnifiedLog
+    from kafkalog.view import Difference
+    from kafkalog_cli.outcome import Outcome
 
     Question = Callable[[UnifiedLog], Lookup]
 
+_TOPICS_HINT: Final = "--topic names topics, --internal includes internal ones."
+
 
 def lookup_offset(
-    partition_dir: opt.PartitionArgument,
-    offsets: Annotated[list[int] | None, typer.Argument(
-        metavar="OFFSET", help="Offsets to look up.",
-    )] = None,
+    places: Annotated[list[str], typer.Argument(
+        metavar="PATH... [OFFSET]...", show_default=False,
+        help="Partition directories, log directories or parents of these; then offsets to look up.",
+    )],
     timestamp: Annotated[list[str] | None, typer.Option(
         "--timestamp", metavar="TIME",
         help="First record at or after TIME, as ListOffsets finds it; repeatable.",
@@ -47,6 +54,9 @@ def lookup_offset(
     log_start_offset: Annotated[int | None, typer.Option(
         "--log-start-offset", metavar="N", help="Override the checkpoint.",
     )] = None,
+    topic: opt.TopicsOption = None,
+    internal: opt.InternalOption = False,
+    replicas: opt.ReplicasOption = Replicas.BEST,
     view: opt.ViewOption = LogView.STARTED,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Show each step and each probe of each search.",
@@ -54,6 +64,10 @@ def lookup_offset(
     no_index: Annotated[bool, typer.Option(
         "--no-index", help="Also scan without indexes; a different answer is a defect.",
     )] = False,
+    export: Annotated[str | None, typer.Option(
+        "--export", metavar="FILE",
+        help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
+    )] = None,
     show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
     form: opt.FormatOption = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
@@ -64,78 +78,107 @@ def lookup_offset(
 ) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
 
-    Offsets are looked up as Fetch does, times as ListOffsets does. The exit status is 1 if nothing
-    was found.
+    Offsets are looked up as Fetch does, times as ListOffsets does; of a log directory, in each
+    partition that a broker would serve. An argument of digits is an offset (./7 is a path). The
+    exit status is 1 if a query was answered by no partition.
 
 
     \b
     kafkalog lookup-offset orders-0 4711 --show
     kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --explain
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
+    kafkalog lookup-offset /var/lib/kafka --timestamp -2h --export offsets.csv
     """
-    from kafkalog.batches.lookup import compared
-    from kafkalog.defects import make_defect
-    from kafkalog.errors import UsageError
-    from kafkalog.log_dir import open_partition
+    from kafkalog.lookups import look_up
     from kafkalog.paths.reading_errors import unread_places
-    from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.records import RECORD
-    from kafkalog_cli.output.writer import Writer
 
+    paths, offsets = _paths_and_offsets(places)
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     zone = opt.parse_zone("UTC" if utc else tz)
-    style = Style(exact, zone, bytes_form)
     times = [opt.parse_time(text, now, zone) for text in timestamp or ()]
+    questions = list(_questions(offsets, times, special or [], isolation))
+    if export is not None and len(questions) > 1:
+        raise UsageError("--export writes the answers to one query.")
     outcome = Outcome()
     if view == LogView.ALL:
         raise UsageError("A lookup needs one log; leftovers belong to none.")
-    log = UnifiedLog(
-        outcome.shown(open_partition(partition_dir), view, fails=False).partition,
-        high_watermark=_parsed_high_watermark(high_watermark),
-        log_start_offset=log_start_offset,
+    watermark = _parsed_high_watermark(high_watermark)
+    partitions, is_one = _partitions(outcome, paths, topic, replicas, internal=internal)
+    if not is_one and (isinstance(watermark, int) or log_start_offset is not None):
+        raise UsageError("An offset that overrides a checkpoint needs one partition.")
+    differences: list[Difference] = []
+    shown = show.LookupWriter(
+        form,
+        Style(exact, zone, bytes_form),
+        outcome,
+        names=not is_one,
+        directories=len({one.log_dir for one in partitions}) > 1,
+        explains=explain,
+        shows_records=show_record,
+        keeps=export is not None,
     )
-    with (
-        Writer(show.lookup_view(style), form, outcome.defect) as writer,
-        unread_places() as unread,
-    ):
-        for question in _questions(offsets or [], times, special or [], isolation):
-            found, control = compared(log, question) if no_index else (question(log), None)
-            writer.write(found)
-            outcome.status = max(outcome.status, 0 if found.found else 1)
-            if explain and form == Format.TABLE:
-                writer.flush()
-                show.print_steps(found)
-            elif explain and form != Format.CSV:
-                for step in enumerate(found.steps):
-                    writer.write_row(show.STEP.row(step))
-            if show_record and found.record is not None:
-                if form == Format.TABLE:
-                    writer.flush()
-                    show.print_record(found.record, style)
-                elif form != Format.CSV:
-                    writer.write_row(RECORD.row(found.record, style))
-            if control is not None and not found.agrees_with(control):
-                outcome.status = max(outcome.status, 1)
-                writer.defect(
-                    make_defect(
-                        "lookup-index-mismatch",
-                        log.partition.path,
-                        f"With indexes {found.query} is at offset {found.offset}, by scanning at "
-                        f"offset {control.offset}.",
-                    )
-                )
+    with shown, unread_places() as unread:
+        for found in look_up(
+            partitions,
+            questions,
+            isolation=isolation,
+            view=view,
+            high_watermark=watermark,
+            log_start_offset=log_start_offset,
+            compares=no_index,
+            differences=differences.append,
+            failed=outcome.error,
+        ):
+            shown.write(found)
+    outcome.differs(differences, fails=False)
+    outcome.fail_if(not shown.is_complete)
+    if export is not None:
+        shown.export(export)
     if unread:  # the record may be in an unreadable part
         outcome.error(unread.error())
     return outcome.status
 
 
+def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
+    """Tell paths from offsets, which follow them."""
+    paths = list(places)
+    offsets: list[int] = []
+    while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):
+        offsets.insert(0, int(paths.pop()))
+    if not paths:
+        raise UsageError("No PATH is given.", hint="Write ./7 for a directory of that name.")
+    return paths, offsets
+
+
+def _partitions(
+    outcome: Outcome,
+    paths: list[str],
+    topics: list[str] | None,
+    replicas: Replicas,
+    *,
+    internal: bool,
+) -> tuple[list[PartitionDir], bool]:
+    """Return the partitions to search, and whether the paths name a single one."""
+    from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
+    from kafkalog.replicas import best_replicas
+
+    targets = outcome.open_all(paths)
+    is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)
+    meant: list[PartitionDir] = []
+    for found in outcome.meant(targets, topics, internal=internal):
+        with outcome.contained(found.path):
+            meant.append(open_partition(found.path) if isinstance(found, FileEntry) else found)
+    if targets and not (meant or outcome.errors):
+        raise NotFoundError("There is no partition to look into.", hint=_TOPICS_HINT)
+    return (best_replicas(meant) if replicas == Replicas.BEST else meant), is_one
+
+
 def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     """Return an offset, `end`, or None for the checkpoint's."""
-    from kafkalog.errors import UsageError
     from kafkalog.unified_log import END
 
     if text == END:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,10 +18,14 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.inventory import PartitionRow
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
+
+
+_STUCK_SHOWN: Final = 5
 
 
 class SortKey(StrEnum):
@@ -55,7 +60,6 @@ def ls(
     from kafkalog.inventory import (
         list_files,
         list_log_dirs,
-        list_partitions,
         list_segments,
         partitions_of,
     )
@@ -70,9 +74,10 @@ def ls(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     differences: list[Difference] = []
+    stuck: list[PartitionRow] = []
     columns: View[Any] = show.partition_view(style)
     each = partial(_by_partition, targets, view, differences.append, outcome)
-    rows: Iterable[Any] = each(list_partitions)
+    rows: Iterable[Any] = each(_listed_with_dirt)
     if files or any(isinstance(target, FileEntry) for target in targets):
         columns, rows = show.file_view(style), list_files(targets)
     elif segments:
@@ -81,11 +86,8 @@ def ls(
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
-    if not files and len({show.directory_of(one.path) for one in partitions_of(targets)}) > 1:
-        depth = 2 if segments else 1
-        columns = columns.preceded(
-            Column("DIRECTORY", lambda row: show.directory_of(row.path, depth), fold=True)
-        )
+    if not files and len({os.path.dirname(one.path) for one in partitions_of(targets)}) > 1:
+        columns = columns.preceded(Column("DIRECTORY", attrgetter("directory"), fold=True))
     with Writer(columns, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:
@@ -98,8 +100,41 @@ def ls(
                 writer.defect(defect)
         for row in rows:
             writer.write(row)
+            if getattr(row, "cleaner_stuck", None) is not None:
+                stuck.append(row)
+    _warn_of_cleaner(stuck)
     outcome.differs(differences, fails=False)
     return outcome.status
+
+
+def _listed_with_dirt(
+    partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
+) -> Iterator[PartitionRow]:
+    """Yield the rows of partitions, with what the cleaner has not compacted yet."""
+    from kafkalog.compaction.dirt import with_dirt
+    from kafkalog.inventory import list_partitions
+
+    for partition in partitions:
+        for row in list_partitions([partition], view, differences):
+            yield with_dirt(row, partition)
+
+
+def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
+    """Warn of compacted logs that the broker's cleaner has left alone for too long."""
+    from kafkalog.plurals import counted
+    from kafkalog_cli.outcome import show_warning
+
+    stuck.sort(key=lambda row: -(row.dirty_bytes or 0))
+    for row in stuck[:_STUCK_SHOWN]:
+        show_warning(f"{row.path}: the cleaner is stuck: {row.cleaner_stuck}")
+    if len(stuck) > _STUCK_SHOWN:
+        others = counted(len(stuck) - _STUCK_SHOWN, "other partition")
+        show_warning(f"the cleaner is stuck on {others}: its thread has ended, or never ran")
+    if stuck:
+        show_warning(
+            f"`kafkalog verify --level deep {stuck[0].path}` says if a batch stops the cleaner; "
+            "if none does, its thread has ended: restart the broker"
+        )
 
 
 def _by_partition(

@@ -58,7 +58,7 @@ def profile(
         "--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most.",
     )] = 10,
     engine: EngineOption = None,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
@@ -111,7 +111,7 @@ def profile(
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     outcome = Outcome()
     found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
-    outcome.fail_if(any(one.defects for one in found))
+    _report_defects(found, outcome)
     if to is not None:
         _write_parquet(found, to)
         return outcome.status
@@ -120,6 +120,23 @@ def profile(
         for one in found:
             writer.write(one)
     return outcome.status
+
+
+def _report_defects(found: list[Profile], outcome: Outcome) -> None:
+    """Warn of partitions with damage, which is not in the numbers."""
+    from kafkalog.plurals import counted
+    from kafkalog_cli.outcome import show_warning, some_of
+
+    damaged = [one for one in found if one.defects]
+    damaged = [one for one in damaged if one.partition is not None] or damaged  # no sums
+    if damaged:
+        names = some_of([
+            one.topic if one.partition is None else f"{one.topic}-{one.partition}"
+            for one in damaged
+        ])  # fmt: skip
+        number = counted(sum(one.defects for one in damaged), "defect")
+        show_warning(f"{number} left out, in {names}; `kafkalog verify` shows what is damaged")
+    outcome.fail_if(any(one.defects for one in found))
 
 
 def _profiles(
@@ -131,11 +148,10 @@ def _profiles(
     hot_keys: int,
 ) -> list[Profile]:
     from kafkalog.profiles.run import profile_logs
-    from kafkalog.tables.planning import meant_names
 
     differences: list[Difference] = []
     ends: list[PartitionEnd] = []
-    with choice.open(len(meant_names(paths, request))) as engine:
+    with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
             engine,

@@ -23,6 +23,9 @@ def simulate_retention(
     until: Annotated[str, typer.Option(
         "--until", metavar="TIME", help="End of the forecast.",
     )] = "+7d",
+    checks: Annotated[bool, typer.Option(
+        "--checks", help="Show at which of its checks a broker that starts now deletes what.",
+    )] = False,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
@@ -34,10 +37,15 @@ def simulate_retention(
     The policies run in Kafka's order: log start offset, size, time. Each config and offset is shown
     with its source. The forecast assumes that nothing is appended. Nothing is written.
 
+    A broker looks only now and then: for topics that are not compacted,
+    log.initial.task.delay.ms after its start, then every log.retention.check.interval.ms; for
+    others whenever a cleaner thread has nothing to clean. --checks shows its checks up to --until.
+
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d
     kafkalog simulate-retention orders-0 --config retention.ms=3600000
+    kafkalog simulate-retention orders-0 --config retention.ms=3600000 --checks
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.simulation import simulate_retention as simulate
@@ -60,7 +68,7 @@ def simulate_retention(
     )
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with RetentionWriter(summary, form, outcome, style) as writer:
+    with RetentionWriter(summary, form, outcome, style, checks=checks) as writer:
         for found in simulate(
             *targets,
             configs=sources,

@@ -1,13 +1,12 @@
-"""`kafkalog sql`: run Spark SQL over the tables of log directories."""
+"""`kafkalog sql`: run SQL over the tables of log directories."""
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 import time
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,86 +14,184 @@ from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import End, Replicas, TableName
 from kafkalog_cli import options as opt
-from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
+from kafkalog_cli.engines import (
+    ConnectTimeoutOption,
+    EngineChoice,
+    EngineOption,
+    MasterOption,
+    SparkChoice,
+    SparkConfOption,
+)
+from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from kafkalog.spark.query import Answer
+    from kafkalog.datasets.model import Tables
 
-Values = tuple[Any, ...]
+_QUERY_SIZE_MAX = 1 << 20
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
-    paths: opt.PathsArgument,
+    words: Annotated[list[str], typer.Argument(
+        metavar="[QUERY] PATH...", show_default=False,
+        help="A query, unless it is a path that exists or the only argument; then log "
+        "directories, partition directories or files, also in s3://, gs:// or abfs://.",
+    )],
     read_committed: opt.ReadCommittedOption = False,
     end: opt.EndOption = End.WATERMARK,
     replicas: opt.AnyReplicasOption = None,
     internal: opt.InternalOption = False,
     view: opt.ViewOption = LogView.STARTED,
     text: Annotated[bool, typer.Option(
-        "--text", help="Show keys and values as text (UTF-8) instead of bytes.",
+        "--text", help="Keys and values as text (UTF-8) instead of bytes.",
     )] = False,
-    master: MasterOption = "local[*]",
+    disorder: Annotated[str | None, typer.Option(
+        "--disorder", metavar="DURATION",
+        help="No record is older than the newest before it by more: reading ends soon after a "
+        "time range.",
+    )] = None,
+    memory_limit: Annotated[str, typer.Option(
+        "--memory-limit", metavar="SIZE", help="What DuckDB holds before it uses files.",
+    )] = "1GiB",
+    engine: EngineOption = None,
+    master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
 ) -> int:  # fmt: skip
-    """Query records, batches, indexes, transactions, producers and damage with Spark SQL.
+    """Query records, batches, indexes, transactions, groups and damage with SQL.
 
     Each table is a view: records, batches, offset_index, time_index, transactions, segments,
-    producers, defects; `describe batches` lists its columns. Records have key, value, topic,
-    partition, offset, timestamp, timestampType and headers, and if the query names them
-    timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch, is_transactional,
-    compression, magic, batch_base_offset, batch_position, decoded, path, log_dir and state.
+    producers, defects, groups, commits, topics, configs; `describe batches` lists its columns.
+    Records have key, value, topic, partition, offset, timestamp, timestampType and headers, and if
+    the query names them timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch,
+    is_transactional, compression, magic, batch_base_offset, batch_position, decoded, path, log_dir
+    and state.
+
+    Without a query, a terminal gets a prompt; otherwise the queries are read from stdin. DuckDB
+    runs them in this process; --engine spark runs one in Spark SQL, which has no table of state and
+    needs Java 17. A query reads PATH only, and nothing is written.
 
     Filters on topic, partition, offset and timestamp skip what indexes show to be irrelevant.
-    Nothing is written. Damaged batches are skipped; the view defects lists them. Needs Java 17.
+    Damaged batches are skipped and reported, and make the exit status 1; the view defects lists
+    them.
 
 
     \b
     kafkalog sql "select topic, count(*) from records group by 1" /var/lib/kafka
     kafkalog sql --text "select key, value from records where offset = 4" orders-0
     kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
+    kafkalog sql "select topic, sum(lag) from commits group by 1" /var/lib/kafka
+    kafkalog sql --engine spark "select count(*) from records" /var/lib/kafka
     """
+    from kafkalog.datasets.model import Tables
+
+    query, paths = _query_and_paths(words)
+    tables = Tables(
+        tuple(paths),
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
+        end=end, replicas=replicas, internal=internal, view=view, text=text,
+        disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
+    )  # fmt: skip
+    spark = SparkChoice(master, spark_conf, connect_timeout)
+    if not EngineChoice(engine, spark).is_spark:
+        return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form)
+    if query is None:
+        raise UsageError("--engine spark needs a query.", hint="kafkalog sql QUERY PATH")
+    return _run_in_spark(query, tables, spark, form, bytes_form)
+
+
+def _query_and_paths(words: list[str]) -> tuple[str | None, list[str]]:
+    """Return the query, None if it is to be asked for, and the paths."""
+    from kafkalog.paths import file_system
+
+    if len(words) == 1 or file_system.exists(words[0]):
+        return None, words
+    return words[0], words[1:]
+
+
+def _run_here(
+    query: str | None, tables: Tables, memory_size: int, form: Format, bytes_form: BytesFormat
+) -> int:
+    from kafkalog.datasets.sql import Database
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.queries import Damage, run_queries
+
+    _require_paths(tables.paths)
+    outcome = Outcome()
+    damage = Damage(outcome)
+    watched = replace(
+        tables, on_defect=damage.found, differences=damage.differs, ends=damage.leaves_out,
+        on_groups=damage.lacks,
+    )  # fmt: skip
+    with Database(watched, memory_size=memory_size) as database:
+        if query is None and sys.stdin.isatty():
+            from kafkalog_cli.prompt import ask
+
+            ask(database, damage, form, bytes_form)
+        else:
+            text = _from_stdin() if query is None else query
+            run_queries(database, text, damage, form, bytes_form)
+    return outcome.status
+
+
+def _require_paths(paths: Sequence[str]) -> None:
+    """Raise the error of a path that cannot be opened, before a query is asked for."""
+    from kafkalog.errors import NotFoundError
+    from kafkalog.targets import look_at_targets
+    from kafkalog_cli.outcome import show_parent
+
+    for path in paths:
+        try:
+            look_at_targets([path], parents=show_parent)
+        except NotFoundError as error:
+            if " " in path:
+                error.hint = "A query comes before the path: kafkalog sql QUERY PATH"
+            raise
+
+
+def _from_stdin() -> str:
+    text = sys.stdin.read(_QUERY_SIZE_MAX + 1)
+    if len(text) > _QUERY_SIZE_MAX:
+        raise UsageError("The queries on stdin are longer than 1 MiB.")
+    return text
+
+
+def _run_in_spark(
+    query: str, tables: Tables, spark: SparkChoice, form: Format, bytes_form: BytesFormat
+) -> int:
     _use_utc()
-    from kafkalog.tables import Request
     from kafkalog.tables.model import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.output.answers import write_answer
 
-    options = {
-        "isolation": "read_committed" if read_committed else "read_uncommitted",
-        "end": end,
-        "internal": str(internal).lower(),
-        "view": str(view),
-        "decode": "text" if text else "bytes",
-    }
-    if replicas is not None:
-        options["replicas"] = replicas
     outcome = Outcome()
-    request = Request(
-        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
-        replicas=replicas or Replicas.ALL, internal=internal, end=end, view=view,
-    )  # fmt: skip
-    targets = find_targets(paths, request)
+    options = {
+        "isolation": tables.isolation,
+        "end": tables.end,
+        "internal": str(tables.internal).lower(),
+        "view": tables.view,
+        "decode": "text" if tables.text else "bytes",
+    }
+    if tables.replicas is not None:
+        options["replicas"] = tables.replicas
+    if tables.disorder_ms is not None:
+        options["maxTimestampDisorderMs"] = str(tables.disorder_ms)
+    every = replace(tables, replicas=tables.replicas or Replicas.ALL)
+    request = every.request(TableName.RECORDS)
+    targets = find_targets(tables.paths, request)
     outcome.differs(target.difference for target in targets)
-    with SparkChoice(master, spark_conf, connect_timeout).open() as session:
+    with spark.open() as session:
         from kafkalog.spark.query import run_query, tables_of
 
         if TableName.RECORDS in tables_of(query):
             outcome.leaves_out(partition_ends(targets, request))
-        answer = run_query(session, query, paths, options)
-        _require_names(answer, form)
-        with Writer(_view(answer, bytes_form), form, outcome.defect) as writer:
-            for row in answer.rows:
-                writer.write(row)
+        answer = run_query(session, query, tables.paths, options)
+        write_answer(answer, form, bytes_form, outcome.defect)
     return outcome.status
 
 
@@ -102,56 +199,3 @@ def _use_utc() -> None:
     """Set the zone to UTC: pyspark returns local times, some of which occur twice a year."""
     os.environ["TZ"] = "UTC"
     time.tzset()
-
-
-def _view(answer: Answer, form: BytesFormat) -> View[Values]:
-    """Return the view of an answer, with columns named as in the query."""
-
-    def cell(number: int) -> Callable[[Values], object]:
-        return lambda row: _cell(row[number], form)
-
-    columns = [
-        Column(name, cell(number), right=answer.numeric[number], fold=not answer.numeric[number])
-        for number, name in enumerate(answer.names)
-    ]
-    return View(
-        tuple(columns),
-        lambda row: {
-            name: _value(value, form) for name, value in zip(answer.names, row, strict=True)
-        },
-    )
-
-
-def _require_names(answer: Answer, form: Format) -> None:
-    """Raise `UsageError` if objects would have two fields with one name."""
-    twice = {name for name in answer.names if answer.names.count(name) > 1}
-    if twice and form != Format.TABLE:
-        raise UsageError(
-            f"Two columns have the name {min(twice)!r}.", hint="Name one of them: … AS other."
-        )
-
-
-def _cell(value: Any, form: BytesFormat) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bytes):
-        return bytes_cell(value, form)
-    plain = _value(value, form)
-    return plain if isinstance(plain, str) else dumps(plain)
-
-
-def _value(value: Any, form: BytesFormat) -> Any:
-    """Convert a value for JSON; numbers that JSON does not have become text."""
-    if isinstance(value, bytes):
-        return bytes_value(value, form)
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=value.tzinfo or UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value)
-    if isinstance(value, list):
-        return [_value(inner, form) for inner in value]
-    if isinstance(value, dict):
-        return {name: _value(inner, form) for name, inner in value.items()}
-    return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -75,7 +75,9 @@ def transactions(
     _report_gaps(found, outcome)
     chosen = _Chosen(transactional_id, producer_id, only_hanging=hanging or commands)
     ids, opened = chosen.ids(found), chosen.opened(found)
-    outcome.fail_if(bool(transactional_id or producer_id) and not ids and not opened)
+    _report_unknown(transactional_id, producer_id, found, outcome)
+    is_listing = not (hanging or commands)
+    outcome.fail_if(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
     if commands:
         for one in opened:
             newer, older = abort_commands(one, "HOST:PORT")
@@ -137,6 +139,21 @@ def _write(
         with Writer(show.open_view(style), form, outcome.defect) as table:
             for other in opened:
                 table.write(other)
+
+
+def _report_unknown(
+    names: list[str] | None, producers: list[int] | None, found: Transactions, outcome: Outcome
+) -> None:
+    """Warn of each wanted writer that is neither in the coordinators' state nor in open data."""
+    from kafkalog_cli.outcome import show_warning
+
+    known = {one.producer_id for one in found.ids.values()}
+    known.update(one.open.producer_id for one in found.open)
+    unknown = [f"transactional id {name!r}" for name in names or () if name not in found.ids]
+    unknown += [f"producer {one}" for one in producers or () if one not in known]
+    for one in unknown:
+        show_warning(f"There is no {one}.")
+    outcome.fail_if(bool(unknown))
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:

@@ -90,7 +90,7 @@ def verify(
         help="spark: check partitions in Spark tasks. Each worker reads the log directories "
              "itself, under the same paths.",
     )] = EngineName.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     quiet: opt.QuietOption = False,
@@ -140,7 +140,7 @@ def verify(
     is_local = engine == EngineName.LOCAL
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
-        nullcontext() if is_local else choice.open(partitions=0) as opened,
+        nullcontext() if is_local else choice.open() as opened,
         _make_report(form, run.targets, progress, outcome) as report,
         closing(run.run(progress, opened)) as defects,
     ):
@@ -172,7 +172,8 @@ def _make_report(
     progress: ByteProgress | None,
     outcome: Outcome,
 ) -> Report:
-    from kafkalog_cli.output.findings import FindingTable, Listing
+    from kafkalog_cli.output.finding_table import FindingTable
+    from kafkalog_cli.output.findings import Listing
 
     hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:

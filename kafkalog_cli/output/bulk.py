@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int], None] | None
 
 # Fields with the same value in all lines of a file; all others have fields in `kafkalog.text`.
-_CONSTANTS = frozenset(("type", "path", "control_type"))
+_CONSTANTS = frozenset(("type", "path", "topic", "partition", "control_type"))
 # Up to this many first rows are read faster than the kernels can be loaded.
 _FEW_ROWS = 500
 

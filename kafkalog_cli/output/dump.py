@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.batches.reader import plan_reading, read_batches, read_records
-from kafkalog.batches.selection import EVERYTHING
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
+from kafkalog.errors import KafkaLogError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
-from kafkalog.names import FileKind, parse_directory_name
+from kafkalog.names import FileKind
 from kafkalog.paths import file_system
 from kafkalog.view import Shown
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
@@ -23,8 +22,6 @@ from kafkalog_cli.output.objects import Column
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.records import batch_view, record_view
 from kafkalog_cli.output.side_files import (
-    index_entries,
-    selected_entries,
     side_file_content,
     side_file_view,
 )
@@ -34,27 +31,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.columns.arrow_files import Exporter
     from kafkalog.log_dir import Segment
     from kafkalog.payloads.internal_topics import PayloadKind
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.objects import Style, View
 
+    Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None
 
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
-_BATCH_ROWS = 16384
+LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
 class DumpStyle:
     """The style of a dump.
 
-    `records` is None if format and file decide between records and batches. `labels` names each
-    target, by path, if tables show several.
+    `records` is None if format and file decide between records and batches. `labels` has the first
+    cells of the rows of each target, by path, if tables show several; `titles` is what they are.
     """
 
     form: str
@@ -62,7 +58,8 @@ class DumpStyle:
     shown: Style
     decode: bool
     progress: bool
-    labels: Mapping[str, str]
+    labels: Mapping[str, tuple[str, ...]]
+    titles: tuple[str, ...] = ()
 
 
 class Dump:
@@ -74,8 +71,8 @@ class Dump:
         self.outcome = outcome
         self._writers = ExitStack()
         self._writer: Writer[Any] | None = None
-        self._view_name = ""
-        self._label: str | None = None
+        self._view_name: tuple[str, ...] = ()
+        self._label: tuple[str, ...] = ()
         self._rows = 0  # of Kafka's text, for the limit
 
     def __enter__(self) -> Self:
@@ -88,12 +85,11 @@ class Dump:
         """Show one target; errors are reported, not raised."""
         try:
             target = one_log(target)
-            self._label = self.style.labels.get(target.path)
-            if isinstance(target, FileEntry) and target.name.kind not in _LOGS:
+            self._label = self.style.labels.get(target.path, ())
+            if isinstance(target, FileEntry) and target.name.kind not in LOGS:
                 self._side_file(target)
             else:
-                view = self.selection.view
-                what = target if isinstance(target, FileEntry) else self.outcome.shown(target, view)
+                what = self._in_view(target)
                 # On a terminal the rows themselves are the progress.
                 shown = self.style.progress and not sys.stdout.isatty()
                 with byte_progress([target], enabled=shown) as progress:
@@ -105,13 +101,8 @@ class Dump:
     def _log(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
     ) -> None:
-        table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
-        records = not table_of_file if self.style.records is None else self.style.records
-        shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
-        view: View[Any] = batch_view(shown)
-        if records:
-            view = record_view(replace(shown, decoder=self._decoder(target)))
-        name = "records" if records else "batches"
+        records = self._shows_records(target)
+        name, view = self._view(target, records=records)
         if is_bulk(what, self.selection):
             found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
             self._write_bulk(name, view, found)
@@ -119,6 +110,69 @@ class Dump:
             self._write(name, view, read_records(what, self.selection, progress))
         else:
             self._write(name, view, read_batches(what, self.selection, progress))
+
+    def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
+        table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
+        return not table_of_file if self.style.records is None else self.style.records
+
+    def _view(
+        self, target: PartitionDir | FileEntry, *, records: bool, decodes: bool = True
+    ) -> tuple[str, View[Any]]:
+        """Return the name of a log's rows, and their view."""
+        shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
+        if not records:
+            return "batches", batch_view(shown)
+        decoder = self._decoder(target) if decodes else None
+        return "records", record_view(replace(shown, decoder=decoder))
+
+    def show_by_time(self, targets: Sequence[PartitionDir | FileEntry]) -> None:
+        """Show logs together, in the order of their timestamps; `--limit` counts all rows.
+
+        Raises:
+            UsageError: a target is no log.
+            LimitExceededError: see `in_time_order`.
+        """
+        from kafkalog.batches.merged import in_time_order
+
+        if not targets:
+            return
+        records = self._shows_records(targets[0])
+        decoders = {str(self._decoder(target)) for target in targets}
+        decodes = self.style.form != Format.TABLE or len(decoders) == 1
+        logs: list[tuple[str, Iterator[Any]]] = []
+        views: list[tuple[str, View[Any]]] = []
+        shown = self.style.progress and not sys.stdout.isatty()
+        with byte_progress(targets, enabled=shown) as progress:
+            for target in targets:
+                with self.outcome.contained(target.path):
+                    require_log(target)
+                    what = self._in_view(target)
+                    self._label = self.style.labels.get(target.path, ())
+                    name, view = self._view(target, records=records, decodes=decodes)
+                    views.append((name, self._labelled(view)))
+                    read = read_records if records else read_batches
+                    logs.append((target.path, read(what, self.selection, progress)))
+            self._write_merged(in_time_order(logs, self.outcome.error), views)
+
+    def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
+        if isinstance(target, FileEntry):
+            return target
+        return self.outcome.shown(target, self.selection.view)
+
+    def _write_merged(
+        self, found: Iterator[tuple[int, Any]], views: Sequence[tuple[str, View[Any]]]
+    ) -> None:
+        """Write values and defects, each in the view of its log, up to the limit."""
+        left = self.selection.limit
+        for index, one in found:
+            if left == 0:
+                return
+            if isinstance(one, Defect):
+                self.outcome.count(one)
+                self._open(*views[index]).defect(one)
+                continue
+            self._open(*views[index]).write(one)
+            left = None if left is None else left - 1
 
     def _decoder(self, target: PartitionDir | FileEntry) -> PayloadKind | None:
         is_file = isinstance(target, FileEntry)
@@ -200,7 +254,7 @@ class Dump:
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         """Write values and defects."""
-        writer = self._open(name, view)
+        writer = self._open(name, self._labelled(view))
         for value in values:
             if isinstance(value, Defect):
                 self.outcome.count(value)
@@ -210,7 +264,7 @@ class Dump:
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
         """Write lists of values, blocks of text and defects."""
-        writer = self._open(name, view)
+        writer = self._open(name, self._labelled(view))
         for content in found:
             if isinstance(content, Defect):
                 self.outcome.count(content)
@@ -221,18 +275,27 @@ class Dump:
             else:
                 writer.write_text(content)
 
+    def _labelled(self, view: View[Any]) -> View[Any]:
+        """Return the view with the cells that name the target first."""
+        cells = list(zip(self.style.titles, self._label, strict=False))
+        for title, label in reversed(cells):
+            view = view.preceded(Column(title, partial(_constant, label), fold=True))
+        return view
+
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
         """Return the writer, which is kept while the kind of row stays the same."""
-        label = self._label
-        if label is not None:
-            view = view.preceded(Column("LOG", lambda _: label, fold=True))
-        if self._writer is None or (self._view_name != name and self.style.form != Format.JSON):
+        kind = (name, *(column.title for column in view.columns))
+        if self._writer is None or (self._view_name != kind and self.style.form != Format.JSON):
             self._writers.close()
             self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
             self._writers.enter_context(self._writer)
         self._writer.view = view
-        self._view_name = name
+        self._view_name = kind
         return self._writer
+
+
+def _constant(cell: str, _: object) -> str:
+    return cell
 
 
 class _WentAwayError(Exception):
@@ -257,140 +320,32 @@ def _put_heading(segment: Segment) -> None:
     kafka_text.put_line(kafka_text.heading(segment.log.name))
 
 
-def labels_of(targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> dict[str, str]:
-    """Name several targets by path, as briefly as possible; empty for a single target."""
-    if len(targets) < 2:
-        return {}
-    names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in targets}
-    return names if len(set(names.values())) == len(names) else {path: path for path in names}
+def labels_of(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry], logs: Sequence[Log]
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Name several logs by path, as briefly as possible, and say what the names are.
+
+    Args:
+        targets: what was asked for; nothing is named if that is a single log.
+        logs: the logs of these.
+    """
+    names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in logs}
+    if any(isinstance(one, LogDirListing) for one in targets):
+        directories = {path: os.path.dirname(path) or os.curdir for path in names}
+        if len(set(directories.values())) == 1:
+            return {path: (name,) for path, name in names.items()}, ("PARTITION",)
+        return (
+            {path: (directories[path], name) for path, name in names.items()},
+            ("DIRECTORY", "PARTITION"),
+        )
+    if len(logs) < 2:
+        return {}, ()
+    is_clear = len(set(names.values())) == len(names)
+    return {path: (name if is_clear else path,) for path, name in names.items()}, ("LOG",)
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """Return how records below a path are decoded, by the name of the topic."""
-    from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
+    from kafkalog.payloads.internal_topics import payload_kind_at
 
-    path = file_system.absolute(path)
-    if os.path.basename(path) == "bootstrap.checkpoint":
-        return PayloadKind("cluster-metadata")
-    name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))
-    return payload_kind(name.topic) if name else None
-
-
-class FileDump:
-    """Writes targets of one kind to a file of Parquet or Arrow; use it as a context manager.
-
-    The file appears when it is complete.
-
-    Raises:
-        UnsupportedError: a package is missing.
-        DestinationExistsError, UnwritableError: see `NewFile`.
-    """
-
-    def __init__(self, path: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
-        # Arrow's own pool keeps tens of megabytes that it does not use.
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-        from kafkalog.jit import fast_path
-
-        fast_path.require_arrow()
-        self._path = path
-        self._selection = selection
-        self._style = style
-        self._outcome = outcome
-        self._kind: str | None = None
-        self._exporter: Exporter | None = None
-        self._files = ExitStack()
-
-    def __enter__(self) -> Self:
-        from kafkalog.storage import NewFile
-
-        self._new_file = self._files.enter_context(NewFile(self._path))
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        if self._exporter is None:
-            self._new_file.discard()
-        self._files.__exit__(*raised)
-
-    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
-        """Write one target; errors in it are reported, not raised.
-
-        Raises:
-            UsageError: it is of another kind than the first one.
-        """
-        try:
-            target = one_log(target)
-            exporter = self._exporter_for(target)
-            view = self._selection.view
-            what = target if isinstance(target, FileEntry) else self._outcome.shown(target, view)
-            with byte_progress([target], enabled=self._style.progress) as progress:
-                if self._kind in ("records", "batches"):
-                    from kafkalog.columns.scan import scan
-
-                    for batch in scan(
-                        what,
-                        selection=self._selection,
-                        batches=self._kind == "batches",
-                        batch_rows=_BATCH_ROWS,
-                        defects=self._defect,
-                        progress=progress,
-                    ):
-                        exporter.write(batch)
-                else:
-                    assert isinstance(target, FileEntry), "only files are of other kinds"
-                    entries = index_entries(target.path, target.name.kind)
-                    wanted = selected_entries(entries, self._selection)
-                    exporter.write_entries(wanted, target.path)
-        except UsageError:
-            raise
-        except KafkaLogError as error:
-            self._outcome.error(error)
-
-    def _exporter_for(self, target: PartitionDir | FileEntry) -> Exporter:
-        kind = "batches" if self._style.records is False else "records"
-        if isinstance(target, FileEntry) and target.name.kind not in _LOGS:
-            if target.name.kind not in _INDEXES:
-                raise UsageError(
-                    f"A file of this kind cannot be written as {self._style.form}.",
-                    path=target.path,
-                    hint="Logs and indexes can; for others there are ndjson, json and csv.",
-                )
-            kind = str(target.name.kind)
-        if self._kind not in (None, kind):
-            raise UsageError(
-                f"A file holds rows of one kind: {self._kind} so far, {kind} here.",
-                path=target.path,
-                hint="Write each kind to its own file.",
-            )
-        if self._exporter is None:
-            from kafkalog.columns.arrow_files import Exporter
-
-            made = Exporter(self._new_file.file, self._style.form, kind, _facts(self._selection))
-            self._exporter = self._files.enter_context(made)
-            self._kind = kind
-        return self._exporter
-
-    def _defect(self, defect: Defect) -> None:
-        self._outcome.count(defect)
-        self._outcome.defect(defect)
-
-
-def _facts(selection: Selection) -> dict[str, Any]:
-    """Return the selection for the metadata of the file."""
-    from importlib.metadata import version
-
-    chosen = {
-        name: _plain(value)
-        for name, value in asdict(selection).items()
-        if value != getattr(EVERYTHING, name)
-    }
-    return {"version": version("kafkalog"), "selection": chosen}
-
-
-def _plain(value: Any) -> object:
-    if isinstance(value, tuple):
-        return [None if part is None else _plain(part) for part in value]
-    if isinstance(value, re.Pattern):
-        value = value.pattern
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return value
+    return payload_kind_at(file_system.absolute(path), is_file=is_file)

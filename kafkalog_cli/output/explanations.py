@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
+from kafkalog.defects.commands import COMMANDS
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import wrapped
+from kafkalog_cli.output.tones import tone_of
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Explanation:
     broker: str | None = None
     hint: str | None = None
     example: str | None = None
+    command: str | None = None
 
 
 def error_classes() -> list[type[errors.KafkaLogError]]:
@@ -68,6 +71,7 @@ def all_explanations() -> list[Explanation]:
             broker=known.broker,
             hint=known.hint,
             example=EXAMPLES.get(known.name),
+            command=COMMANDS.get(known.name),
         )
         for known in sorted(REFERENCES.values(), key=lambda known: severities.index(known.severity))
     ]
@@ -106,6 +110,7 @@ REFERENCE: Final = ObjectType[Explanation](
     Field("broker", TEXT | None, "what a broker does"),
     Field("hint", TEXT | None, "what to do"),
     Field("example", TEXT | None, "`detail` of an example"),
+    Field("command", TEXT | None, "the command line that repairs it, or shows what to decide"),
 )
 
 
@@ -113,7 +118,11 @@ def explanation_view() -> View[Explanation]:
     """Return the view with a row per reference."""
     return REFERENCE.view(
         PLAIN,
-        Column("SEVERITY", lambda known: known.severity or f"error {known.exit_code}"),
+        Column(
+            "SEVERITY",
+            lambda known: known.severity or f"error {known.exit_code}",
+            tone=lambda known: tone_of(known.severity or "error"),
+        ),
         Column("REFERENCE", "reference"),
         Column("MEANING", "meaning", fold=True),
     )
@@ -130,6 +139,7 @@ def print_explanation(known: Explanation, *, first: bool) -> None:
         "broker": known.broker,
         "to do": known.hint,
         "example": known.example,
+        "run": known.command,
     }
     lines = [] if first else [""]
     lines.append(f"{known.reference}: {kind}")

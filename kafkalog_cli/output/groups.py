@@ -16,26 +16,12 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     time_text,
 )
+from kafkalog_cli.output.tones import Tone, tone_of
 
 if TYPE_CHECKING:
     from kafkalog.state.coordinators import Coordinator
-    from kafkalog.state.model import Group, GroupOffset, Member, OffsetChange
+    from kafkalog.state.model import Group, Member, OffsetChange, OffsetLag
     from kafkalog_cli.output.objects import Style, View
-
-
-@dataclass(frozen=True)
-class ShownOffset:
-    """A committed offset, and the end offset of its partition; None if that is not here."""
-
-    commit: GroupOffset
-    end_offset: int | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records from the committed offset to the end."""
-        if self.end_offset is None or self.commit.offset is None:
-            return None
-        return max(0, self.end_offset - self.commit.offset)
 
 
 @dataclass(frozen=True)
@@ -67,7 +53,7 @@ GROUP: Final = ObjectType[ShownGroup](
     Field("protocol", TEXT | None, "assignor of a classic group", "group.protocol"),
     Field("members", INT, "number of members", lambda one: len(one.group.members)),
     Field("offsets", INT, "number of committed offsets, without those of open transactions",
-          lambda one: sum(not offset.is_pending for offset in one.group.offsets)),
+          "group.offsets.committed_count"),
     Field("lag", INT | None, "sum over its offsets; null if an end offset is not known"),
     Field("coordinator", INT, "its partition of `__consumer_offsets`", "group.coordinator"),
     Field("undecoded", INT, "records of it that could not be decoded", "group.undecoded"),
@@ -84,7 +70,7 @@ MEMBER: Final = ObjectType[ShownMember](
     Field("host", TEXT, "the client's host", "member.host"),
     Field("epoch", INT | None, "member epoch; null in a classic group", "member.epoch"),
 )  # fmt: skip
-OFFSET: Final = ObjectType[ShownOffset](
+OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     "group_offset",
     "`groups`",
     "A committed offset of a group.",
@@ -153,7 +139,7 @@ def group_view(style: Style) -> View[ShownGroup]:
     )
 
 
-def offset_view(style: Style) -> View[ShownOffset]:
+def offset_view(style: Style) -> View[OffsetLag]:
     """Return the view with a row per committed offset."""
     return OFFSET.view(
         style,
@@ -165,7 +151,7 @@ def offset_view(style: Style) -> View[ShownOffset]:
         Column("LAG", lambda one: _number(one.lag), right=True),
         Column("COMMITTED", "committed_at"),
         Column("METADATA", "metadata", fold=True),
-        Column("NOTES", _notes, fold=True),
+        Column("NOTES", _notes, fold=True, tone=lambda _: Tone.DOUBTFUL),
     )
 
 
@@ -173,7 +159,7 @@ def change_view(style: Style) -> View[OffsetChange]:
     """Return the view with a row per offset that differs."""
     return CHANGE.view(
         style,
-        Column("CHANGE", "change"),
+        Column("CHANGE", "change", tone=lambda one: tone_of(one.change)),
         Column("GROUP", "group", fold=True),
         Column("TOPIC", "topic", fold=True),
         Column("PARTITION", "partition"),
@@ -201,7 +187,7 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _notes(one: ShownOffset) -> str:
+def _notes(one: OffsetLag) -> str:
     notes = []
     if one.commit.is_pending:
         notes.append(f"open transaction of producer {one.commit.producer_id}")

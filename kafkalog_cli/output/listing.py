@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.output.objects import (
@@ -10,15 +9,18 @@ from kafkalog_cli.output.objects import (
     BOOL,
     INT,
     OBJECT,
+    RATIO,
     SIZE,
     TEXT,
     TIME,
     Column,
     Field,
     ObjectType,
+    size_text,
     topic_and_partition,
 )
 from kafkalog_cli.output.text import file_cell
+from kafkalog_cli.output.tones import Tone
 
 if TYPE_CHECKING:
     from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
@@ -50,6 +52,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "`ls`",
     "A partition directory.",
     Field("path", TEXT, "the directory"),
+    Field("directory", TEXT, "the log directory around it"),
     *topic_and_partition(),
     Field("state", TEXT, "`live`, `delete`, `future` or `stray`"),
     Field("topic_id", TEXT | None, "id in `partition.metadata`"),
@@ -63,12 +66,19 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("high_watermark", INT | None, "entry of `replication-offset-checkpoint`"),
     Field("cleaner_offset", INT | None, "entry of `cleaner-offset-checkpoint`"),
     Field("odd_files", OBJECT, "number of files by state, except live ones"),
+    Field("disk_bytes", SIZE, "blocks of its files; in an object store their length"),
+    Field("dirty_bytes", SIZE | None, "bytes of segments that the cleaner may compact; null unless "
+          "it noted an offset for the partition, or brokers create the topic compacted"),
+    Field("dirty_ratio", RATIO | None, "their share of these and the clean ones"),
+    Field("cleaner_stuck", TEXT | None, "why the cleaner seems to have stopped, not for programs; "
+          "null if it has not"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
     "`ls --segments`",
     "A segment of the view.",
     Field("path", TEXT, "its `.log`"),
+    Field("directory", TEXT, "the log directory around its partition"),
     Field("state", TEXT,
           "state of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or the state of its "
           "directory: `delete`, `future`, `stray`"),
@@ -124,13 +134,6 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     return lines
 
 
-def directory_of(path: str, depth: int = 1) -> str:
-    """Return the directory `depth` levels above a path, as the path was given."""
-    for _ in range(depth):
-        path = os.path.dirname(path)
-    return path or "."
-
-
 def partition_view(style: Style) -> View[PartitionRow]:
     """Return the view with a row per partition."""
 
@@ -139,16 +142,23 @@ def partition_view(style: Style) -> View[PartitionRow]:
         words += [f"{count} {state}" for state, count in row.odd_files.items()]
         return ", ".join(words)
 
+    def dirt(row: PartitionRow) -> str:
+        if row.dirty_bytes is None or row.dirty_ratio is None:
+            return "-"
+        return f"{size_text(row.dirty_bytes, style)} {100 * row.dirty_ratio:.0f}%"
+
     return PARTITION.view(
         style,
         Column("PARTITION", _name, fold=True),
         Column("SEGMENTS", "segment_count"),
         Column("SIZE", "size"),
+        Column("ON DISK", "disk_bytes"),
         Column("START", "log_start_offset"),
         Column("END", "log_end_offset"),
         Column("HW", "high_watermark"),
         Column("CLEANED", "cleaner_offset"),
-        Column("STATE", state, fold=True),
+        Column("DIRTY", dirt, right=True),
+        Column("STATE", state, fold=True, tone=lambda _: Tone.DOUBTFUL),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.defects import make_defect
 from kafkalog.plurals import counted
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -18,45 +20,60 @@ from kafkalog_cli.output.objects import (
     Field,
     ObjectType,
     time_text,
+    topic_and_partition,
 )
+from kafkalog_cli.output.records import RECORD
+from kafkalog_cli.output.reset_offsets import write_reset_offsets
 from kafkalog_cli.output.text import bytes_cell, printable, time_cell
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.batches.lookup import Lookup, Step
+    from kafkalog.lookups import PartitionLookup
     from kafkalog.model import Record
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style, View
 
 
-def _query(found: Lookup) -> object:
+def _query(one: PartitionLookup) -> object:
+    found = one.lookup
     name = "offset"
     if found.by_timestamp:
         name = "timestamp" if isinstance(found.query, int) else "special"
     return {name: found.query}
 
 
-def _of_batch(attribute: str) -> Callable[[Lookup], object]:
-    return lambda found: found.batch and getattr(found.batch, attribute)
+def _of_batch(attribute: str) -> Callable[[PartitionLookup], object]:
+    return lambda one: one.lookup.batch and getattr(one.lookup.batch, attribute)
 
 
-LOOKUP: Final[ObjectType[Lookup]] = ObjectType(
+LOOKUP: Final[ObjectType[PartitionLookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
-    "The answer to one query. Anything that was not found is null.",
+    "The answer of a partition to one query. Anything that was not found is null.",
+    Field("directory", TEXT, "the log directory around the partition", "partition.log_dir"),
+    *topic_and_partition("partition."),
     Field("query", OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
-    Field("found", BOOL, "whether there is an answer"),
-    Field("segment", TEXT | None, "the `.log` that contains it"),
+    Field("found", BOOL, "whether there is an answer", "lookup.found"),
+    Field("segment", TEXT | None, "the `.log` that contains it", "lookup.segment"),
     Field("position", INT | None, "byte position of the batch", _of_batch("position")),
     Field("size", INT | None, "bytes of the batch", _of_batch("size_bytes")),
     Field("batch_base_offset", INT | None, "base offset of the batch", _of_batch("base_offset")),
     Field("batch_last_offset", INT | None, "last offset of the batch", _of_batch("last_offset")),
-    Field("offset", INT | None, "offset of the first record that answers the query"),
-    Field("timestamp", TIME | None, "its timestamp; −1 for `earliest` and `latest`"),
+    Field("offset", INT | None, "offset of the first record that answers the query",
+          "lookup.offset"),
+    Field("timestamp", TIME | None, "its timestamp; −1 for `earliest` and `latest`",
+          "lookup.timestamp"),
     Field("leader_epoch", INT | None,
-          "leader epoch of the batch, or of the log for `earliest` and `latest`"),
-    Field("bytes_read", INT, "bytes of headers, batches and index entries that were read"),
-    Field("reason", TEXT | None, "why nothing was found"),
+          "leader epoch of the batch, or of the log for `earliest` and `latest`",
+          "lookup.leader_epoch"),
+    Field("bytes_read", INT, "bytes of headers, batches and index entries that were read",
+          "lookup.bytes_read"),
+    Field("reason", TEXT | None, "why nothing was found", "lookup.reason"),
+    Field("reset_to", INT, "where a group goes on that is reset to the query: `offset`; if there "
+          "is none, the end of what `--isolation` lets it read, or the nearest offset in range"),
 )  # fmt: skip
 STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
@@ -77,32 +94,153 @@ STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
 )  # fmt: skip
 
 
-def lookup_view(style: Style) -> View[Lookup]:
-    """Return the view with a row per query."""
+def lookup_view(style: Style, *, names: bool, directories: bool) -> View[PartitionLookup]:
+    """Return the view with a row per partition and query.
 
-    def query(found: Lookup) -> str:
+    Args:
+        style: of the cells.
+        names: whether rows name the partition.
+        directories: whether they also name its log directory.
+    """
+
+    def query(one: PartitionLookup) -> str:
+        found = one.lookup
         if found.by_timestamp and isinstance(found.query, int):
             return time_text(found.query, style)
         return str(found.query)
 
-    def answer(found: Lookup) -> str:
+    def answer(one: PartitionLookup) -> str:
+        found = one.lookup
         if found.found and found.offset is not None:
             return str(found.offset)
         return "none above" if found.found else "not found"
 
-    def place(found: Lookup) -> str:
+    def place(one: PartitionLookup) -> str:
+        found = one.lookup
         if found.segment is None:
             return found.reason or ""
         return found.segment.rpartition("/")[2]
 
+    columns: tuple[Column[PartitionLookup], ...] = (
+        Column("DIRECTORY", "directory", fold=True),
+        Column("PARTITION", _name, fold=True),
+    )
     return LOOKUP.view(
         style,
+        *columns[0 if directories else 1 : 2 if names else 1],
         Column("QUERY", query, fold=True),
         Column("OFFSET", answer, right=True),
         Column("TIME", "timestamp"),
         Column("EPOCH", "leader_epoch"),
         Column("POSITION", "position"),
         Column("SEGMENT", place, fold=True),
+    )
+
+
+class LookupWriter:
+    """Writes answers, with their steps and records; use it as a context manager.
+
+    Args:
+        form: format of the listing.
+        style: of the cells.
+        outcome: takes defects.
+        names, directories: as for `lookup_view`.
+        explains: whether the steps of each lookup follow its row.
+        shows_records: whether the record that was found follows its row.
+        keeps: whether answers are kept for `export`.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        style: Style,
+        outcome: Outcome,
+        *,
+        names: bool,
+        directories: bool,
+        explains: bool,
+        shows_records: bool,
+        keeps: bool,
+    ) -> None:
+        view = lookup_view(style, names=names, directories=directories)
+        self._writer = Writer(view, form, outcome.defect)
+        self._form = form
+        self._style = style
+        self._outcome = outcome
+        self._explains = explains
+        self._shows_records = shows_records
+        self._keeps = keeps
+        self._asked: set[int | str] = set()
+        self._answered: set[int | str] = set()
+        self._resets: list[PartitionLookup] = []
+
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._writer.__exit__(*raised)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether some partition has answered each query."""
+        return self._asked == self._answered
+
+    def write(self, one: PartitionLookup) -> None:
+        """Write an answer; a scan that found something else is a defect."""
+        found = one.lookup
+        self._writer.write(one)
+        self._asked.add(found.query)
+        if found.found:
+            self._answered.add(found.query)
+        if self._keeps:
+            self._resets.append(one)
+        if self._explains and self._form == Format.TABLE:
+            self._writer.flush()
+            print_steps(found)
+        elif self._explains and self._form != Format.CSV:
+            for step in enumerate(found.steps):
+                self._writer.write_row(STEP.row(step))
+        if self._shows_records and found.record is not None:
+            if self._form == Format.TABLE:
+                self._writer.flush()
+                print_record(found.record, self._style)
+            elif self._form != Format.CSV:
+                self._writer.write_row(RECORD.row(found.record, self._style))
+        if not one.agrees:
+            assert one.control is not None, "there is something to disagree with"
+            defect = make_defect(
+                "lookup-index-mismatch",
+                one.partition.path,
+                f"With indexes {found.query} is at offset {found.offset}, by scanning at "
+                f"offset {one.control.offset}.",
+            )
+            self._outcome.fail_if(True)
+            self._writer.defect(defect)
+
+    def export(self, path: str) -> None:
+        """Write where groups go on to a CSV for Kafka's tool; note what is no answer."""
+        numbered = [one for one in self._resets if one.partition.partition is not None]
+        write_reset_offsets(
+            path, [(one.partition.topic, one.partition.partition, one.reset_to) for one in numbered]
+        )
+        if others := len(self._resets) - len(numbered):
+            show_note(
+                f"{counted(others, 'directory')} left out of {path}: without a partition's name"
+            )
+        if missing := sum(not one.lookup.found for one in numbered):
+            show_note(
+                f"{counted(missing, 'partition')} without such a record: the nearest offset, "
+                "such as the end, is written"
+            )
+
+
+def _name(one: PartitionLookup) -> str:
+    partition = one.partition
+    return (
+        partition.topic
+        if partition.partition is None
+        else (f"{partition.topic}-{partition.partition}")
     )
 
 

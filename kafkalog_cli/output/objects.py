@@ -11,13 +11,22 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.model import Defect
-from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, size_cell, time_cell
+from kafkalog_cli.output.text import (
+    BytesFormat,
+    bytes_cell,
+    bytes_value,
+    printable,
+    size_cell,
+    time_cell,
+)
+from kafkalog_cli.output.tones import Toned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
     from kafkalog.payloads.internal_topics import PayloadKind
+    from kafkalog_cli.output.tones import Tone
 
 T = TypeVar("T")
 Row = dict[str, object]
@@ -99,6 +108,7 @@ BYTES: Final = Kind(
 )
 INT: Final = Kind("integer", right=True)
 OBJECT: Final = Kind("object", to_json=_plain)
+RATIO: Final = Kind("number", cell=lambda value, _: f"{100 * value:.1f}%", right=True)
 SIZE: Final = Kind("integer", size_text, right=True)
 TEXT: Final = Kind("string")
 TIME: Final = Kind("integer", time_text)
@@ -142,7 +152,8 @@ class Column(Generic[T]):
     """A column of a table: its title, and a field of the objects or a function that returns a cell.
 
     On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
-    their row; if that does not suffice, cells of columns with `fold` go over several lines.
+    their row; if that does not suffice, cells of columns with `fold` go over several lines. `tone`
+    gives the colour that a cell has on a terminal.
     """
 
     title: str
@@ -150,11 +161,14 @@ class Column(Generic[T]):
     right: bool = False
     fold: bool = False
     below: bool = False
+    tone: Callable[[T], Tone | None] | None = None
 
     def text(self, value: T) -> str:
-        """Return the cell of a value."""
+        """Return the printable cell of a value."""
         assert callable(self.cell), "`ObjectType.view` has replaced the name of a field"
-        return str(self.cell(value))
+        text = printable(str(self.cell(value)))
+        tone = None if self.tone is None else self.tone(value)
+        return text if tone is None else Toned(text, tone)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.model import Batch, Record, TimestampType
+from kafkalog.targets import partition_around
 from kafkalog_cli.output.objects import (
     ABSENT,
     BOOL,
@@ -22,6 +24,7 @@ from kafkalog_cli.output.objects import (
     time_text,
 )
 from kafkalog_cli.output.text import bytes_cell, bytes_value
+from kafkalog_cli.output.tones import Tone
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
@@ -74,8 +77,13 @@ def _state(path: str) -> str:
 
 def _of_batch(prefix: str) -> dict[str, Field[Any]]:
     """Return the fields that batches and records share; `prefix` leads to the batch."""
+    path_of = attrgetter(f"{prefix}path")
     fields: tuple[Field[Any], ...] = (
         Field("path", TEXT, "the file, as given or found", f"{prefix}path"),
+        Field("topic", TEXT, "topic; the directory's whole name if that is not a partition's",
+              lambda one: partition_around(path_of(one)).topic),
+        Field("partition", INT | None, "partition number; null if the directory's name has none",
+              lambda one: partition_around(path_of(one)).partition),
         Field("magic", INT, "format version: 0, 1, 2", f"{prefix}magic"),
         Field("producer_id", INT, "producer id, −1 if none", f"{prefix}producer_id"),
         Field("producer_epoch", INT, "producer epoch, −1 if none", f"{prefix}producer_epoch"),
@@ -105,6 +113,8 @@ BATCH: Final = ObjectType[Batch](
     Field("state", TEXT, _STATE_MEANING, lambda batch: _state(batch.path),
           lambda style: style.states),
     _HEAD["path"],
+    _HEAD["topic"],
+    _HEAD["partition"],
     Field("position", INT, "byte position of the batch in the file"),
     Field("size", SIZE, "bytes of the batch, header included", "size_bytes"),
     Field("base_offset", INT, "offset of the first record, kept when compaction removes it"),
@@ -133,6 +143,8 @@ RECORD: Final = ObjectType[Record](
     Field("state", TEXT, _STATE_MEANING, lambda record: _state(record.batch.path),
           lambda style: style.states),
     _BATCH["path"],
+    _BATCH["topic"],
+    _BATCH["partition"],
     Field("offset", INT, "offset"),
     Field("timestamp", TIME, "milliseconds, −1 if none"),
     _TIMESTAMP_TYPE,
@@ -205,12 +217,6 @@ def record_view(style: Style) -> View[Record]:
     def value(record: Record) -> str:
         return bytes_cell(record.value, style.bytes_form)
 
-    def headers(record: Record) -> str:
-        return ", ".join(
-            f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.bytes_form)}"
-            for header in record.headers
-        )
-
     def content(record: Record) -> str:
         if record.batch.is_control:
             return key(record)
@@ -223,9 +229,11 @@ def record_view(style: Style) -> View[Record]:
             return error.message
 
     columns: tuple[Column[Record], ...] = (
-        Column("KEY", key, fold=True),
-        Column("VALUE", value, fold=True),
-        Column("HEADERS", headers, fold=True),
+        Column("KEY", key, fold=True, tone=lambda one: Tone.FAINT if one.key is None else None),
+        Column(
+            "VALUE", value, fold=True, tone=lambda one: Tone.FAINT if one.value is None else None
+        ),
+        Column("HEADERS", lambda record: headers_cell(record, style), fold=True),
     )
     if style.decoder is not None:
         columns = (Column("CONTENT", content, fold=True),)
@@ -235,6 +243,14 @@ def record_view(style: Style) -> View[Record]:
         Column("OFFSET", "offset"),
         Column("TIME", "timestamp"),
         *columns,
+    )
+
+
+def headers_cell(record: Record, style: Style) -> str:
+    """Return the cell of a record's headers."""
+    return ", ".join(
+        f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.bytes_form)}"
+        for header in record.headers
     )
 
 

@@ -27,6 +27,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import file_cell
+from kafkalog_cli.output.tones import Tone
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -185,8 +186,14 @@ def recovery_view(style: Style) -> View[RecoveredPartition]:
         Column("LOG END", "log_end_offset"),
         Column("FILES", lambda one: len(one.plan.changes), right=True),
         Column("TO SCAN", "bytes_to_scan"),
-        Column("A START WOULD", "detail", fold=True),
+        Column("A START WOULD", "detail", fold=True, tone=_tone_of_start),
     )
+
+
+def _tone_of_start(one: RecoveredPartition) -> Tone | None:
+    if one.plan.refusal is not None or one.plan.verdict in ("stray", "refuse"):
+        return Tone.BAD
+    return Tone.DOUBTFUL if one.plan.verdict == "truncate" else None
 
 
 def print_going(
@@ -197,7 +204,7 @@ def print_going(
     view = View[_Going](
         (
             Column("GOES", lambda one: one.name, fold=True),
-            Column("FATE", lambda one: one.change.fate),
+            Column("FATE", lambda one: one.change.fate, tone=lambda _: Tone.REMOVED),
             Column("SIZE", lambda one: size_text(one.change.bytes_gone, style), right=True),
             Column("RECORDS", lambda one: one.change.records_gone or "-", right=True),
             Column("WHY", lambda one: one.change.why, fold=True, below=True),
@@ -250,7 +257,7 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start fails on {summary.unloadable}"
     if summary.records_lost:
         total += f"; {counted(summary.records_lost, 'record')} lost"
-    elif not summary.unloadable and not summary.strays:
+    elif not (summary.unloadable or summary.strays or summary.refused):
         total += "; no record is lost"
     if summary.strays:
         total += f"; a start turns {summary.strays} into strays"

@@ -31,12 +31,14 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.text import left_overs_text
+from kafkalog_cli.output.tones import Tone
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
+    from kafkalog.retention import Deletion, ForecastDay, PartitionRetention, Verdict
+    from kafkalog.retention.checks import Check, Schedule
     from kafkalog.retention.run import TrimmedPartition
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
@@ -212,6 +214,35 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
 )  # fmt: skip
 
 
+class Checked(NamedTuple):
+    """A segment that a check of a broker deletes, and its partition."""
+
+    found: PartitionRetention
+    schedule: Schedule
+    check: Check
+    deletion: Deletion
+
+
+CHECK: Final = ObjectType[Checked](
+    "retention_check",
+    "`simulate-retention --checks`",
+    "A segment, and the check at which a broker that starts now deletes it.",
+    *topic_and_partition("found.partition."),
+    Field("check", INT, "ordinal of the check since the start, from 1", "check.number"),
+    Field("at", TIME, "when it is, milliseconds", "check.at_ms"),
+    Field("runner", TEXT, "`retention` (a task every `log.retention.check.interval.ms`), or "
+          "`cleaner` for compacted topics (every `log.cleaner.backoff.ms`)", "schedule.runner"),
+    Field("segment", TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
+    Field("base_offset", INT, "offset in the file's name", "deletion.segment.base_offset"),
+    Field("size", SIZE, "bytes of its batches", "deletion.segment.size_bytes"),
+    Field("reason", TEXT, "the policy that deletes it, as in `retention`", "deletion.reason"),
+    Field("late_by", INT, "milliseconds since time alone would have allowed it; 0 for other "
+          "policies", lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
+    Field("files_removed_at", TIME, "when its files are removed: `file.delete.delay.ms` later",
+          "check.removed_ms"),
+)  # fmt: skip
+
+
 class RetentionWriter:
     """Writes partitions and the verdicts on their segments; use it as a context manager.
 
@@ -220,6 +251,7 @@ class RetentionWriter:
         form: format of the listing.
         outcome: takes defects.
         style: style of the tables.
+        checks: whether to write at which checks of a broker the segments go, too.
     """
 
     def __init__(
@@ -228,9 +260,14 @@ class RetentionWriter:
         form: Format,
         outcome: Outcome,
         style: Style,
+        *,
+        checks: bool = False,
     ) -> None:
         self._summary = summary
         self._form = form
+        self._style = style
+        self._outcome = outcome
+        self._checks = checks
         self._told: set[str] = set()
         self._writer = Writer(verdict_view(style), form, outcome.defect)
 
@@ -252,6 +289,32 @@ class RetentionWriter:
             self._writer.write_row(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
             self._writer.write(Judged(found, verdict))
+        if self._checks and self._form != Format.CSV:
+            self._write_checks(found)
+
+    def _write_checks(self, found: PartitionRetention) -> None:
+        """Write the checks of a broker that delete something."""
+        from kafkalog.retention.checks import checks_of
+
+        schedule, checks = checks_of(found, self._summary.until_ms)
+        rows = [
+            Checked(found, schedule, check, deletion)
+            for check in checks
+            for deletion in check.deleted
+        ]
+        if self._form != Format.TABLE:
+            for row in rows:
+                self._writer.write_row(CHECK.row(row))
+            return
+        self._writer.flush()
+        start = time_text(schedule.first_ms, self._style)
+        who = "retention task" if schedule.runner == "retention" else schedule.runner
+        what = f"checks of the {who} from {start} on: {configs_text(schedule.configs)}"
+        print_heading([what if rows else f"{what}; none deletes anything"])
+        if rows:
+            with Writer(check_view(self._style), Format.TABLE, self._outcome.defect) as writer:
+                for row in rows:
+                    writer.write(row)
 
     def row(self, row: Row) -> None:
         """Write another object, in NDJSON and JSON."""
@@ -276,10 +339,26 @@ def verdict_view(style: Style) -> View[Judged]:
         Column("SIZE", "size"),
         Column("LARGEST TIME", "largest_timestamp"),
         Column("FROM", "timestamp_source"),
-        Column("VERDICT", "verdict"),
+        Column(
+            "VERDICT", "verdict", tone=lambda one: Tone.REMOVED if one.verdict.is_deleted else None
+        ),
         Column("REASON", "reason"),
         Column("DELETABLE", "deletable_at", below=True),
         Column("WHY", "detail", fold=True, below=True),
+    )
+
+
+def check_view(style: Style) -> View[Checked]:
+    """Return the view with a row per segment that a check deletes."""
+    return CHECK.view(
+        style,
+        Column("CHECK", "check"),
+        Column("AT", "at"),
+        Column("SEGMENT", "base_offset"),
+        Column("SIZE", "size"),
+        Column("REASON", "reason"),
+        Column("LATE MS", "late_by"),
+        Column("FILES REMOVED", "files_removed_at", below=True),
     )
 
 

@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.paths import file_system
 from kafkalog.plurals import counted
+from kafkalog.printable import UNSAFE as UNSAFE  # noqa: PLC0414 # the output takes it from here
+from kafkalog.printable import bytes_text, in_pieces
+from kafkalog.printable import is_long as is_long  # noqa: PLC0414
+from kafkalog.printable import printable as printable  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from datetime import tzinfo
 
-# Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
-# separators, the byte order mark, and surrogates (bytes of file names that are not UTF-8).
-UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-
-_PIECE_SIZE = 1 << 16  # characters
 _LEGIBLE_WIDTH = 16  # if less than this is left for the text, lines may be too long
 
 
@@ -39,32 +35,6 @@ class BytesFormat(StrEnum):
     BASE64 = "base64"
 
 
-def printable(text: str) -> str:
-    r"""Return the text with everything on which a terminal could act written as \xNN or \uNNNN."""
-    if is_long(text):  # the replacement takes a list of strings meanwhile
-        return "".join(map(printable, in_pieces(text)))
-    return UNSAFE.sub(_escape, text)
-
-
-def is_long(text: str) -> bool:
-    """Return whether a text is so long that it is treated in pieces."""
-    return len(text) > _PIECE_SIZE
-
-
-def in_pieces(text: str) -> Iterator[str]:
-    """Return the text in pieces that are not long."""
-    return (text[at : at + _PIECE_SIZE] for at in range(0, len(text), _PIECE_SIZE))
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x100:
-        return {9: r"\t", 10: r"\n", 13: r"\r"}.get(code, f"\\x{code:02x}")
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def json_escape(match: re.Match[str]) -> str:
     """Return the JSON escape of a character: a surrogate pair if it is above U+FFFF."""
     units = match[0].encode("utf-16-be", "surrogatepass")
@@ -72,7 +42,10 @@ def json_escape(match: re.Match[str]) -> str:
 
 
 def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
-    """Return a cell: text if it is printable, else `0x…`; null is `null`, empty `""`."""
+    """Return a cell: text if it is printable, else `0x…`; null is `null`, empty `""`.
+
+    Text that reads like one of these two is quoted, or hexadecimal.
+    """
     if data is None:
         return "null"
     if not data:
@@ -83,11 +56,7 @@ def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
         return base64.b64encode(data).decode("ascii")
     if form == BytesFormat.UTF8:
         return printable(data.decode("utf-8", "replace"))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "0x" + data.hex()
-    return "0x" + data.hex() if UNSAFE.search(text) else text
+    return bytes_text(data)
 
 
 def bytes_value(data: bytes | None, form: BytesFormat) -> object:
@@ -118,8 +87,30 @@ def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> li
 
     room = max(width - len(first), _LEGIBLE_WIDTH)
     more = " " * hanging
-    lines = wrap(text, room, subsequent_indent=more, break_on_hyphens=False) or [""]
+    if text.isascii() or is_long(text):
+        lines = wrap(text, room, subsequent_indent=more, break_on_hyphens=False) or [""]
+    else:
+        lines = _wrapped_cells(text, room, more)
     return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
+
+
+def _wrapped_cells(text: str, room: int, more: str) -> list[str]:
+    """Do what `textwrap.wrap` does, for letters that take up two cells, or none."""
+    from rich.cells import cell_len, chop_cells
+
+    lines, line, left = [], "", room
+    for word in re.findall(" +|[^ ]+", text):
+        if cell_len(word) > left and line.strip():
+            lines.append(line.rstrip())
+            line, left = more, room - len(more)
+        if word.startswith(" ") and not line.strip():
+            continue
+        *whole, last = chop_cells(word, left) if cell_len(word) > left else [word]
+        for piece in whole:
+            lines.append(line + piece)
+            line, left = more, room - len(more)
+        line, left = line + last, left - cell_len(last)
+    return [*lines, line.rstrip()]
 
 
 def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:

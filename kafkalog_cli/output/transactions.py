@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.output.objects import ARRAY, BOOL, INT, TEXT, TIME, Column, Field, ObjectType
+from kafkalog_cli.output.tones import Tone
 
 if TYPE_CHECKING:
     from kafkalog.state.transactions import OpenData, TransactionalId
@@ -15,6 +16,15 @@ def _partitions(one: TransactionalId) -> list[str]:
     return [f"{topic}-{partition}" for topic, partition in one.partitions]
 
 
+def _notes(one: TransactionalId) -> str:
+    notes = []
+    if not one.is_exact:
+        notes.append("older states may be gone")
+    if not one.is_complete:
+        notes.append("coordinator's log is damaged")
+    return "; ".join(notes)
+
+
 TRANSACTIONAL_ID: Final = ObjectType[Any](
     "transactional_id",
     "`transactions`",
@@ -23,7 +33,8 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
     Field("producer_id", INT, "its producer"),
     Field("producer_epoch", INT, "the producer's epoch"),
     Field("state", TEXT, "`Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, "
-          "`CompleteAbort`, `Dead`, `PrepareEpochFence`, or `Unknown(N)`"),
+          "`CompleteAbort`, `Dead`, `PrepareEpochFence`, `Unknown(N)`, or `Unknown` if compaction "
+          "may have removed all that was known then"),
     Field("timeout_ms", INT, "`transaction.timeout.ms` of the producer"),
     Field("started_at", TIME, "when its transaction began, −1 without one", "started_ms"),
     Field("updated_at", TIME, "when the state changed last", "updated_ms"),
@@ -67,6 +78,7 @@ def id_view(style: Style) -> View[TransactionalId]:
         Column("UPDATED", "updated_at"),
         Column("PARTITION", "coordinator"),
         Column("WROTE TO", lambda one: ", ".join(_partitions(one)), fold=True),
+        Column("NOTES", _notes, fold=True),
     )
 
 
@@ -80,5 +92,10 @@ def open_view(style: Style) -> View[OpenData]:
         Column("EPOCH", "producer_epoch"),
         Column("LAST WRITE", "last_timestamp"),
         Column("TRANSACTIONAL ID", lambda one: one.owner.name if one.owner else "-", fold=True),
-        Column("HANGS", lambda one: one.hanging or "no", fold=True),
+        Column(
+            "HANGS",
+            lambda one: one.hanging or "no",
+            fold=True,
+            tone=lambda one: Tone.BAD if one.hanging else None,
+        ),
     )

@@ -46,6 +46,7 @@ UNDO: Final = ObjectType[Restored](
     *topic_and_partition("undo."),
     Field("state", TEXT, "how far the run came with it: `done`, `in-progress`, `aborted`, or "
           "`undoing` where an earlier `undo` was interrupted", "undo.state"),
+    Field("reason", TEXT | None, "why the run gave it up, if `aborted`; else null", "undo.reason"),
     Field("performed", BOOL, "whether it was performed; false in a plan"),
     Field("files_restored", INT, "number of files that are restored",
           "undo.files_restored"),
@@ -64,9 +65,9 @@ def undo_view(style: Style) -> View[Restored]:
         style,
         Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
         Column("RUN", "state"),
-        Column("COME BACK", "files_restored"),
+        Column("RESTORED", "files_restored"),
         Column("SIZE", "bytes_restored"),
-        Column("GO", "files_removed"),
+        Column("REMOVED", "files_removed"),
         Column("SIZE", "bytes_removed"),
         Column("OFFSETS", _offsets, fold=True),
     )

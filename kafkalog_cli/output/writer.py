@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 from kafkalog.errors import KafkaLogError
 from kafkalog_cli.output.objects import DEFECT, Row, View
 from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces, printable, wrapped
+from kafkalog_cli.output.tones import Tone, Toned, painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +79,7 @@ class Writer(Generic[T]):
     def write(self, value: T) -> None:
         """Write one value."""
         if self.form == Format.TABLE:
-            cells = [printable(column.text(value)) for column in self.view.columns]
+            cells = [column.text(value) for column in self.view.columns]
             self._pending.append(cells)
             self._pending_size += sum(map(len, cells))
             if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
@@ -111,8 +112,8 @@ class Writer(Generic[T]):
         if self.form == Format.TABLE:
             self.flush()
             where = "" if defect.position is None else f", position {defect.position}"
-            line = f"! {defect.reference}: {defect.path}{where}: {defect.detail}"
-            _put(printable(line) + "\n")
+            line = printable(f"! {defect.reference}: {defect.path}{where}: {defect.detail}")
+            _put(painted(line, tone_of(defect.severity), sys.stdout) + "\n")
         elif self.form == Format.CSV:
             self.on_defect(defect)
         else:
@@ -123,7 +124,7 @@ class Writer(Generic[T]):
         if not self._pending:
             return
         first = not self._widths
-        titles = [column.title for column in self.view.columns]
+        titles: list[str] = [Toned(column.title, Tone.TITLE) for column in self.view.columns]
         lines = [titles, *self._pending] if first else self._pending
         columns = zip(*lines, strict=True)
         widths = [_column_width(cells) for cells in columns]
@@ -135,12 +136,14 @@ class Writer(Generic[T]):
         if terminal is None or self._width(len(widths)) <= terminal:
             for line in lines:
                 row = self._padded(line)
-                if terminal is not None and _width(row) > terminal:
+                if terminal is not None and cell_width(row) > terminal:
                     row = "\n".join(wrapped("  ".join(line), first="", width=terminal, hanging=2))
+                elif terminal is not None:
+                    row = self._padded(line, show=_coloured)
                 _put(f"{row}\n")
         elif upper < len(widths) and self._width(upper) <= terminal:
             for line in lines:
-                _put(self._padded(line[:upper]) + "\n")
+                _put(self._padded(line[:upper], show=_coloured) + "\n")
                 _put("".join(f"{words}\n" for words in _words_below(line[upper:], terminal)))
         else:
             self._print_folded(self._pending, terminal, first=first)
@@ -150,12 +153,12 @@ class Writer(Generic[T]):
         """Return the width of a row of the first columns."""
         return sum(self._widths[:columns]) + 2 * (columns - 1)
 
-    def _padded(self, cells: list[str]) -> str:
-        """Return a row of the first columns."""
+    def _padded(self, cells: list[str], show: Callable[[str], str] = str) -> str:
+        """Return a row of the first columns, each cell as `show` shows it."""
         padded = []
         for cell, width, column in zip(cells, self._widths, self.view.columns, strict=False):
-            blanks = " " * (width - _width(cell))
-            padded.append(blanks + cell if column.right else cell + blanks)
+            blanks = " " * (width - cell_width(cell))
+            padded.append(blanks + show(cell) if column.right else show(cell) + blanks)
         return "  ".join(padded).rstrip()
 
     def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
@@ -180,14 +183,20 @@ class Writer(Generic[T]):
                 no_wrap=fits and not column.fold,
             )
         for line in lines:
-            table.add_row(*(Text(cell) for cell in line))
+            table.add_row(
+                *(Text(cell, cell.tone if isinstance(cell, Toned) else "") for cell in line)
+            )
         sys.stdout.flush()
         Console(file=sys.stdout, highlight=False, markup=False).print(table)
 
 
+def _coloured(cell: str) -> str:
+    return painted(cell, cell.tone, sys.stdout) if isinstance(cell, Toned) else cell
+
+
 def _column_width(cells: Sequence[str]) -> int:
     """Return the width of a column; a far longer cell makes only its own row longer."""
-    widths = sorted(map(_width, cells))
+    widths = sorted(map(cell_width, cells))
     return max((width for width in widths if width <= _WIDE), default=widths[0])
 
 
@@ -214,7 +223,8 @@ def _put(text: str) -> None:
     sys.stdout.buffer.write(text.encode("utf-8"))
 
 
-def _width(cell: str) -> int:
+def cell_width(cell: str) -> int:
+    """Return the columns of a terminal that a printable text takes."""
     if cell.isascii() or is_long(cell):  # nothing is aligned with such a long cell
         return len(cell)
     from rich.cells import cell_len

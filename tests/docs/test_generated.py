@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # What stands for a real path in the examples of the help, longest first.
 STAND_INS = {
     "/var/lib/kafka": "examples/log-dir",
+    "/backups/kafka": "examples/log-dir",
     "__consumer_offsets-7": "examples/log-dir/__consumer_offsets-1",
     "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
     "customers-0": "examples/log-dir/customers-0",
@@ -40,9 +41,11 @@ RUN_TO_UNDO = (
 VALUES = {
     "/backups/before-compaction": "before-compaction",
     "4711": "471",
+    "orders-0@4711": "examples/log-dir/orders-0@471",
     "spark://host:7077": "local[2]",
     "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z",
     "order.json": "examples/order.schema.json",
+    "payment.json": "tests/docs/payment.schema.json",  # orders are not payments
     "backup": "examples/log-dir/customers-0",
 }
 
@@ -91,11 +94,8 @@ def example_commands() -> list[str]:
 
 
 def needs_spark(line: str) -> bool:
-    """Whether it starts Spark; what concerns several partitions does in some commands."""
-    command = line.split()[1]
-    if command in ("export", "profile"):
-        return "/var/lib/kafka" in line and "--engine local" not in line
-    return command == "sql" or "--engine spark" in line
+    """Whether it starts Spark."""
+    return "--engine spark" in line
 
 
 @pytest.mark.parametrize("line", [one for one in example_commands() if not needs_spark(one)])
@@ -125,7 +125,7 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup", "--export"} & set(words):
+    for option in {"--to", "--state", "--backup", "--export", "--html"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)
@@ -134,10 +134,12 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def real_word(word: str) -> str:
+    if word in VALUES:
+        return VALUES[word]
     for name, real in STAND_INS.items():
         if word.startswith(name):
             return real + word.removeprefix(name)
-    return VALUES.get(word, BARE_FILE.sub("examples/log-dir/orders-0/\\g<0>", word))
+    return BARE_FILE.sub("examples/log-dir/orders-0/\\g<0>", word)
 
 
 def test_options_of_the_data_source_are_documented() -> None:
@@ -212,7 +214,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("audit-compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
         ("lookup-offset examples/log-dir/orders-0", 2, "usage"),
-        ("ls --sort colour examples/log-dir", 2, ""),
+        ("ls --sort colour examples/log-dir", 2, "usage"),
         ("kafka-dump-log --no-such-option --files 0.log", 2, "usage"),
         ("dump-segment examples/log-dir/orders-0 --from-time soon", 2, "usage"),
         ("ls examples/nowhere", 3, "path-not-found"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED_VARIABLE = "KAFKALOG_SEED"
+MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "12"))
+
+
+@dataclass(frozen=True)
+class GroupMoments:
+    """What `kafkalog.harness.GroupMoments` left, and the seed it was given."""
+
+    root: Path
+    seed: int
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +60,23 @@ def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broke
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "first-life.lock"):
         return broker_data.run_first_life(base / "first-life", new_seed())
+
+
+@pytest.fixture(scope="session")
+def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> GroupMoments:  # noqa: ARG001
+    """A broker's life with groups of each protocol, and all kinds of metadata."""
+    root = shared_by_workers(tmp_path_factory) / "group-moments"
+    with broker_data.locked(root.with_suffix(".lock")):
+        told = root / "seed"
+        if not told.exists():
+            seed = new_seed()
+            (root / "cwd").mkdir(parents=True)
+            broker_data.java(
+                "kafkalog.harness.GroupMoments", str(root), str(seed), str(MOMENTS),
+                cwd=root / "cwd", seconds_max=60 + 10 * MOMENTS,
+            )  # fmt: skip
+            told.write_text(str(seed))
+        return GroupMoments(root, int(told.read_text()))
 
 
 def shared_by_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:

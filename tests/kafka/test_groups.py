@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.log_dir import open_path
+from kafkalog.state.coordinators import partition_for
 from kafkalog.state.groups import read_groups
 from kafkalog.state.model import Moment, changed_offsets
 from kafkalog.state.transactions import read_transactions
-from tests.kafka import broker_data
-from tests.kafka.conftest import new_seed
+from tests.kafka.conftest import MOMENTS, new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from kafkalog.state.model import Groups
+    from tests.kafka.conftest import GroupMoments
+    from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
 
 SIMPLE = ("simple", "einfach")
-MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "12"))
 
 
 def read(log_dir: Path, at: Moment | None = None) -> Groups:
@@ -110,34 +110,21 @@ def require_transactions(log_dir: Path, moment: dict[str, Any], where: str) -> N
 
 
 def test_groups_are_what_an_admin_client_is_told(
-    harness: None, tmp_path: Path, tell: Callable[[str], None]
+    group_moments: GroupMoments, tell: Callable[[str], None]
 ) -> None:
     """At each moment; and as of each former moment by what is there in the end."""
-    assert harness is None
-    seed = new_seed()
-    (tmp_path / "cwd").mkdir()
-    broker_data.java(
-        "kafkalog.harness.GroupMoments",
-        str(tmp_path),
-        str(seed),
-        str(MOMENTS),
-        cwd=tmp_path / "cwd",
-        seconds_max=60 + 10 * MOMENTS,
-    )
-    moments = [
-        json.loads((tmp_path / "moments" / f"{number}.json").read_text())
-        for number in range(MOMENTS)
-    ]
-    last = tmp_path / "moments" / str(MOMENTS - 1)
+    seed, places = group_moments.seed, group_moments.root / "moments"
+    moments = [json.loads((places / f"{number}.json").read_text()) for number in range(MOMENTS)]
+    last = places / str(MOMENTS - 1)
     before: Groups | None = None
     pending = 0
     for number, moment in enumerate(moments):
         where = f"seed {seed}, moment {number}"
-        found = read(tmp_path / "moments" / str(number))
+        found = read(places / str(number))
         wanted = on_disk(moment["groups"], found)
         assert as_told(found, wanted) == wanted, where
         pending += sum(one.is_pending for group in found.groups.values() for one in group.offsets)
-        require_transactions(tmp_path / "moments" / str(number), moment, where)
+        require_transactions(places / str(number), moment, where)
         as_of = read(last, Moment(moment["now"]))
         assert as_told(as_of, wanted) == wanted, f"{where}, as of then"
         assert as_of.groups == found.groups, where
@@ -152,4 +139,17 @@ def test_groups_are_what_an_admin_client_is_told(
         before = found
     kinds = {group["type"] for moment in moments for group in moment["groups"].values()}
     tell(f"groups at {MOMENTS} moments, seed {seed}: {sorted(kinds)}, {pending} pending offsets")
-    shutil.rmtree(tmp_path / "moments")
+
+
+def test_names_belong_to_the_partitions_that_kafka_computes(oracle: Oracle) -> None:
+    """Random names, also of characters that are two in Java, for any number of partitions."""
+    seed = new_seed()
+    rnd = random.Random(seed)
+    ranges = ((0x20, 0x7F), (0xA0, 0x800), (0x800, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000))
+    names = [
+        "".join(chr(rnd.randrange(*rnd.choice(ranges))) for _ in range(rnd.randrange(40)))
+        for _ in range(400)
+    ]
+    for count in (1, 50, 1000, rnd.randrange(1, 1 << 31)):
+        answer = oracle.ask("partition-for", str(count), *(f"={name}" for name in names))
+        assert answer["partitions"] == [partition_for(name, count) for name in names], seed

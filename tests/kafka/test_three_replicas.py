@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkalog
+from kafkalog.comparison.model import Verdict
 from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
@@ -145,3 +147,24 @@ def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -
         stream.take()
     with pytest.warns(UserWarning, match="is another topic of that name now"):
         assert stream.take(fails_on_loss=False) == consumed(phases, 3, "again")
+
+
+def test_diff_predicts_where_a_broker_cut_its_log(phases: Path) -> None:
+    """Broker 1 before it came back, against the leader that it then followed; and after."""
+    before, leader, after = (
+        phases / phase / "log" / broker / "orders-0"
+        for phase, broker in (("2", "1"), ("3", "2"), ("3", "1"))
+    )
+    [found] = kafkalog.diff(before, leader)
+    assert found.verdict == Verdict.DIFFERENT
+    assert found.truncation is not None
+    assert found.truncation.follower == "left"
+    [done] = kafkalog.diff(before, after)
+    assert found.truncation.offset == done.identical_up_to == found.identical_up_to
+    alone, given = consumed(phases, 2, "orders"), consumed(phases, 3, "orders")
+    kept = dict(given)
+    lost = [offset for offset, value in alone if kept.get(offset) != value]
+    assert min(lost) == found.truncation.offset
+    assert found.only_left + found.differing >= len(lost) > 0
+    [agreed] = kafkalog.diff(after, leader)
+    assert agreed.verdict == Verdict.IDENTICAL

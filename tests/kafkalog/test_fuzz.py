@@ -135,7 +135,7 @@ PIECES = st.one_of(
 @FUZZ
 @given(st.lists(PIECES, max_size=8), st.integers(0, 200), st.integers(0, 400))
 def test_sound_batches_between_garbage(pieces: list[bytes], start: int, end: int):
-    """Scans from anywhere to anywhere cover just that stretch; a search finds what a scan finds."""
+    """Scans from anywhere to anywhere cover just that range; a search finds what a scan finds."""
     data = b"".join(pieces)
     path = put(f"{SEGMENT}.log", data)
     with Source(str(path)) as source:

@@ -27,6 +27,7 @@ from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, predict_start
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result
+from tests.crash.disk import tries_everything
 from tests.sweeps import covers, run_all, sweep
 
 Run = Callable[..., Result]
@@ -34,17 +35,21 @@ TIB = 1 << 40
 
 
 def test_a_hundred_thousand_files_in_a_partition(tmp_path: Path, kafkalog: Run):
-    """Most of them not Kafka's: each is looked at once, none is opened that need not be."""
+    """Most of them not Kafka's: each is looked at once, none is opened that need not be.
+
+    A hundred thousand in `make soak`, a quarter of them in CI, in a quarter of the time.
+    """
+    count = 100_000 if tries_everything() else 25_000
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
-    for number in range(100_000):
+    for number in range(count):
         os.close(os.open(path.parent / f"x{number}", os.O_CREAT | os.O_WRONLY))
     started = time.process_time()
     for line in (["ls", path.parent], ["lookup-offset", path.parent, 0], ["dump-segment", path],
                  ["verify", "--level", "quick", "--format", "ndjson", path]):  # fmt: skip
         assert kafkalog(*line).status == 0, line
-    assert time.process_time() - started < 30
+    assert time.process_time() - started < 30 * count / 100_000
     found = Verification().verify(path.parent)
-    assert sum(defect.reference == "file-unknown" for defect in found) == 100_000
+    assert sum(defect.reference == "file-unknown" for defect in found) == count
 
 
 def test_the_start_of_a_log_of_many_segments_takes_time_by_their_number(tmp_path: Path):

@@ -233,7 +233,7 @@ def test_exit_statuses_are_those_of_the_contract(log: Path, kafkalog: Run):
     path = log / f"{SEGMENT}.log"
     assert kafkalog("verify", log).status == 0
     assert kafkalog("dump-segment", log).status == 0
-    for line in (["verify"], ["ls", log, "--format", "yaml"], ["dump-segment", log.parent],
+    for line in (["verify"], ["ls", log, "--format", "yaml"], ["dump-segment", log, "--limit", -1],
                  ["dump-segment", log, "--from-time", "yesterdayish"], ["nonsense"],
                  ["dump-segment", log, "--max-bytes", "9" * 5000 + "x"], ["lookup-offset", log],
                  ["dump-segment", log, "--key-regex", "("], ["kafka-dump-log"],

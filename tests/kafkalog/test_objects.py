@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.anatomy.dissect import dissect
 from kafkalog.errors import (
     NotAKafkaFileError,
     NotFoundError,
@@ -388,3 +390,15 @@ def test_options_that_are_not_known_are_refused(kafkalog: Callable[..., Any]) ->
     found = kafkalog("ls", "s3://key:secret@bucket-4/x?nonsense=1")
     assert found.status == UsageError.exit_code
     assert "nonsense" in found.stderr
+
+
+def test_the_anatomy_of_an_object_is_that_of_the_file(log_dir: Path, store: Store) -> None:
+    """Also where an index points to, and which batch has an offset."""
+    partition = min(path for path in log_dir.iterdir() if path.name.startswith("codec-"))
+    names = [path.name for path in partition.iterdir()][:8]
+    for what in (*names, "@30", f"{'0' * 20}.log@100"):
+        separator = "" if what.startswith("@") else "/"
+        here = dissect(f"{partition}{separator}{what}", 2)
+        name, at, place = f"{separator}{what}".partition("@")
+        there = dissect(store.uri(f"codecs/{partition.name}{name}") + at + place, 2)
+        assert [replace(one, path="") for one in there] == [replace(one, path="") for one in here]

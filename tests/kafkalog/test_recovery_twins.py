@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.columns import chunks, headers
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Defect, Level
@@ -67,7 +67,7 @@ def fed(partition: Path, mode: StartMode, **options: Any) -> tuple[PredictedStar
     for segment in directory.segments:
         start.begin(segment.log.path, segment.base_offset)
         with Source(segment.log.path) as source:
-            for found in header_stretches(source, Level.STANDARD):
+            for found in batch_columns(source, Level.STANDARD):
                 if not isinstance(found, Defect):
                     start.feed(found)
     return start.end(), told
@@ -92,6 +92,7 @@ def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> Non
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
     """Bits, cuts, exchanged and renamed files."""
@@ -104,6 +105,7 @@ def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path)
         assert_twins(partition, mode, config=CONFIG, recovery_point=rng.randrange(60))
 
 
+@pytest.mark.sampled(3)
 def test_partitions_that_a_broker_left(any_state: State) -> None:
     """Transactions, old formats, compacted logs."""
     for partition in any_state.partitions():

@@ -65,6 +65,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
         yield ("--format", form, "--bytes", how, *rng.choice(SELECTIONS))
 
 
+@pytest.mark.sampled(3)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every partition of every broker; NDJSON and Kafka's text of all of them."""
     for partition in any_state.partitions():
@@ -73,6 +74,7 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
             assert_same(capfdbinary, partition, *line)
 
 
+@pytest.mark.sampled(3)
 def test_damaged_logs_read_the_same(
     any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):

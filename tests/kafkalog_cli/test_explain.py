@@ -7,9 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
 from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES, logs
+from kafkalog.defects.commands import COMMANDS
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import command_group
@@ -60,6 +62,38 @@ def test_hints_name_commands_that_exist():
     for known in (*logs.BATCHES, *logs.INDEXES):
         if known.severity in (Severity.DAMAGE, Severity.INDEX):
             assert "`kafkalog " in (known.hint or ""), known.name
+
+
+def test_commands_are_as_they_are_run(kafkalog: Any):
+    """Each is for a reference that exists, and the command takes its options.
+
+    What damages a log or an index has one, unless it needs another replica's data or an editor.
+    """
+    assert set(COMMANDS) <= set(REFERENCES)
+    group = command_group()
+    for command in set(COMMANDS.values()):
+        _, name, *words = command.split()
+        parameters = group.commands[name].params
+        options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= options, command
+    for known in (*logs.BATCHES, *logs.INDEXES):
+        if known.severity in (Severity.DAMAGE, Severity.INDEX):
+            assert known.name in COMMANDS or known.name in NOT_REPAIRED, known.name
+    text = kafkalog("explain", "torn-tail").stdout.decode()
+    assert text.splitlines()[-1].split() == ["run", *COMMANDS["torn-tail"].split()]
+
+
+NOT_REPAIRED = {"producer-snapshot-corrupt"}
+"""A broker removes it at its next start."""
+
+
+def test_references_are_completed():
+    """By their beginning."""
+    (argument,) = [one for one in command_group().commands["explain"].params
+                   if one.name == "references"]  # fmt: skip
+    context = typer.Context(command_group().commands["explain"])
+    found = [one.value for one in argument.shell_complete(context, "batch-")]
+    assert set(found) == {name for name in REFERENCES if name.startswith("batch-")}
 
 
 def test_errors_are_explained_too(kafkalog: Any):

@@ -15,7 +15,7 @@ import pytest
 from kafkalog.columns import arrow_files
 from kafkalog.jit import fast_path
 from kafkalog_cli.main import run
-from kafkalog_cli.output import dump as command
+from kafkalog_cli.output import file_dump as command
 from tests.builders import batch, flip, record, write_log
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_either_way")
 def test_records_and_batches_are_those_of_ndjson(any_state: State, tmp_path: Path, kafkalog: Any):
     """Whole log directories, several PATHs into one file."""

@@ -165,10 +165,10 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
     assert schema.names[-1] == "value_decoded"
 
 
-def test_one_partition_never_starts_spark(
+def test_spark_starts_only_on_request(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless that is asked for; several do."""
+    """By its name, or by an option about it; however many partitions there are."""
     started = []
 
     def start(_: object) -> None:
@@ -177,15 +177,15 @@ def test_one_partition_never_starts_spark(
 
     monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.open", start)
     for words, is_spark in [
-        ([f"{LOG_DIR}/orders-0"], False),
-        ([LOG_DIR, "--topic", "orders"], False),
-        ([LOG_DIR], True),
+        ([LOG_DIR], False),
         ([f"{LOG_DIR}/orders-0", "--engine", "spark"], True),
-        ([LOG_DIR, "--engine", "local"], False),
+        ([LOG_DIR, "--master", "local[2]"], True),
+        ([LOG_DIR, "--spark-conf", "a=b"], True),
+        ([LOG_DIR, "--master", "local[2]", "--engine", "local"], False),
     ]:
         shutil.rmtree(tmp_path / "to", ignore_errors=True)
         assert kafkalog("export", *words, "--to", tmp_path / "to").status == (5 if is_spark else 0)
-    assert len(started) == 2
+    assert len(started) == 3
     # What is all there needs no Spark.
     assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "spark").status == 9
 

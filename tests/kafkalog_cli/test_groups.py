@@ -12,6 +12,7 @@ import pytest
 import kafkalog as library
 from kafkalog.errors import UnreadableError
 from kafkalog.paths import source
+from kafkalog.state.model import OffsetLag, total_lag
 from tests.builders import batch, copy_tree, flip, frames, record, write_log
 from tests.conftest import state
 
@@ -167,6 +168,26 @@ def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
             assert not row["exact"]
 
 
+def test_an_end_offset_that_cannot_be_read_says_why(
+    log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lag is unknown; the file and the reason are reported, with the status of an error."""
+    unlucky = log_dir / "events-0"
+    read_at = source.Source._pread
+
+    def fail(self: source.Source, position: int, size: int) -> bytes:
+        if self.path.startswith(str(unlucky)):
+            raise UnreadableError("Input/output error.", path=self.path)
+        return read_at(self, position, size)
+
+    monkeypatch.setattr(source.Source, "_pread", fail)
+    result = kafkalog("groups", log_dir, "--topic", "events", "--format", "ndjson")
+    lags = {row["partition"]: row["lag"] for row in rows(result, "group_offset")}
+    assert lags[0] is None
+    assert None not in {lag for partition, lag in lags.items() if partition}
+    assert (result.status, str(unlucky) in result.stderr) == (3, True)
+
+
 def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
     """Between two moments of one partition."""
     now = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group_offset")
@@ -219,6 +240,39 @@ def test_keys_of_version_0_are_the_same_keys(kafkalog: Run, tmp_path: Path) -> N
     assert [(row["partition"], row["offset"]) for row in found] == [(0, 7), (2, 6)]
 
 
+def test_the_lag_of_a_group_is_the_sum_of_its_offsets(tmp_path: Path) -> None:
+    """Summed as columns or one by one; also of offsets that no client commits, and of topics."""
+    extremes = [0, 7, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)]
+    offsets = {("g", topic, partition): offset for topic in ("s", "t")
+               for partition, offset in enumerate(extremes)}  # fmt: skip
+    offsets |= {("sound", "t", 0): 3, ("sound", "u", 0): 4}
+    batches = [
+        batch(at, [record(0, struct.pack(f">hh{len(group)}sh1si", 1, len(group), group.encode(), 1,
+                                         topic.encode(), partition),
+                          struct.pack(">hqhq", 0, offset, 0, 0))])
+        for at, ((group, topic, partition), offset) in enumerate(offsets.items())
+    ]  # fmt: skip
+    write_log(tmp_path / "__consumer_offsets-0", *batches)
+    groups = kafkalog_groups(tmp_path)
+    ends = {("s", number): 10 * number for number in range(6)} | {("t", 0): (1 << 63) - 1}
+    for known in (ends, {**ends, **{("t", number): 5 for number in range(1, 6)}, ("u", 0): 1}):
+        for topics in (None, ["s"], ["t"], ["s", "t"], ["u"], ["other"]):
+            for name, group in groups.items():
+
+                def end_of(topic: str, partition: int, known: Any = known) -> int | None:
+                    found: int | None = known.get((topic, partition))
+                    return found
+
+                chosen = [one for one in group.offsets if not topics or one.topic in topics]
+                assert {(name, one.topic, one.partition): one.offset for one in chosen} == {
+                    key: offset for key, offset in offsets.items()
+                    if key[0] == name and (not topics or key[1] in topics)
+                }  # fmt: skip
+                lags = [OffsetLag(one, end_of(one.topic, one.partition)) for one in chosen]
+                assert group.offsets.lag(end_of, topics) == total_lag(lags)
+                assert group.offsets.committed_count == len(group.offsets)
+
+
 def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
     """A key with bytes left over names the same group: no reason to fail."""
     metadata = struct.pack(">hh8sihhi", 0, 8, b"consumer", 3, -1, -1, 0)
@@ -249,3 +303,9 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(
         "group-admin", "group-regex", "group-share",
     }  # fmt: skip
     assert "Not all of __consumer_offsets could be read: partition 0." in result.stderr
+
+
+def test_a_topic_without_offsets_is_named(kafkalog: Run, log_dir: Path) -> None:
+    result = kafkalog("groups", log_dir, "--topic", "evnets", "--format", "csv")
+    assert result.status == 1
+    assert result.stderr == "warning: There is no committed offset of the topic 'evnets'.\n"

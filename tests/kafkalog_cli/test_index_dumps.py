@@ -86,6 +86,7 @@ def hurt(data: bytes, size: int, rng: random.Random) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.sampled(3)
 def test_the_damaged_corpus_reads_the_same(any_state: State, tmp_path: Path, capfdbinary: Capture):
     """Each of log, offset index and time index is hurt while the others are sound."""
     rng = random.Random(any_state.name)

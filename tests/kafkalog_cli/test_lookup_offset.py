@@ -227,3 +227,76 @@ def one_batch(offset: int) -> bytes:
 def log_of(corpus_dir: Path, scenario: str) -> Path:
     [found] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
     return found
+
+
+def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, kafkalog: Any):
+    """As the broker answered for each; rows say which, and none is left out or asked twice."""
+    recorded = {partition.name: answers for partition, answers in served(any_state)}
+    times = {
+        query["target"] for answers in recorded.values() for query in answers.get("timestamps", ())
+    }
+    if not times:
+        return
+    words = [word for time in sorted(times)[:6] for word in ("--timestamp", time)]
+    rows = lookups(kafkalog, any_state.root, *words, "--internal")
+    live = [path for path in any_state.partitions() if "." not in path.name]
+    assert len(rows) == len(words) // 2 * len({path.name for path in live})
+    found = {(f"{row['topic']}-{row['partition']}", row["query"]["timestamp"]): row for row in rows}
+    for name, answers in recorded.items():
+        for query in answers.get("timestamps", ()):
+            row = found.get((name, query["target"]))
+            assert row is None or answer(row) == (query["offset"], query["timestamp"])
+
+
+def test_an_export_is_where_kafkas_tool_would_reset_to(tmp_path: Path, kafkalog: Any) -> None:
+    """`--to-datetime` takes the end where no record is at or after; `--to-offset` stays in range.
+
+    ConsumerGroupCommand.OffsetsUtils of Kafka 4.3: getLogTimestampOffsets, checkOffsetsRange.
+    """
+    for number, count in enumerate((3, 6, 0)):
+        batches = [
+            batch(offset, [record()], base_time=BASE_TIME + offset, max_time=BASE_TIME + offset)
+            for offset in range(count)
+        ]
+        write_log(tmp_path / "logs" / f"orders-{number}", *batches)
+    write_log(tmp_path / "logs" / "__consumer_offsets-0", batch(0, [record()]))
+    wanted = {
+        ("--timestamp", BASE_TIME + 4): "orders,0,3\norders,1,4\norders,2,0\n",
+        ("4",): "orders,0,3\norders,1,4\norders,2,0\n",
+        ("--special", "latest"): "orders,0,3\norders,1,6\norders,2,0\n",
+    }
+    for number, (words, text) in enumerate(wanted.items()):
+        export = tmp_path / f"{number}.csv"
+        result = kafkalog("lookup-offset", tmp_path / "logs", *words, "--export", export)
+        assert (result.status, export.read_text()) == (0, text)
+        assert ("2 partitions without such a record" in result.stderr) == (number < 2)
+        assert "note: 1 internal partition left out" in result.stderr
+    late = kafkalog("lookup-offset", tmp_path / "logs", "--timestamp", BASE_TIME + 99)
+    assert late.status == 1, "no partition has an answer"
+
+
+def test_the_best_replica_answers(tmp_path: Path, kafkalog: Any) -> None:
+    """The one with the longest log, unless all are wanted; then rows name the directory."""
+    for broker, count in (("broker-1", 2), ("broker-2", 5)):
+        batches = [batch(offset, [record()]) for offset in range(count)]
+        write_log(tmp_path / broker / "orders-0", *batches)
+    [best] = lookups(kafkalog, tmp_path, "--special", "latest")
+    assert (best["offset"], best["directory"]) == (5, str(tmp_path / "broker-2"))
+    both = lookups(kafkalog, tmp_path, "--special", "latest", "--replicas", "all")
+    assert [row["offset"] for row in both] == [2, 5]
+    table = kafkalog("lookup-offset", tmp_path, "--special", "latest", "--replicas", "all")
+    assert table.stdout.decode().split()[:2] == ["DIRECTORY", "PARTITION"]
+
+
+def test_one_damaged_partition_costs_only_its_answer(tmp_path: Path, kafkalog: Any) -> None:
+    """The others answer; the status says that it is not all."""
+    for number in range(3):
+        log = write_log(tmp_path / f"orders-{number}", batch(0, [record(value=b"x" * 99)]))
+        if number == 1:
+            data = bytearray(log.read_bytes())
+            data[61] ^= 0xFF  # the length of the record
+            log.write_bytes(data)
+    result = kafkalog("lookup-offset", tmp_path, "--timestamp", "0", "--format", "ndjson")
+    assert result.status not in (0, 1)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["partition"] for row in rows] == [0, 2]

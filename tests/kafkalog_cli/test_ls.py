@@ -118,3 +118,29 @@ def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: A
         found = {line.split()[0] for line in lines[head + 1 :]}
         assert found == {str(root / "logs-a"), str(root / "logs-b")}
     assert b"DIRECTORY" not in kafkalog("ls", root / "logs-a").stdout
+
+
+def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kafkalog: Any) -> None:
+    """A note says what was found; headings, rows and fields say where each thing lies."""
+    root = corpus_dir / "kafka-4.3" / "jbod-live"
+    disks = [str(root / "logs-a"), str(root / "logs-b")]
+    for words in ((), ("--segments",), ("--files",), ("--format", "csv")):
+        both = kafkalog("ls", *words, root)
+        assert both.stdout == kafkalog("ls", *words, *disks).stdout
+        assert f"note: {root} holds 2 log directories: logs-a, logs-b\n" in both.stderr
+    found = rows(kafkalog, root)
+    assert [row["path"] for row in found if row["type"] == "log_dir"] == disks
+    partitions = [row for row in found if row["type"] == "partition"]
+    assert {row["directory"] for row in partitions} == {*disks}
+    assert all(row["path"].startswith(row["directory"] + "/") for row in partitions)
+    segments = rows(kafkalog, "--segments", root)
+    assert {row["directory"] for row in segments if row["type"] == "segment"} == {*disks}
+
+
+def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
+    """Each log directory has a lock and a journal of its own."""
+    root = corpus_dir / "kafka-4.3" / "jbod-live"
+    for command in ("compact", "apply-retention", "recover", "rebuild-index"):
+        result = kafkalog(command, root)
+        assert result.status != 0
+        assert "Name one of them: logs-a, logs-b." in result.stderr

@@ -64,3 +64,13 @@ def test_a_file_of_parquet(kafkalog: Callable[..., Any], tmp_path: Path) -> None
     assert again.status == 4
     alone = kafkalog("profile", "--format", "parquet", tmp_path / "orders-0")
     assert (alone.status, "require each other" in alone.stderr) == (2, True)
+
+
+def test_damage_is_named_also_in_a_directory_of_another_name(kafkalog: Any, tmp_path: Path) -> None:
+    (tmp_path / "junk").mkdir()
+    (tmp_path / "junk" / f"{0:020d}.log").write_bytes(b"hi")
+    result = kafkalog("profile", tmp_path / "junk")
+    assert result.status == 1
+    assert result.stderr == (
+        "warning: 1 defect left out, in junk; `kafkalog verify` shows what is damaged\n"
+    )

@@ -34,9 +34,11 @@ MANY = {
     "profile": LOCAL,
     "salvage": ("--to", "{to}"),
     "export": (*LOCAL, "--to", "{to}"),
+    "dump-segment": (),
+    "lookup-offset": ("0",),
 }
 """Commands that take a log directory or a partition, with what they need beside it."""
-ONE = {"dump-segment": (), "lookup-offset": ("0",), "simulate-roll": ()}
+ONE: dict[str, tuple[str, ...]] = {"simulate-roll": ()}
 """Commands that take one partition."""
 LOCKING = ("recover", "rebuild-index", "compact", "apply-retention", "salvage")
 

@@ -136,3 +136,27 @@ def test_statuses(
     places = {"empty": tmp_path / "empty", "log": log_dir}
     result = kafkalog("transactions", *(word.format(**places) for word in words))
     assert (result.status, result.stdout) == (status, b"")
+
+
+def test_an_id_whose_older_states_may_be_gone_is_shown(log_dir: Path, kafkalog: Run) -> None:
+    """As of a moment before its latest records, where the cleaner has been: it is not left out."""
+    words = ("transactions", log_dir, "--format", "ndjson", "--transactional-id", "events-open")
+    [now] = rows(kafkalog(*words), "transactional_id")
+    at = ("--at", f"{now['coordinator']}@0")
+    assert rows(kafkalog(*words, *at), "transactional_id") == []
+    checkpoint = f"0\n1\n__transaction_state {now['coordinator']} 1000\n"
+    (log_dir / "cleaner-offset-checkpoint").write_text(checkpoint)
+    result = kafkalog(*words, *at)
+    [row] = rows(result, "transactional_id")
+    assert (result.status, row["state"], row["exact"]) == (0, "Unknown", False)
+    assert (row["producer_id"], row["partitions"], row["record_offset"]) == (-1, [], -1)
+    assert b"older states may be gone" in kafkalog("transactions", log_dir, *at).stdout
+
+
+def test_each_unknown_writer_is_named(kafkalog: Run, log_dir: Path) -> None:
+    result = kafkalog("transactions", log_dir, "--transactional-id", "events-tx",
+                      "--transactional-id", "events-xt", "--producer-id", 4711)  # fmt: skip
+    assert result.status == 1
+    assert result.stderr == (
+        "warning: There is no transactional id 'events-xt'.\nwarning: There is no producer 4711.\n"
+    )

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
-from kafkalog_cli.output import findings
+from kafkalog_cli.output import finding_table
 from tests.builders import copy_tree, flip, frames
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def test_the_table_stays_within_the_terminal(
     between; nothing but blanks changes.
     """
     wide = kafkalog("verify", hurt).stdout.decode()
-    monkeypatch.setattr(findings, "terminal_width", lambda: columns)
+    monkeypatch.setattr(finding_table, "terminal_width", lambda: columns)
     narrow = kafkalog("verify", hurt).stdout.decode()
     assert max(map(len, narrow.splitlines())) <= columns
     assert "".join(narrow.split()) == "".join(wide.split())

@@ -148,7 +148,7 @@ def _check(
     with kernels(on=False):
         wanted = outcome(line), _contents(to)
     shutil.rmtree(to, ignore_errors=True)
-    with kernels(on=True), small_steps(), small_stretches():
+    with kernels(on=True), small_steps(), few_batches_at_once():
         found = outcome(line), _contents(to)
     assert wanted[0][0] in STATUSES, (line, wanted)
     assert "Traceback" not in wanted[0][2], (line, wanted)
@@ -159,8 +159,8 @@ def _check(
 
 
 @contextmanager
-def small_stretches() -> Iterator[None]:
-    """Stretches of batches and tables of keys so small that a few batches fill several."""
+def few_batches_at_once() -> Iterator[None]:
+    """Make columns and tables of keys so small that a few batches fill several."""
     with (
         patch.object(headers, "_BATCHES_AT_ONCE", 3),
         patch.object(headers, "_GATHERED_MIN", 2),

@@ -14,7 +14,7 @@ from kafkalog.batches.selection import Selection
 from kafkalog.columns import chunks, headers, side_files
 from kafkalog.columns import scan as columnar
 from kafkalog.columns.header_table import batch_at
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
@@ -194,7 +194,7 @@ def _check_twins(
     assert [row for table in tables[0] for row in table.to_pylist()] == [*map(row_of, rows)]
 
 
-def check_stretches(files: Files, rng: Random, place: Place) -> None:
+def check_batch_columns(files: Files, rng: Random, place: Place) -> None:
     """Headers, markers and facts by the kernels are those of the scanner."""
     level = rng.choice(list(Level))
     with Source(_put(files, place)) as source:
@@ -211,7 +211,7 @@ def check_stretches(files: Files, rng: Random, place: Place) -> None:
 
 def _facts(source: Source, level: Level) -> Any:
     """Each batch with what was found out about it, each defect."""
-    for found in header_stretches(source, level, threads=1):
+    for found in batch_columns(source, level, threads=1):
         if isinstance(found, Defect):
             yield found
             continue
@@ -261,6 +261,6 @@ TARGETS = (
     Target("records", 6_000, log_input, check_records),
     Target("scan", 3_000, log_input, check_scan),
     Target("batches", 1_500, log_input, check_batches),
-    Target("stretches", 4_000, log_input, check_stretches),
+    Target("columns", 4_000, log_input, check_batch_columns),
     Target("hashes", 1_500, hash_input, check_hash),
 )

@@ -85,7 +85,7 @@ def main() -> int:
     conf = [f"{name}={value}" for name, value in asked.get("conf", {}).items()]
     spark = SparkChoice(asked["master"], conf, asked.get("timeout", "30s"))
     try:
-        with EngineChoice(EngineName.SPARK, spark).open(2) as engine:
+        with EngineChoice(EngineName.SPARK, spark).open() as engine:
             found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))
             if "read" in asked:
                 session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's

@@ -17,8 +17,9 @@ from kafkalog.log_dir import open_partition
 from kafkalog.names import staging_name
 from kafkalog.spark.engine import SparkEngine
 from tests.builders import BASE_TIME
+from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator
-from tests.kafkalog.compaction.oracle import PARTITION, cleanings, scenario_names
+from tests.kafkalog.compaction.oracle import PARTITION, cleanings
 from tests.kafkalog.compaction.twins import by_engine, in_one_process, tree
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_generated_logs_and_the_corpus(
 ) -> None:
     """Partitions of one segment and of many, of all formats, sound and damaged, in one job."""
     one = make(tmp_path / "one", 4, 12)
-    for number, name in enumerate(scenario_names()):
+    for number, name in enumerate(scenario_names("compaction")):
         before = cleanings(corpus_dir / "compaction", name)[0].before
         shutil.copytree(before / PARTITION, one / f"corpus-{number}")
     other = tmp_path / "other"

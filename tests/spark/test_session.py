@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-QUERY = ("sql", "SELECT 1", REPOSITORY / "examples" / "log-dir")
+QUERY = ("sql", "--engine", "spark", "SELECT 1", REPOSITORY / "examples" / "log-dir")
 
 
 def fake_java(directory: Path, version: str) -> Path:

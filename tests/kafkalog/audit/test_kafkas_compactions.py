@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
-from tests.conftest import CORPUS
+from tests.conftest import scenario_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,11 +72,6 @@ class Cleaning:
         )
 
 
-def scenarios() -> list[str]:
-    with tarfile.open(CORPUS / "compaction" / "scenarios.tar.xz") as archive:
-        return sorted({name.split("/")[0] for name in archive.getnames()})
-
-
 def cleanings(corpus_dir: Path, name: str) -> list[Cleaning]:
     root = corpus_dir / "compaction" / name
     facts = json.loads((root / "facts.json").read_text())
@@ -96,12 +90,15 @@ def cleanings(corpus_dir: Path, name: str) -> list[Cleaning]:
     return found
 
 
+CLEANED = [name for name in scenario_names("compaction") if name not in NOT_CLEANED]
+
+
 def test_no_scenario_is_missing() -> None:
     """The corpus holds all pairs that were made."""
-    assert len(scenarios()) == 63
+    assert len(scenario_names("compaction")) == 63
 
 
-@pytest.mark.parametrize("name", [name for name in scenarios() if name not in NOT_CLEANED])
+@pytest.mark.parametrize("name", CLEANED)
 def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
     """Pass by pass; where Kafka itself makes a mistake, it is named."""
     for cleaning in cleanings(corpus_dir, name):
@@ -115,7 +112,8 @@ def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
         assert wrong == ([] if mistake is None else [mistake])
 
 
-@pytest.mark.parametrize("name", [name for name in scenarios() if name not in NOT_CLEANED])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", CLEANED)
 def test_the_kernels_prove_what_the_reference_finds_right(
     name: str, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

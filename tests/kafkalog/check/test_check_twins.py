@@ -23,7 +23,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.checksums import crc32c
 from kafkalog.columns import chunks, headers, side_files
 from kafkalog.columns.header_table import batch_at
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
@@ -46,7 +46,7 @@ NEVER, ALWAYS = 1 << 40, 0
 
 @contextmanager
 def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
-    """The kernels for logs of this size on; with small chunks and stretches if wanted."""
+    """The kernels for logs of this size on; in small chunks and few batches at once if wanted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
         if small:
@@ -87,12 +87,14 @@ def levels() -> Iterator[tuple[Level, ...]]:
     )
 
 
+@pytest.mark.sampled(2)
 def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
     """Every partition that a broker left; a sample has each at one level, and all levels."""
     for partition in any_state.partitions():
         assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
+@pytest.mark.sampled(2)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
     """Log, offset index, time index and transaction index, each hurt while the others are sound.
 
@@ -137,7 +139,7 @@ def test_generated_logs_and_indexes(
 
 
 def test_epochs_beside_batches_that_overlap(tmp_path: Path):
-    """In whatever stretches they come: an entry is compared with one batch."""
+    """However the batches are divided, an entry is compared with one batch."""
     deltas = {16: 9, 18: 19, 19: 3, 23: 0, 24: 1}
     batches = [
         batch(offset, [record(0, b"k", b"v")], last_delta=delta, epoch=int(offset >= 23))
@@ -150,7 +152,7 @@ def test_epochs_beside_batches_that_overlap(tmp_path: Path):
 
 
 def test_what_a_snapshot_alone_knows_of_a_producer(tmp_path: Path):
-    """In whatever stretches the batches after it come: it is the snapshot that is told."""
+    """However the batches after it are divided, the snapshot is reported."""
     directory = tmp_path / "t-0"
     for state in ({"current_txn_first_offset": 2}, {"coordinator_epoch": 9}):
         entry = {
@@ -200,8 +202,8 @@ def write_transactions(path: Path, entries: list[list[int]]) -> None:
 
 
 def batches_of(source: Source, *, check_crc: bool) -> Iterator[Batch | Defect]:
-    """What the stretches hold, one by one."""
-    for found in header_stretches(source, Level.STANDARD if check_crc else Level.QUICK):
+    """Yield the batches of the columns and the defects, one by one."""
+    for found in batch_columns(source, Level.STANDARD if check_crc else Level.QUICK):
         if isinstance(found, Defect):
             yield found
             continue
@@ -214,7 +216,7 @@ def batches_of(source: Source, *, check_crc: bool) -> Iterator[Batch | Defect]:
 
 @GENERATED
 @given(data=logs(), check_crc=st.booleans(), small=st.booleans())
-def test_stretches_hold_the_batches_of_the_scanner(
+def test_columns_hold_the_batches_of_the_scanner(
     tmp_path: Path, data: bytes, check_crc: bool, small: bool
 ):
     """Each field, and each defect at its place."""
@@ -323,9 +325,9 @@ def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
     path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(500))]) for i in range(2000)])
     before = threading.active_count()
     with Source(str(path)) as source, sized(ALWAYS, small=True):
-        stretches = header_stretches(source, Level.STANDARD, threads=3)
-        next(stretches)
-        stretches.close()  # type: ignore[attr-defined] # it is a generator
+        found = batch_columns(source, Level.STANDARD, threads=3)
+        next(found)
+        found.close()  # type: ignore[attr-defined] # it is a generator
     assert threading.active_count() == before
 
 

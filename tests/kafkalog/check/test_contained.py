@@ -54,7 +54,7 @@ def test_a_check_of_batches_that_fails_costs_itself(
 ) -> None:
     """Each of the others tells what it told before, and this one that it failed."""
     before = findings(hurt)
-    monkeypatch.setattr(check, "stretch", broken)
+    monkeypatch.setattr(check, "batches", broken)
     after = findings(hurt)
     failed = [defect for defect in after if defect.reference == "check-failed"]
     assert failed
@@ -99,12 +99,12 @@ def test_a_segment_that_fails_costs_its_walk(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, kafkalog: Callable[..., Result]
 ) -> None:
     """The status is 70, whatever else was found; every other partition is judged."""
-    read = Walk._read
+    read = Walk._read_here
 
     def fails_in_one(self: Walk, log: Any, *rest: Any) -> Any:
         return broken() if "txn-1" in log.path else read(self, log, *rest)
 
-    monkeypatch.setattr(Walk, "_read", fails_in_one)
+    monkeypatch.setattr(Walk, "_read_here", fails_in_one)
     result = kafkalog("verify", hurt, "--format", "ndjson")
     assert result.status == 70
     rows = [json.loads(line) for line in result.stdout.splitlines()]

@@ -223,7 +223,8 @@ def test_a_truncation_is_that_of_the_largest_common_epoch():
     assert truncation_offset(leader, 100, epochs((0, 0), (2, 50), (3, 70)), 90) == 70
     assert truncation_offset(leader, 100, epochs((0, 0), (1, 40)), 90) == 40
     assert truncation_offset(leader, 100, epochs((0, 0)), 60) == 50
-    assert truncation_offset(leader, 100, epochs((1, 0)), 60) is None
+    assert truncation_offset(leader, 100, epochs((1, 0)), 60) == 0
+    assert truncation_offset(leader, 100, epochs((5, 0)), 60) is None
     assert truncation_offset(leader, 100, [], 60) is None
 
 

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.check import tasks, walk
 from kafkalog.check.batches import CheckedLog
 from kafkalog.check.schedule import Sample
-from kafkalog.check.walk import MadeStretches, read_range
+from kafkalog.check.walk import PrecomputedColumns, read_range
 from kafkalog.errors import UnreadableError
 from kafkalog.model import Level
 from kafkalog.paths.source import Source
@@ -47,6 +47,7 @@ def assert_same(
     return found[0], engine.pieces
 
 
+@pytest.mark.sampled(3)
 def test_the_corpus(any_state: State):
     """All log directories of a cluster at once, whole and in pieces."""
     assert_same(any_state.log_dirs, Level.QUICK, split_bytes=1 << 40)
@@ -71,12 +72,12 @@ def test_what_pieces_read_is_not_read_again(
     made = [row for part in parts for row in read_range(part, 1)]
     read_from: list[int] = []
     monkeypatch.setattr(
-        walk, "header_stretches", lambda *_, position: read_from.append(position) or []
+        walk, "batch_columns", lambda *_, position: read_from.append(position) or []
     )
     with Source(str(path)) as source:
         log = CheckedLog(str(path), 0)
-        found = list(MadeStretches(iter(made), 1).stretches(log, source, Level.DEEP))
-    batches = sum(stretch.count for stretch in found)
+        found = list(PrecomputedColumns(iter(made), 1).read(log, source, Level.DEEP))
+    batches = sum(columns.count for columns in found)
     assert (batches, read_from) == ((40, []) if wrong is None else (7, [sum(sizes[:7])]))
 
 
@@ -156,6 +157,7 @@ def test_damaged_logs(tmp_path: Path, seed: int):
     assert told
 
 
+@pytest.mark.sampled(3)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Logs and indexes that a broker wrote; a hurt offset index is what the cuts are made by."""
     rng = random.Random(any_state.name)

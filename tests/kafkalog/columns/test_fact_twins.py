@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.columns import header_table
-from kafkalog.columns.headers import header_stretches
+from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
@@ -35,16 +36,16 @@ def columns(path: Path, size_min: int, *, small: bool) -> list[Any]:
     """Per batch: position, markers, facts, why it could not be decoded; and the defects."""
     found: list[Any] = []
     with sized(size_min, small=small), Source(str(path)) as source:
-        for stretch in header_stretches(source, Level.DEEP):
-            if isinstance(stretch, Defect):
-                found.append(stretch)
+        for columns in batch_columns(source, Level.DEEP):
+            if isinstance(columns, Defect):
+                found.append(columns)
                 continue
-            assert stretch.facts is not None
-            refused = {i: (error.reference, error.message) for i, error in stretch.refusals}
+            assert columns.facts is not None
+            refused = {i: (error.reference, error.message) for i, error in columns.refusals}
             found += [
-                (int(stretch.headers[0, i]), stretch.markers[:, i].tolist(),
-                 stretch.facts[:, i].tolist(), refused.get(i))
-                for i in range(stretch.count)
+                (int(columns.headers[0, i]), columns.markers[:, i].tolist(),
+                 columns.facts[:, i].tolist(), refused.get(i))
+                for i in range(columns.count)
             ]  # fmt: skip
     return found
 
@@ -91,6 +92,7 @@ def assert_twins(path: Path, *, small: bool = False) -> list[Any]:
     return wanted
 
 
+@pytest.mark.sampled(3)
 def test_the_corpus(any_state: State):
     """Every log that a broker left, markers included."""
     markers: set[int] = set()

@@ -147,6 +147,7 @@ def test_bytes_of_kafka_itself(tmp_path: Path, blob: str):
     assert not defects
 
 
+@pytest.mark.sampled(3)
 def test_the_corpus(any_state: State):
     """Every partition and every single log that a broker wrote, read committed, too."""
     for partition in any_state.partitions():
@@ -156,6 +157,7 @@ def test_the_corpus(any_state: State):
             assert_twins(path, batch_rows=100)
 
 
+@pytest.mark.sampled(3)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Some logs of each archive, hurt in ways that a disk hurts them."""
     rng = random.Random(any_state.name)

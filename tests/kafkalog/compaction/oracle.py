@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
-from tests.conftest import CORPUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,11 +77,6 @@ class Cleaning:
         request = self.request(**more)
         with Run(str(log_dir), observe) as run:
             return compact_partition(self.candidate(log_dir, request), request, run)
-
-
-def scenario_names() -> list[str]:
-    with tarfile.open(CORPUS / "compaction" / "scenarios.tar.xz") as archive:
-        return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
 def cleanings(root: Path, scenario: str) -> list[Cleaning]:

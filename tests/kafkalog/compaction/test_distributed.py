@@ -24,8 +24,9 @@ from kafkalog.journal import undo
 from kafkalog.log_dir import open_partition
 from kafkalog.names import staging_name
 from tests.builders import BASE_TIME
+from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator
-from tests.kafkalog.compaction.oracle import PARTITION, Cleaning, cleanings, scenario_names
+from tests.kafkalog.compaction.oracle import PARTITION, Cleaning, cleanings
 from tests.kafkalog.compaction.twins import by_engine, in_one_process, tree
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 LATER_MS = BASE_TIME + 3_600_000
 
 
-@pytest.mark.parametrize("name", scenario_names())
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", scenario_names("compaction"))
 def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Each compaction of the corpus, those that are refused as well; planned, then done.
 

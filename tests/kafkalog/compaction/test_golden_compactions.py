@@ -12,13 +12,13 @@ import pytest
 
 from kafkalog.compaction import compact_partition
 from kafkalog.errors import CorruptDataError, RefusedError
+from tests.conftest import scenario_names
 from tests.kafkalog.compaction.oracle import (
     PARTITION,
     Cleaning,
     cleanings,
     contents,
     mtimes_ms,
-    scenario_names,
     segment_files,
 )
 
@@ -44,11 +44,11 @@ PASSES = ("reference", "kernels")
 
 
 def test_no_scenario_is_missing() -> None:
-    assert len(scenario_names()) == COUNT
+    assert len(scenario_names("compaction")) == COUNT
 
 
 @pytest.mark.parametrize("which", PASSES)
-@pytest.mark.parametrize("name", sorted(set(scenario_names()) - {*REFUSED, DIES}))
+@pytest.mark.parametrize("name", sorted(set(scenario_names("compaction")) - {*REFUSED, DIES}))
 def test_a_compaction_gives_what_kafka_gave(
     name: str, which: str, corpus_dir: Path, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_arrow_has_the_same_rows(corpus_dir: Path, tmp_path: Path):
         assert table_of(tmp_path / codec, "arrow").equals(table_of(tmp_path / "parquet"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("table", [table for table in TableName if table != TableName.RECORDS])
 @pytest.mark.parametrize("form", FileFormat)
 def test_every_table_in_every_format(

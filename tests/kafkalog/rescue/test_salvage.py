@@ -214,6 +214,7 @@ def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> 
     assert (nothing.status, (tmp_path / "nothing").exists()) == (9, False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("release", "state", "name"), LOGS, ids=str)
 @pytest.mark.parametrize("kind", [*KINDS, "several"])
 def test_what_no_damage_touched_is_salvaged(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
 from kafkalog.retention import PartitionRetention, Reason, judge_partition, run_policies
-from tests.conftest import CORPUS
+from tests.conftest import scenario_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,11 +20,6 @@ REASONS = {
     "size": Reason.RETENTION_BYTES,
     "time": Reason.RETENTION_MS,
 }
-
-
-def scenarios(kind: str) -> list[str]:
-    with tarfile.open(CORPUS / kind / "scenarios.tar.xz") as archive:
-        return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
 def simulated(root: Path, facts: dict[str, Any]) -> PartitionRetention:
@@ -43,10 +37,10 @@ def simulated(root: Path, facts: dict[str, Any]) -> PartitionRetention:
 
 def test_no_scenario_is_missing() -> None:
     """The corpus holds all pairs that were made."""
-    assert len(scenarios("retention")) == 33
+    assert len(scenario_names("retention")) == 33
 
 
-@pytest.mark.parametrize("name", scenarios("retention"))
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
     """The same segments go, for the same reasons, and the log that is left is the same."""
     root = corpus_dir / "retention" / name
@@ -71,7 +65,7 @@ def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
     assert len(again.deleted) == facts["result"]["secondRunDeletes"]
 
 
-@pytest.mark.parametrize("name", scenarios("retention"))
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_verdicts_say_what_the_run_does(name: str, corpus_dir: Path) -> None:
     """One verdict a segment, and what time alone lets go now is never kept for time."""
     root = corpus_dir / "retention" / name

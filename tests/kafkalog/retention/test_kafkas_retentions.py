@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,7 @@ from kafkalog.journal import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.storage import StepKind
-from tests.conftest import CORPUS
+from tests.conftest import scenario_names
 from tests.crash.disk import Recorder, crashes, put
 
 if TYPE_CHECKING:
@@ -33,11 +32,6 @@ REWRITTEN_BY_THE_START = {"mtime_timeindex_removed"}
 """Kafka's loader wrote empty time indexes before it came to retention."""
 LOG_STARTS = "log-start-offset-checkpoint"
 CRASHES_MAX = 4  # of a scenario
-
-
-def scenarios() -> list[str]:
-    with tarfile.open(CORPUS / "retention" / "scenarios.tar.xz") as archive:
-        return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
 class Case:
@@ -84,7 +78,7 @@ def log_start(root: Path) -> bytes:
     return path.read_bytes() if path.exists() else b"0\n0\n"
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_the_files_that_are_left_are_kafkas(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Byte for byte: logs, indexes, producer snapshots, leader epochs; and the log start."""
     case = Case(corpus_dir, name, tmp_path)
@@ -110,7 +104,7 @@ def test_the_files_that_are_left_are_kafkas(name: str, corpus_dir: Path, tmp_pat
     assert log_start(case.root) == (entry if noted else b"0\n0\n")
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_the_names_before_the_removal_are_kafkas(
     name: str, corpus_dir: Path, tmp_path: Path
 ) -> None:
@@ -128,7 +122,7 @@ def test_the_names_before_the_removal_are_kafkas(
     assert ours == sorted(wanted)
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_run_that_a_crash_ends_is_finished_by_the_next(
     name: str, corpus_dir: Path, tmp_path: Path
 ) -> None:
@@ -144,7 +138,7 @@ def test_a_run_that_a_crash_ends_is_finished_by_the_next(
         assert case.files() == wanted, how
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_second_run_finds_nothing_to_do(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """The plan of a log that was trimmed is empty, and performing it takes no step."""
     case = Case(corpus_dir, name, tmp_path)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import CORPUS
+from tests.conftest import scenario_names
 from tests.kafkalog.operations import replay_operations, settings_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.roll import Replay
-
-
-def scenarios() -> list[str]:
-    with tarfile.open(CORPUS / "roll" / "scenarios.tar.xz") as archive:
-        return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
 def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int, int]]]:
@@ -29,10 +23,10 @@ def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int,
 
 def test_no_scenario_is_missing() -> None:
     """The corpus holds all logs that were made."""
-    assert len(scenarios()) == 28
+    assert len(scenario_names("roll")) == 28
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("roll"))
 def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
     """The same appends roll, to the same base offsets; indexes have as many entries."""
     root = corpus_dir / "roll" / name
@@ -54,7 +48,7 @@ def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
         assert one.first_timestamp == (-1 if first is None else first)
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", scenario_names("roll"))
 def test_conditions_explain_the_rolls(name: str, corpus_dir: Path) -> None:
     """A segment that ended has a condition, unless the roll was an operation of its own."""
     root = corpus_dir / "roll" / name

@@ -154,7 +154,7 @@ def test_a_replay_is_what_counting_gives(
 def test_twins_give_the_same(
     batches: list[Batch], given: RollSettings, jitters: list[int], cuts: list[int]
 ) -> None:
-    """The kernel, over stretches of any length, and the reference."""
+    """The kernel, over any number of batches at once, and the reference."""
     reference = Replay(given, BASE, cycle(jitters))
     for one in batches:
         reference.append((one,))

@@ -8,9 +8,9 @@ import pytest
 
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import open_path
+from kafkalog.replicas import best_replica
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
-    best_replica,
     coordinators_of,
     internal_topic,
     partition_for,
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
         ("a", 50, 97 % 50),
         ("ab", 1000, (31 * 97 + 98) % 1000),
         ("polygenelubricants", 50, 0),  # its hashCode is the smallest int
+        ("billing", 50, 109829509 % 50),  # as Java says: -109829509
+        ("console-consumer", 50, 648006740 % 50),  # -648006740
         ("ü", 50, 0xFC % 50),
         ("\U0001f600", 1 << 30, (31 * 0xD83D + 0xDE00) % (1 << 30)),  # two UTF-16 units
     ],
 )
 def test_partition_of_a_key(key: str, count: int, number: int) -> None:
-    """`String.hashCode` without its sign, of UTF-16 units."""
+    """The absolute value of `String.hashCode`, of UTF-16 units."""
     assert partition_for(key, count) == number
 
 

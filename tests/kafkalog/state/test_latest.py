@@ -79,7 +79,7 @@ def found(path: Path, rows: int = 65536) -> Replayed:
         if rows % 2:
             latest.finish()
     latest.finish()
-    applied = {key: one.offset for key, one in latest.applied.items() if one.value is not None}
+    applied = {key: one.offset for key, one in latest.latest() if one.value is not None}
     pending = {
         producer: {key: one.offset for key, one in records.items()}
         for producer, records in latest.pending.items()

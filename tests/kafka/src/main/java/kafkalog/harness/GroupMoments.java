@@ -6,9 +6,17 @@ import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.ScramCredentialInfo;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
+import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
@@ -18,6 +26,19 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AccessControlEntryFilter;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.acl.AclPermissionType;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.resource.PatternType;
+import org.apache.kafka.common.resource.ResourcePattern;
+import org.apache.kafka.common.resource.ResourcePatternFilter;
+import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Time;
@@ -43,7 +64,7 @@ import java.util.stream.Stream;
  * One real Kafka node whose groups live: `GroupMoments OUT SEED COUNT`. Between COUNT moments, members come and go in
  * groups of each protocol, and offsets are committed, in transactions too, deleted and moved. At each moment nothing moves:
  * OUT/moments/N has a copy of the partitions, and OUT/moments/N.json what an admin client is told of groups, transactional
- * ids, and the producers with an open transaction.
+ * ids, and the producers with an open transaction. OUT/log is left, with all kinds of metadata.
  */
 public final class GroupMoments {
     private static final List<String> TOPICS = List.of("one", "two");
@@ -88,6 +109,10 @@ public final class GroupMoments {
         config.put("group.consumer.min.heartbeat.interval.ms", "200");
         config.put("group.share.heartbeat.interval.ms", "200");
         config.put("group.share.min.heartbeat.interval.ms", "200");
+        config.put("group.streams.initial.rebalance.delay.ms", "0");
+        config.put("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
+        config.put("super.users", "User:ANONYMOUS");
+        config.put("metadata.log.max.record.bytes.between.snapshots", "4000");
         LiveBroker.format(config, out.resolve("server.properties"));
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         server.startup();
@@ -96,6 +121,7 @@ public final class GroupMoments {
             admin.createTopics(TOPICS.stream().map(t -> new NewTopic(t, PARTITIONS, (short) 1)).toList()).all().get();
             GroupMoments life = new GroupMoments(bootstrap, admin, seed);
             life.fill();
+            life.administer();
             Path moments = Files.createDirectories(out.resolve("moments"));
             for (int n = 0; n < count; n++) {
                 for (int i = 1 + life.rnd.nextInt(4); i > 0; i--) life.step();
@@ -115,10 +141,39 @@ public final class GroupMoments {
         }
     }
 
+    /** What the metadata of a cluster holds besides topics and brokers. */
+    private void administer() throws Exception {
+        admin.createTopics(List.of(
+            new NewTopic("gone", 1, (short) 1).configs(Map.of("retention.ms", "1000")),
+            new NewTopic("grown", 1, (short) 1).configs(Map.of("cleanup.policy", "compact", "segment.ms", "60000")))).all().get();
+        admin.createPartitions(Map.of("grown", NewPartitions.increaseTo(3))).all().get();
+        admin.incrementalAlterConfigs(Map.of(
+            new ConfigResource(ConfigResource.Type.TOPIC, "grown"), List.of(
+                new AlterConfigOp(new ConfigEntry("segment.ms", null), AlterConfigOp.OpType.DELETE),
+                new AlterConfigOp(new ConfigEntry("cleanup.policy", "delete"), AlterConfigOp.OpType.APPEND)),
+            new ConfigResource(ConfigResource.Type.BROKER, ""), List.of(
+                new AlterConfigOp(new ConfigEntry("log.retention.ms", "3600000"), AlterConfigOp.OpType.SET)),
+            new ConfigResource(ConfigResource.Type.GROUP, "consumer-0"), List.of(
+                new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", "46000"), AlterConfigOp.OpType.SET)))).all().get();
+        admin.createAcls(Stream.of("one", "two").map(topic -> new AclBinding(
+            new ResourcePattern(ResourceType.TOPIC, topic, PatternType.PREFIXED),
+            new AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW))).toList()).all().get();
+        admin.deleteAcls(List.of(new AclBindingFilter(
+            new ResourcePatternFilter(ResourceType.TOPIC, "two", PatternType.PREFIXED), AccessControlEntryFilter.ANY))).all().get();
+        admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(
+            "alice", new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), "secret"))).all().get();
+        admin.alterClientQuotas(List.of(new ClientQuotaAlteration(new ClientQuotaEntity(Map.of("user", "al(i)ce", "client-id", "c")),
+            List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1e7))))).all().get();
+        admin.updateFeatures(Map.of("transaction.version",
+            new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE)), new UpdateFeaturesOptions()).all().get();
+        admin.deleteTopics(List.of("gone")).all().get();
+        admin.listConsumerGroupOffsets(SIMPLE.get(0)).all().get(); // creates __consumer_offsets
+    }
+
     /** Something happens to a group. */
     private void step() throws Exception {
         try {
-            switch (rnd.nextInt(9)) {
+            switch (rnd.nextInt(10)) {
                 case 0, 1 -> admin.alterConsumerGroupOffsets(any(SIMPLE), offsets()).all().get();
                 case 2 -> admin.deleteConsumerGroupOffsets(any(SIMPLE), offsets().keySet()).all().get();
                 case 3 -> admin.deleteConsumerGroups(List.of(any(SIMPLE))).all().get();
@@ -126,6 +181,7 @@ public final class GroupMoments {
                 case 5 -> join("consumer-" + rnd.nextInt(2), "consumer");
                 case 6 -> join("share-0", "share");
                 case 7 -> transaction();
+                case 8 -> join("streams-0", "streams");
                 default -> leave();
             }
         } catch (ExecutionException e) {
@@ -137,6 +193,10 @@ public final class GroupMoments {
         String name = group + "/" + rnd.nextInt(3);
         if (members.containsKey(name)) {
             if (members.get(name) instanceof KafkaConsumer<?, ?> consumer) commit(consumer);
+            return;
+        }
+        if (protocol.equals("streams")) {
+            members.put(name, new StreamsMember(bootstrap, group, name.replace('/', '-'), TOPICS.get(0)));
             return;
         }
         Map<String, Object> config = new HashMap<>(Map.of(
@@ -232,10 +292,11 @@ public final class GroupMoments {
         }
     }
 
-    private void poll() {
+    private void poll() throws IOException {
         for (int i = 0; i < 4; i++)
             for (AutoCloseable member : members.values()) {
                 if (member instanceof KafkaConsumer<?, ?> consumer) consumer.poll(Duration.ofMillis(30));
+                else if (member instanceof StreamsMember streams) streams.poll();
                 else ((KafkaShareConsumer<?, ?>) member).poll(Duration.ofMillis(30));
             }
     }
@@ -267,6 +328,11 @@ public final class GroupMoments {
                 var found = admin.describeShareGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());
                 group.put("epoch", found.groupEpoch());
+            } else if (one.type().orElse(null) == GroupType.STREAMS) {
+                var found = admin.describeStreamsGroups(List.of(id)).all().get().get(id);
+                group.put("members", found.members().size());
+                group.put("epoch", found.groupEpoch());
+                group.put("clients", new ArrayList<>(found.members().stream().map(m -> m.clientId()).sorted().toList()));
             } else {
                 var found = admin.describeConsumerGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());

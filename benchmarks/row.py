@@ -1,0 +1,87 @@
+"""A benchmark: its command, what it is compared with, and the bounds on its figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.processes import Figures, Pair
+
+
+def inside(figures: Figures) -> float:
+    """What a process said that its work took."""
+    assert figures.inside_s is not None
+    return figures.inside_s
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A bound on one figure of a row."""
+
+    figure: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def value(self, pair: Pair, records: int, size_bytes: int) -> float:
+        """The figure, for a log of this many records and bytes."""
+        if self.figure in ("times Kafka's", "times as fast as the other"):
+            assert pair.theirs is not None
+            return pair.theirs.wall_s / pair.ours.wall_s
+        if self.figure == "times Kafka's in process":
+            assert pair.theirs is not None
+            return inside(pair.theirs) / inside(pair.ours)
+        if self.figure == "M records/s":
+            return records / pair.ours.wall_s / 1e6
+        if self.figure == "GB/s":
+            return size_bytes / pair.ours.wall_s / 1e9
+        return {"s": pair.ours.wall_s, "MB": pair.ours.peak_mb}[self.figure]
+
+    def is_met(self, value: float) -> bool:
+        """Whether a figure is within the bound."""
+        low = self.at_least is None or value >= self.at_least
+        return low and (self.at_most is None or value <= self.at_most)
+
+    def text(self) -> str:
+        """The bound in words."""
+        sign, bound = ("≥", self.at_least) if self.at_most is None else ("≤", self.at_most)
+        return f"{sign} {bound:g} {self.figure}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One benchmark: our command, what it is compared with, and what is wanted.
+
+    Attributes:
+        is_changing: the commands change what they are about: each run gets a copy.
+        tells_seconds: the commands print the seconds that their work took in the process.
+        may_be_done: little data needs no work, and the command says so by its status.
+    """
+
+    table: str
+    name: str
+    dataset: str
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...] | None = None
+    compare: bool = False
+    cpus: int = 2
+    wanted: tuple[Wanted, ...] = ()
+    is_changing: bool = False
+    tells_seconds: bool = False
+    may_be_done: bool = False
+
+    @property
+    def title(self) -> str:
+        """Table and name."""
+        return f"{self.table}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How a figure of two rows on data of different sizes may change."""
+
+    name: str
+    figure: str
+    small: str
+    large: str
+    at_most: float = 1.1

@@ -1,0 +1,97 @@
+"""How a log was written: whether batches follow one another in offsets, in time, on the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.columns import header_table as h
+from kafkalog.columns.headers import BatchColumns, batch_columns
+from kafkalog.model import Level
+from kafkalog.paths.extents import extent_count
+from kafkalog.paths.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.log_dir import PartitionDir
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWrites:
+    """How a segment was written.
+
+    Attributes:
+        path: its `.log`.
+        base_offset: the offset in its name.
+        size_bytes: its length.
+        batches: number of batches.
+        in_order: number of batches whose offsets are above those of the one before; the first
+            counts.
+        in_time: number of batches whose largest timestamp is not below that of the one before.
+        bytes_without_batch: bytes in which there is no batch.
+        extents: number of pieces of the disk it lies in; None if the file system does not say.
+        damage: kind of the first defect; None if there is a batch everywhere.
+    """
+
+    path: str
+    base_offset: int
+    size_bytes: int
+    batches: int
+    in_order: int
+    in_time: int
+    bytes_without_batch: int
+    extents: int | None
+    damage: str | None
+
+
+def writes_of(
+    partition: PartitionDir, progress: Callable[[int], None] | None = None
+) -> Iterator[SegmentWrites]:
+    """Yield how each segment of a partition was written.
+
+    Args:
+        partition: the directory.
+        progress: called with the number of bytes read since the last call.
+
+    Raises:
+        UnreadableError: a log cannot be read.
+
+    Cost:
+        Reads the headers of all batches.
+    """
+    for segment in partition.segments:
+        batches = in_order = in_time = bad = 0
+        damage = None
+        last_offset, last_time = segment.base_offset - 1, -(1 << 63)
+        with Source(segment.log.path) as source:
+            for found in batch_columns(source, Level.QUICK):
+                size = found.size_bytes or 0
+                if isinstance(found, BatchColumns):
+                    headers = found.headers
+                    firsts, lasts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+                    times = headers[h.MAX_TIMESTAMP]
+                    before = np.concatenate(([last_offset], lasts[:-1]))
+                    earlier = np.concatenate(([last_time], times[:-1]))
+                    batches += found.count
+                    in_order += int((firsts > before).sum())
+                    in_time += int((times >= earlier).sum())
+                    last_offset, last_time = int(lasts[-1]), int(times[-1])
+                else:
+                    bad += size
+                    damage = damage or found.reference
+                if progress is not None:
+                    progress(size)
+            yield SegmentWrites(
+                source.path,
+                segment.base_offset,
+                source.size_bytes,
+                batches,
+                in_order,
+                in_time,
+                bad,
+                extent_count(source.path),
+                damage,
+            )

@@ -1,0 +1,1 @@
+"""Copies of partitions against each other: how far they agree, and what each has alone."""

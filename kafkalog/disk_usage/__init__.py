@@ -1,0 +1,18 @@
+"""What takes room on disks, how fast it grows, and what can be won."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.disk_usage.run import Forecast as Forecast
+    from kafkalog.disk_usage.run import disk_usage as disk_usage
+
+__all__ = ["Forecast", "disk_usage"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'kafkalog.disk_usage' has no attribute {name!r}")
+    return getattr(import_module("kafkalog.disk_usage.run"), name)

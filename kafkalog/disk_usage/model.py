@@ -1,0 +1,179 @@
+"""What takes room on disks, and what will: sums of blocks, growth, and when a disk is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.names import DirectoryState
+
+HOUR_MS: Final = 3_600_000
+HOURS: Final = 24
+"""How many hours before the clock growth is measured over."""
+
+
+class SplitBy(StrEnum):
+    """What the sum is split by."""
+
+    TOPIC = "topic"
+    PARTITION = "partition"
+    DAY = "day"
+    KIND = "kind"
+
+
+class Entry(NamedTuple):  # made per file, and cheaper than a dataclass
+    """A file or directory in a place.
+
+    Attributes:
+        name: its path below the place; empty for the place itself.
+        disk_bytes: the blocks it occupies.
+        size_bytes: its length; 0 for a directory.
+    """
+
+    name: str
+    disk_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition directory with all that is in it, or what a log directory holds besides these.
+
+    Attributes:
+        path: the directory.
+        log_dir: the log directory around it, or itself.
+        topic, partition: those of a partition directory; None for the rest of a log directory.
+        state: that of a partition directory.
+        entries: everything in it, itself included; a file with several links only once in a run.
+    """
+
+    path: str
+    log_dir: str
+    topic: str | None
+    partition: int | None
+    state: DirectoryState | None
+    entries: Sequence[Entry]
+
+
+@dataclass(slots=True)
+class Usage:
+    """A sum over files and directories.
+
+    Attributes:
+        disk_bytes: blocks on disk, as `du` counts them.
+        size_bytes: apparent size: the length of the files.
+        leftover_bytes: blocks of leftovers, which nothing reads any more.
+        replicas: number of partition directories.
+        growth: bytes appended in each of the last hours, oldest first; empty if not measured.
+        freed_now: bytes that retention deletes at its next check.
+        freed_later: bytes that time alone makes retention delete until the end of the forecast.
+        dirty_bytes: bytes that the cleaner has not compacted yet.
+    """
+
+    disk_bytes: int = 0
+    size_bytes: int = 0
+    leftover_bytes: int = 0
+    replicas: int = 0
+    growth: tuple[int, ...] = ()
+    freed_now: int = 0
+    freed_later: int = 0
+    dirty_bytes: int = 0
+
+    @property
+    def growth_per_hour(self) -> int | None:
+        """Mean of the measured hours; None if none was measured."""
+        return sum(self.growth) // len(self.growth) if self.growth else None
+
+    def add(self, other: Usage) -> None:
+        """Add another sum."""
+        self.disk_bytes += other.disk_bytes
+        self.size_bytes += other.size_bytes
+        self.leftover_bytes += other.leftover_bytes
+        self.replicas += other.replicas
+        self.freed_now += other.freed_now
+        self.freed_later += other.freed_later
+        self.dirty_bytes += other.dirty_bytes
+        if not self.growth:
+            self.growth = other.growth
+        elif other.growth:
+            self.growth = tuple(map(sum, zip(self.growth, other.growth, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of what takes room: what it is depends on how the sum is split.
+
+    Attributes:
+        by: `topic`, `partition`, `day` or `kind`.
+        name: the topic, the directory's name, the day or the kind; None for files of a log
+            directory itself, or without a day.
+        usage: the sum.
+        topic, partition, directory: of a single partition directory, else None.
+    """
+
+    by: str
+    name: str | None
+    usage: Usage
+    topic: str | None = None
+    partition: int | None = None
+    directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A partition that is larger or older than its retention allows, and why it still is.
+
+    Attributes:
+        path: the directory.
+        topic, partition: its name.
+        bytes_over: how many bytes are above the limit.
+        why: what keeps them.
+    """
+
+    path: str
+    topic: str
+    partition: int | None
+    bytes_over: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk, or what stands for one, and when it is full.
+
+    Attributes:
+        directories: the log directories on it.
+        used_bytes: blocks that they occupy.
+        free_bytes: what is free; None if unknown.
+        growth_per_hour: how fast they grow.
+        full_at: when the disk is full at this rate, milliseconds; None if not within ten years.
+    """
+
+    directories: tuple[str, ...]
+    used_bytes: int
+    free_bytes: int | None
+    growth_per_hour: int
+    full_at: int | None
+
+
+@dataclass(slots=True)
+class Report:
+    """The answer of a run.
+
+    Attributes:
+        shares: the parts, largest first.
+        total: the sum of them.
+        over: partitions above their limits, the largest excess first.
+        disks: the disks, if a forecast was asked for.
+        links: number of symbolic links, whose targets are not counted.
+    """
+
+    shares: list[Share] = field(default_factory=list)
+    total: Usage = field(default_factory=Usage)
+    over: list[OverLimit] = field(default_factory=list)
+    disks: list[Disk] = field(default_factory=list)
+    links: int = 0

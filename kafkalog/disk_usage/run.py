@@ -1,0 +1,219 @@
+"""A run of `du`: measures places, splits the sum, and looks ahead if asked to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.batches.segment import OpenSegment
+from kafkalog.disk_usage.ahead import Outlook, look_ahead
+from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
+from kafkalog.disk_usage.walk import Walk
+from kafkalog.errors import KafkaLogError, contained
+from kafkalog.listener import Listener
+from kafkalog.log_dir import list_partition
+from kafkalog.names import DirectoryState, FileKind, FileState, is_staging, parse_file_name
+from kafkalog.targets import look_at_targets, open_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkalog.configs import ConfigSources
+    from kafkalog.names import FileName
+    from kafkalog.parents import Parent
+
+_DEAD: Final = (DirectoryState.DELETE, DirectoryState.STRAY)
+_REMOVED: Final = (FileState.DELETED, FileState.CLEANED, FileState.TEMPORARY, FileState.PART)
+_DIGITS: Final = 20  # of the offset in the name of a segment's file
+_ZEROS: Final = "0" * _DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How far a run looks ahead, and what it supposes.
+
+    Attributes:
+        now_ms: the clock.
+        until_ms: the end of what is counted as freed later.
+        configs: the configs of topics by name, or their sources; None for those of the directory.
+        disk_bytes: size of the disk of each log directory; None for what its file system says.
+    """
+
+    now_ms: int
+    until_ms: int
+    configs: Mapping[str, str] | ConfigSources | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass
+class _Sums:
+    """The sums so far."""
+
+    by: SplitBy
+    zone: tzinfo
+    failed: Callable[[KafkaLogError], None]
+    shares: dict[tuple[str | None, str | None], Share] = field(default_factory=dict)
+    of_log_dirs: dict[str, int] = field(default_factory=dict)
+
+    def add(self, place: Place) -> None:
+        """Add what is in a place."""
+        for name, usage in self._parts(place):
+            self._share(place, name).usage.add(usage)
+            size = usage.disk_bytes
+            self.of_log_dirs[place.log_dir] = self.of_log_dirs.get(place.log_dir, 0) + size
+        if place.topic is not None and self.by in (SplitBy.TOPIC, SplitBy.PARTITION):
+            self._share(place, None).usage.replicas += 1
+
+    def add_outlook(self, log_dir: str, path: str, outlook: Outlook) -> None:
+        """Add what lies ahead of a partition."""
+        place = Place(path, log_dir, outlook.topic, outlook.partition, None, ())
+        self._share(place, None).usage.add(outlook.usage)
+
+    def _share(self, place: Place, name: str | None) -> Share:
+        key: tuple[str | None, str | None] = (name, None)
+        if self.by == SplitBy.TOPIC:
+            key = (place.topic, None)
+        elif self.by == SplitBy.PARTITION:
+            key = (os.path.basename(os.path.normpath(place.path)), place.log_dir)
+            key = key if place.topic is not None else (None, place.log_dir)
+        if key not in self.shares:
+            known = place.topic is not None
+            is_one = self.by == SplitBy.PARTITION
+            self.shares[key] = Share(
+                str(self.by),
+                key[0],
+                Usage(),
+                place.topic if known and self.by in (SplitBy.TOPIC, SplitBy.PARTITION) else None,
+                place.partition if known and is_one else None,
+                place.log_dir if is_one else None,
+            )
+        return self.shares[key]
+
+    def _parts(self, place: Place) -> Iterator[tuple[str | None, Usage]]:
+        """Yield the sums of a place, each with the day or the kind if that is asked for."""
+        is_dead = place.state in _DEAD or is_staging(os.path.basename(place.path))
+        days = self._days(place) if self.by == SplitBy.DAY else {}
+        parts: dict[str | None, Usage] = {}
+        for entry in place.entries:
+            name = _parsed(entry.name, with_offset=self.by == SplitBy.DAY)
+            part = None
+            if self.by == SplitBy.DAY:
+                part = days.get(name.offset)
+            elif self.by == SplitBy.KIND:
+                part = _kind(entry, name, place, is_dead=is_dead)
+            usage = parts.setdefault(part, Usage())
+            usage.disk_bytes += entry.disk_bytes
+            usage.size_bytes += entry.size_bytes
+            if is_dead or name.state in _REMOVED:
+                usage.leftover_bytes += entry.disk_bytes
+        yield from parts.items()
+
+    def _days(self, place: Place) -> dict[int | None, str | None]:
+        """Return the day of the latest record of each segment, by its base offset."""
+        if place.topic is None:
+            return {}
+        days: dict[int | None, str | None] = {}
+        with contained(place.path, self.failed):
+            for segment in list_partition(place.path).segments:
+                with OpenSegment(segment) as opened:
+                    latest, _ = opened.largest_timestamp(recovered=segment.is_active)
+                latest = segment.log.mtime_ms if latest < 0 else latest
+                days[segment.base_offset] = _day(latest, self.zone)
+        return days
+
+
+def disk_usage(
+    *paths: str | os.PathLike[str],
+    by: SplitBy | str = SplitBy.TOPIC,
+    forecast: Forecast | None = None,
+    zone: tzinfo = UTC,
+    listener: Listener | None = None,
+    parents: Callable[[Parent], object] = lambda _: None,
+) -> Report:
+    """Return what takes room below some paths: blocks on disk, as `du` counts them.
+
+    Args:
+        paths: log directories, parents of these, partition directories, or files.
+        by: how the sum is split.
+        forecast: also measure growth, and predict what retention frees and when a disk is full.
+        zone: where days begin and end.
+        listener: receives everything reported besides the results; it may let the run continue
+            after a failure.
+        parents: called with each parent, as by `open_targets`.
+
+    Raises:
+        KafkaLogError: a path cannot be opened, or something in it cannot be read.
+
+    Cost:
+        A `stat` per file. By day, and with a forecast, also a few reads per segment.
+    """
+    hears = listener or Listener()
+    sums = _Sums(SplitBy(by), zone, hears.failed)
+    walk = Walk(hears.failed)
+    tops = look_at_targets(paths, failed=hears.failed, parents=parents)
+    for place in walk.places(tops):
+        sums.add(place)
+    report = Report(links=walk.links)
+    if forecast is not None:
+        targets = open_targets([top.path for top in tops], failed=hears.failed)
+        ahead = look_ahead(
+            targets,
+            now_ms=forecast.now_ms,
+            until_ms=forecast.until_ms,
+            configs=forecast.configs,
+            listener=hears,
+        )
+        for outlook in ahead.outlooks:
+            if sums.by in (SplitBy.TOPIC, SplitBy.PARTITION):
+                sums.add_outlook(outlook.log_dir, outlook.path, outlook)
+            report.total.add(outlook.usage)
+        report.over = sorted(ahead.over, key=lambda one: -one.bytes_over)
+        report.disks = ahead.disks(sums.of_log_dirs, forecast.disk_bytes)
+    for share in sums.shares.values():
+        _add_blocks(report.total, share.usage)
+    report.shares = _sorted(list(sums.shares.values()), sums.by)
+    return report
+
+
+def _add_blocks(total: Usage, usage: Usage) -> None:
+    """Add what was measured on disk; the outlook is added once, however the sum is split."""
+    total.add(
+        Usage(usage.disk_bytes, usage.size_bytes, usage.leftover_bytes, replicas=usage.replicas)
+    )
+
+
+def _sorted(shares: list[Share], by: SplitBy) -> list[Share]:
+    if by == SplitBy.DAY:
+        return sorted(shares, key=lambda one: (one.name is not None, one.name or ""))
+    return sorted(shares, key=lambda one: (-one.usage.disk_bytes, one.name or ""))
+
+
+def _kind(entry: Entry, name: FileName, place: Place, *, is_dead: bool) -> str:
+    """Return what an entry is: the kind of a live file, else the state that makes it a leftover."""
+    if is_dead:
+        return str(place.state or DirectoryState.DELETE)
+    if name.state != FileState.LIVE:
+        return str(name.state)
+    if name.kind == FileKind.UNKNOWN and not entry.name:
+        return "directory"
+    return str(name.kind)
+
+
+def _parsed(name: str, *, with_offset: bool) -> FileName:
+    """Parse the name of an entry; without its offset it is known from others of its kind."""
+    name = name.rpartition("/")[2]
+    if with_offset:
+        return parse_file_name(name)
+    offset = name[:_DIGITS]
+    is_numbered = len(offset) == _DIGITS and offset.isascii() and offset.isdigit()
+    return parse_file_name(_ZEROS + name[_DIGITS:] if is_numbered else name)
+
+
+def _day(timestamp_ms: int, zone: tzinfo) -> str | None:
+    """Return the day of a timestamp, None if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, zone).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,141 @@
+"""A search in all partitions of some places."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkalog.defects import raise_defect
+from kafkalog.errors import KafkaLogError, UsageError, raised
+from kafkalog.logs import Wanted, selection_of
+from kafkalog.model import Defect, Record
+from kafkalog.search.model import Found
+from kafkalog.search.scanning import is_bulk, is_gone, logs_of, plan_of, records_of
+from kafkalog.state.transactions import owners
+from kafkalog.tables.model import Replicas
+from kafkalog.targets import open_targets
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Unpack
+
+    from kafkalog.batches.selection import Selection
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.search.scanning import Failed, Progress
+    from kafkalog.tables.planning import Target
+
+
+@dataclass
+class Search:
+    """A search: where, for what, and who hears of what is in the way.
+
+    Attributes:
+        targets: log directories, partition directories and single logs.
+        selection: the records that are wanted, and the view they are read in; `limit` holds for
+            each partition.
+        topics: only these; None for all.
+        replicas: how several copies of a partition are handled.
+        failed: called with the error of a log that cannot be read; the others are searched.
+        progress: called with numbers of bytes as they are read.
+    """
+
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry]
+    selection: Selection
+    topics: Collection[str] | None = None
+    replicas: Replicas = Replicas.BEST
+    failed: Failed = raised
+    progress: Progress | None = None
+    _owners: dict[int, str] | None = field(default=None, repr=False)
+
+    @cached_property
+    def logs(self) -> list[Target]:
+        """The logs that are searched, by topic, partition and path."""
+        return logs_of(
+            self.targets,
+            self.selection.view,
+            topics=self.topics,
+            replicas=self.replicas,
+            failed=self.failed,
+        )
+
+    @cached_property
+    def bulk(self) -> bool:
+        """Whether the kernels are used."""
+        return is_bulk(self.logs)
+
+    def found(self) -> Iterator[Found | Defect]:
+        """Yield the records by topic, partition and offset, and defects where they were met."""
+        for target in self.logs:
+            try:
+                for record in records_of(plan_of(target, self.selection), self.progress,
+                                         bulk=self.bulk):  # fmt: skip
+                    yield record if isinstance(record, Defect) else self.of(target, record)
+            except KafkaLogError as error:
+                if not is_gone(target, error):
+                    self.failed(error)
+
+    def of(self, target: Target, record: Record) -> Found:
+        """Return a record with its place and its writer."""
+        partition = target.partition
+        return Found(partition.topic, partition.partition, record, self.owner_of(record))
+
+    def owner_of(self, record: Record) -> str | None:
+        """Return the transactional id that wrote a record; None if it is not known."""
+        if not record.batch.is_transactional:
+            return None
+        if self._owners is None:
+            self._owners = owners(self.targets, failed=self.failed)
+        return self._owners.get(record.batch.producer_id)
+
+
+def latest(found: Iterable[Found | Defect], number: int) -> Iterator[Found | Defect]:
+    """Yield defects as they come, then the records with the latest timestamps, oldest first."""
+    kept: list[tuple[int, int, Found]] = []
+    numbers = count()
+    for one in found:
+        if isinstance(one, Defect):
+            yield one
+        elif len(kept) < number:
+            heapq.heappush(kept, (one.record.timestamp, next(numbers), one))
+        elif kept:
+            heapq.heappushpop(kept, (one.record.timestamp, next(numbers), one))
+    for _, _, one in sorted(kept, key=lambda item: item[:2]):
+        yield one
+
+
+def find(
+    *paths: str | os.PathLike[str],
+    topics: Collection[str] | None = None,
+    replicas: Replicas | str = Replicas.BEST,
+    on_defect: Callable[[Defect], object] | None = None,
+    **wanted: Unpack[Wanted],
+) -> Iterator[Found]:
+    """Yield the records in all partitions of some places that have a key, a producer, a header ….
+
+    Args:
+        paths: log directories, partition directories, and single logs.
+        topics: only these topics.
+        replicas: `best` reads the most complete copy of a partition, `all` reads every copy.
+        on_defect: is passed each defect; without it the first grave one is raised.
+        wanted: which records, as in `Log.records`; `limit` holds for each partition.
+
+    Raises:
+        UsageError: an argument has an invalid value.
+        KafkaLogError: what is at a path cannot be read.
+    """
+    try:
+        copies = Replicas(replicas)
+    except ValueError:
+        hint = f"There are {', '.join(Replicas)}."
+        raise UsageError(f"{replicas!r} is not known.", hint=hint) from None
+    search = Search(open_targets(paths), selection_of(wanted), topics, copies)
+    take = on_defect or raise_defect
+    for one in search.found():
+        if isinstance(one, Defect):
+            take(one)
+        else:
+            yield one

@@ -1,0 +1,147 @@
+"""Which logs a search goes through, and the records of one of them that are wanted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafkalog.batches.reader import plan_reading, require_log
+from kafkalog.batches.selection import planned_records, segments_of
+from kafkalog.columns.budget import logs_to_decode
+from kafkalog.errors import KafkaLogError
+from kafkalog.jit import fast_path
+from kafkalog.living import CHANGES
+from kafkalog.log_dir import FileEntry, LogDirListing
+from kafkalog.paths import file_system
+from kafkalog.replicas import best_replica, require_topics, topics_of
+from kafkalog.tables.model import Replicas
+from kafkalog.tables.planning import Target, is_shown, shown_now
+from kafkalog.view import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from kafkalog.batches.selection import ReadPlan, Selection
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import Defect, LogView, Record
+
+    Failed = Callable[[KafkaLogError], object]
+    Progress = Callable[[int], None]
+
+
+def logs_of(
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry],
+    view: LogView,
+    *,
+    topics: Collection[str] | None,
+    replicas: Replicas,
+    failed: Failed,
+) -> list[Target]:
+    """Return the logs to search, by topic, partition and path.
+
+    Args:
+        targets: log directories, partition directories, and single logs, which are read as they
+            are.
+        view: what of a partition directory is read.
+        topics: only these; None for all.
+        replicas: how several copies of a partition are handled.
+        failed: called with the error of what cannot be listed.
+
+    Raises:
+        UsageError: a topic has no partition at the targets.
+    """
+    require_topics(topics, topics_of(targets) if topics else ())
+    found: list[Target] = []
+    for target in targets:
+        try:
+            found += _logs_at(target, view, topics, failed)
+        except KafkaLogError as error:
+            failed(error)
+    return sorted(_best(found) if replicas == Replicas.BEST else found, key=_place)
+
+
+def _best(targets: Sequence[Target]) -> Iterator[Target]:
+    """Yield the best replica of each partition, and all single files."""
+    copies: defaultdict[tuple[str, int | None, str], list[Target]] = defaultdict(list)
+    for target in targets:
+        partition = target.partition
+        if target.is_file:
+            yield target
+        else:
+            copies[partition.topic, partition.partition, partition.state].append(target)
+    for some in copies.values():
+        best = best_replica([target.partition for target in some])
+        yield next(target for target in some if target.partition is best)
+
+
+def _place(target: Target) -> tuple[str, int, str]:
+    partition = target.partition
+    number = -1 if partition.partition is None else partition.partition
+    return (
+        partition.topic,
+        number,
+        target.segments[0].log.path if target.is_file else partition.path,
+    )
+
+
+def _logs_at(
+    target: LogDirListing | PartitionDir | FileEntry,
+    view: LogView,
+    topics: Collection[str] | None,
+    failed: Failed,
+) -> Iterator[Target]:
+    if isinstance(target, FileEntry):
+        require_log(target)
+        segments, parent = segments_of(target)
+        if topics is None or parent.topic in topics:
+            yield Target(parent, segments, parent, is_file=True)
+        return
+    partitions: Sequence[PartitionDir] = [target] if not isinstance(target, LogDirListing) else [
+        one for one in target.partitions if is_shown(one, view)
+    ]  # fmt: skip
+    for error in target.errors.values() if isinstance(target, LogDirListing) else ():
+        failed(error)
+    for partition in partitions:
+        if topics is None or partition.topic in topics:
+            try:
+                yield shown_now(partition, view)
+            except KafkaLogError as error:
+                failed(error)
+
+
+def plan_of(target: Target, selection: Selection) -> ReadPlan:
+    """Plan to read what is wanted of a log. Raises as `plan_reading`."""
+    if target.is_file:
+        return plan_reading(target.segments[0].log, selection)
+    return plan_reading(Shown(target.partition, target.segments, target.difference), selection)
+
+
+def is_bulk(targets: Sequence[Target]) -> bool:
+    """Return whether there is enough to read to make loading the kernels worthwhile."""
+    logs = [segment.log for target in targets for segment in target.segments]
+    size = sum(log.size_bytes for log in logs)
+    if size < fast_path.FAST_SIZE_MIN:
+        size = logs_to_decode(log.path for log in logs)
+    return fast_path.is_worth_it(size)
+
+
+def records_of(
+    plan: ReadPlan, progress: Progress | None, *, bulk: bool
+) -> Iterator[Record | Defect]:
+    """Yield the wanted records of a plan, and defects. Raises as `read_records`."""
+    if not bulk:
+        yield from planned_records(plan, progress)
+        return
+    from kafkalog.columns.pipeline import read_contents
+    from kafkalog.columns.to_objects import Restored
+
+    for content in read_contents(plan, Restored(), progress, batches=False):
+        if isinstance(content, list):
+            yield from content
+        else:
+            yield content
+
+
+def is_gone(target: Target, error: KafkaLogError) -> bool:
+    """Return whether an error means that a broker has deleted the partition meanwhile."""
+    return isinstance(error, CHANGES) and not file_system.exists(target.listed.path)

@@ -1,0 +1,80 @@
+"""`kafkalog anatomy`: the bytes of a file, explained field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkalog_cli.options import ExactOption, FormatOption
+from kafkalog_cli.output.writer import Format
+
+
+def anatomy(
+    what: Annotated[str, typer.Argument(
+        metavar="FILE[@POSITION]|PARTITION_DIR[@OFFSET]",
+        help="Any file of Kafka's, from a byte position on; or the batch that has an offset; or a "
+             "partition, to see how it was written.",
+    )],
+    limit: Annotated[int, typer.Option(
+        "--limit", metavar="N", min=1,
+        help="At most N batches, entries or lines, and N records of each batch.",
+    )] = 5,
+    html: Annotated[str | None, typer.Option(
+        "--html", metavar="FILE", help="Write a page that opens in any browser.",
+    )] = None,
+    form: FormatOption = Format.TABLE,
+    exact: ExactOption = False,
+) -> int:  # fmt: skip
+    """Explain the bytes of a file: which field each belongs to, its value and its meaning.
+
+    Attributes are shown bit by bit, numbers of variable length by their groups of 7 bits, deltas
+    as absolute values, checksums with what they cover. What a batch holds compressed follows as a
+    second level. Every byte belongs to one field, also where the file is damaged: then the status
+    is 1.
+
+    Of a partition directory it shows how sequential the writes were: batches whose offsets, and
+    whose times, follow those of the batch before, and in how many pieces of the disk each log lies.
+
+
+    \b
+    kafkalog anatomy 00000000000000000000.log --limit 1
+    kafkalog anatomy orders-0@4711
+    kafkalog anatomy orders-0/00000000000000000000.index@64
+    kafkalog anatomy orders-0@4711 --html batch.html
+    kafkalog anatomy orders-0
+    """
+    from kafkalog.anatomy.dissect import dissect, whole_partition
+    from kafkalog.anatomy.model import Field
+    from kafkalog.anatomy.writes import writes_of
+    from kafkalog.errors import UsageError
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output import anatomy as show
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.writer import Writer
+
+    outcome = Outcome()
+    if (partition := whole_partition(what)) is not None:
+        if html is not None:
+            raise UsageError("--html needs bytes: a file, or PARTITION_DIR@OFFSET.")
+        with Writer(show.writes_view(Style(exact)), form, outcome.defect) as segments:
+            for segment in writes_of(partition):
+                segments.write(segment)
+                show.count_damage(segment, outcome)
+        return outcome.status
+    items = dissect(what, limit)
+    if html is not None:
+        from kafkalog_cli.output.anatomy_html import write_page
+
+        write_page(html, what, items, outcome)
+    elif form == Format.TABLE:
+        show.print_items(items, outcome)
+    else:
+        with Writer(show.field_view(), form, outcome.defect) as writer:
+            for item in items:
+                show.count_damage(item, outcome)
+                if isinstance(item, Field):
+                    writer.write(item)
+                elif form != Format.CSV:
+                    writer.write_row(show.STRUCTURE.row(item))
+    return outcome.status

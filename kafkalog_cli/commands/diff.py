@@ -1,0 +1,115 @@
+"""`kafkalog diff`: compare copies of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.model import LogView
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.comparison.model import Comparison
+    from kafkalog.comparison.run import Comparer, Pair
+    from kafkalog.targets import Target
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+
+
+def diff(
+    paths: opt.PathsArgument,
+    topic: opt.TopicsOption = None,
+    records: Annotated[bool, typer.Option(
+        "--records", help="Also the records that only one copy has, or that differ.",
+    )] = False,
+    every: Annotated[bool, typer.Option(
+        "--all", help="Also partitions whose copies are identical.",
+    )] = False,
+    view: opt.ViewOption = LogView.STARTED,
+    form: opt.FormatOption = Format.TABLE,
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
+    """Compare copies of partitions: of brokers, or a backup with its original.
+
+    Each PATH is a side: a partition, a log directory, or the parent of a broker's log directories.
+    The first side is compared with each other one. Logs are the same if their batches are, whatever
+    segments these are in; a log that was compacted further is not different as long as the latest
+    record of every key is the same. Status 1 if copies differ, or one is missing.
+
+
+    \b
+    kafkalog diff /var/lib/kafka /backups/kafka
+    kafkalog diff /var/lib/kafka/orders-0 /backups/kafka/orders-0 --records
+    """
+    from kafkalog.comparison.run import Comparer, pairs_of
+    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import byte_progress
+
+    zone = opt.parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone, bytes_form)
+    outcome = Outcome()
+    sides = [outcome.open_all([path]) for path in paths]
+    if outcome.errors:
+        return outcome.status
+    pairs = list(pairs_of(sides, topic))
+    if not pairs:
+        show_note("no partition to compare")
+        outcome.fail_if(True)
+    with byte_progress(_targets(sides), enabled=not quiet) as progress:
+        comparer = Comparer(view, outcome.defect, lambda one: outcome.differs([one], fails=False),
+                            outcome.error, progress)  # fmt: skip
+        _show(comparer, pairs, form, style, outcome, every=every, records=records)
+    return outcome.status
+
+
+def _targets(sides: list[list[Target]]) -> list[Target]:
+    return [target for side in sides for target in side]
+
+
+def _show(
+    comparer: Comparer,
+    pairs: list[Pair],
+    form: Format,
+    style: Style,
+    outcome: Outcome,
+    *,
+    every: bool,
+    records: bool,
+) -> None:
+    """Write a row per pair; then, or in objects between them, the records that differ."""
+    from kafkalog.comparison.model import Verdict
+    from kafkalog.plurals import counted
+    from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.output import compared as show
+    from kafkalog_cli.output.writer import Writer
+
+    different: list[tuple[Pair, Comparison]] = []
+    alike = 0
+    with Writer(show.comparison_view(style), form, outcome.defect) as writer:
+        for pair in pairs:
+            found = comparer.compare(pair)
+            outcome.fail_if(show.is_difference(found))
+            if found.verdict == Verdict.IDENTICAL and not every:
+                alike += 1
+                continue
+            writer.write(found)
+            different.append((pair, found))
+            if records and form in (Format.NDJSON, Format.JSON):
+                for one in comparer.records(pair, found):
+                    writer.write_row(show.RECORD_DIFFERENCE.row(one, style))
+    if records and form == Format.TABLE and different:
+        typer.echo()
+        with Writer(show.record_view(style), form, outcome.defect) as table:
+            for pair, found in different:
+                for one in comparer.records(pair, found):
+                    table.write(one)
+    if alike:
+        show_note(f"{counted(alike, 'partition')} of {len(pairs)} identical (--all shows them)")

@@ -1,0 +1,119 @@
+"""`kafkalog du`: what takes room, how fast it grows, and when a disk is full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.disk_usage.model import SplitBy
+from kafkalog.errors import UsageError
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.disk_usage.model import Report
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+
+
+def du(
+    paths: opt.PathsArgument,
+    by: Annotated[SplitBy, typer.Option(
+        "--by", help="What the sum is split by; day: that of a segment's latest record.",
+    )] = SplitBy.TOPIC,
+    forecast: Annotated[bool, typer.Option(
+        "--forecast", help="Measure growth; predict what retention frees, and when a disk is full.",
+    )] = False,
+    until: Annotated[str, typer.Option(
+        "--until", metavar="TIME", help="End of the forecast of retention.",
+    )] = "+7d",
+    disk_size: Annotated[str | None, typer.Option(
+        "--disk-size", metavar="SIZE",
+        help="Size of the disk of each log directory, instead of what its file system says.",
+    )] = None,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
+    """Show what takes room: blocks on disk, as `du` counts them, per topic over all brokers.
+
+    A sparse or preallocated index counts with the blocks that it has, a file with several names
+    once; SIZE is the apparent size. With --forecast also the growth per hour by the timestamps of
+    batches, what retention will free, what is above its limit and why, what could be won, and when
+    the disk is full at this rate.
+
+    \b
+    kafkalog du /var/lib/kafka
+    kafkalog du /var/lib/kafka --by kind
+    kafkalog du /var/lib/kafka --forecast --disk-size 2TiB
+    """
+    from kafkalog.configs import ConfigSources
+    from kafkalog.disk_usage import Forecast, disk_usage
+    from kafkalog_cli.maintenance import ShownListener
+    from kafkalog_cli.outcome import Outcome, show_note, show_parent
+    from kafkalog_cli.output.objects import Style
+
+    zone = opt.parse_zone("UTC" if utc else tz)
+    ahead = None
+    if forecast:
+        now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
+        sources = ConfigSources(
+            opt.parse_configs(config), properties, topic_first=topic_first,
+            metadata_dir=metadata_dir,
+        )  # fmt: skip
+        ahead = Forecast(
+            now_ms,
+            opt.parse_time(until, str(now_ms), zone),
+            sources,
+            None if disk_size is None else opt.parse_size(disk_size),
+        )
+    elif disk_size is not None:
+        raise UsageError("--disk-size requires --forecast.")
+    outcome = Outcome()
+    report = disk_usage(
+        *paths,
+        by=by,
+        forecast=ahead,
+        zone=zone,
+        listener=ShownListener(outcome),
+        parents=show_parent,
+    )
+    until_ms = None if ahead is None else ahead.until_ms
+    _write(report, by, form, Style(exact, zone), outcome, until_ms)
+    if report.links:
+        show_note(f"{report.links} symbolic links are not followed, as by du")
+    return outcome.status
+
+
+def _write(
+    report: Report, by: SplitBy, form: Format, style: Style, outcome: Outcome, until_ms: int | None
+) -> None:
+    """Write the parts; below a table the rest as lines, else as objects."""
+    from kafkalog_cli.output import disk_usage as show
+    from kafkalog_cli.output.writer import Writer
+
+    places = {share.directory for share in report.shares}
+    view = show.share_view(
+        style,
+        by,
+        ahead=until_ms is not None and by in (SplitBy.TOPIC, SplitBy.PARTITION),
+        directories=by == SplitBy.PARTITION and len(places) > 1,
+    )
+    with Writer(view, form, outcome.defect) as writer:
+        for share in report.shares:
+            writer.write(share)
+        if form in (Format.NDJSON, Format.JSON):
+            for over in report.over:
+                writer.write_row(show.OVER_LIMIT.row(over))
+            for disk in report.disks:
+                writer.write_row(show.DISK.row(disk))
+            writer.write_row(show.DISK_USAGE_TOTAL.row(report.total))
+    if form == Format.TABLE and (report.shares or not outcome.errors):
+        show.print_report(report, style, until_ms)

@@ -1,0 +1,268 @@
+"""`kafkalog metadata`: topics, configs and the rest of a cluster, now or as of a moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import tzinfo
+
+    from kafkalog.state.metadata_model import Metadata, MetadataLeaf
+    from kafkalog.state.model import Moment
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+
+
+def metadata(
+    path: Annotated[str, typer.Argument(
+        metavar="PATH", help="Log directory, __cluster_metadata-0, or a snapshot in it.",
+    )],
+    image_path: Annotated[str | None, typer.Argument(
+        metavar="[IMAGE_PATH]", help="A path in the tree: /image/topics/byName/orders.",
+    )] = None,
+    topic: Annotated[list[str] | None, typer.Option(
+        "--topic", metavar="TOPIC", help="The partitions and configs of a topic; repeatable.",
+    )] = None,
+    configs: Annotated[str | None, typer.Option(
+        "--configs", metavar="RESOURCE",
+        help="The configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
+    )] = None,
+    find: Annotated[str | None, typer.Option(
+        "--find", metavar="NAME", help="What has this text in a name on its path.",
+    )] = None,
+    tree: Annotated[bool, typer.Option(
+        "--tree", help="The tree as kafka-metadata-shell shows it.",
+    )] = False,
+    cat: Annotated[bool, typer.Option("--cat", help="The text of the leaf IMAGE_PATH.")] = False,
+    at: Annotated[str | None, typer.Option(
+        "--at", metavar="OFFSET|TIME", help="As of a time, or of the records below an offset.",
+    )] = None,
+    diff: Annotated[str | None, typer.Option(
+        "--diff", metavar="OFFSET|TIME", help="Show what has changed since then.",
+    )] = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+    now: opt.NowOption = None,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
+    """Show the metadata of a cluster: topics, configs, brokers, ACLs, quotas, credentials.
+
+    It is read from a snapshot of __cluster_metadata-0 and the log after it, on any controller or
+    broker of the cluster. Records of metadata transactions count once these have ended. Status 1
+    if a name is unknown, or the log is damaged; 5 if the moment is before what is still there.
+
+
+    \b
+    kafkalog metadata /var/lib/kafka
+    kafkalog metadata /var/lib/kafka --topic orders --at 2026-11-22T00:00:00Z
+    kafkalog metadata /var/lib/kafka --diff 2026-11-21T04:00:00Z
+    kafkalog metadata /var/lib/kafka /image/cluster
+    """
+    from kafkalog.model import LogView
+    from kafkalog.state.metadata import read_metadata
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import byte_progress
+
+    flat = (bool(topic), configs is not None, find is not None, diff is not None)
+    _require_one_mode(flat, image_path, tree=tree, cat=cat)
+    zone = opt.parse_zone("UTC" if utc else tz)
+    moment, since = (
+        None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
+    )
+    outcome = Outcome()
+    targets = outcome.open_all([path])
+    if not targets:
+        return outcome.status
+    with byte_progress(targets, enabled=not quiet) as progress:
+        found = read_metadata(
+            targets[0],
+            at=moment,
+            since=since,
+            defects=outcome.defect,
+            progress=progress,
+            shown=lambda partition: outcome.shown(partition, LogView.STARTED),
+        )
+    _report_gaps(found, outcome, style := Style(exact, zone), says_when=moment is not None)
+    show = _Show(found, form, style, outcome)
+    if since is not None:
+        show.changes()
+    elif tree or image_path is not None:
+        show.tree(image_path or "/", only_leaf=cat)
+    else:
+        show.flat(topic, configs, find)
+    return outcome.status
+
+
+def _require_one_mode(
+    flat: tuple[bool, ...], image_path: str | None, *, tree: bool, cat: bool
+) -> None:
+    """Raise `UsageError` unless the options fit together; `flat` are those without a path."""
+    from kafkalog.errors import UsageError
+
+    if sum((*flat, tree, cat)) > 1:
+        raise UsageError("Give one of --topic, --configs, --find, --tree, --cat and --diff.")
+    if image_path is not None and any(flat):
+        raise UsageError("An IMAGE_PATH goes with --tree or --cat.")
+    if cat and image_path is None:
+        raise UsageError("--cat needs an IMAGE_PATH.", hint="/image/features/metadataVersion")
+
+
+def _parse_moment(text: str, now: str | None, zone: tzinfo) -> Moment:
+    """Return the moment that an offset, the digits alone, or a time names."""
+    from kafkalog.state.model import Moment
+
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return Moment(partition=0, offset=int(text))
+    return Moment(opt.parse_time(text, now, zone))
+
+
+@dataclass
+class _Show:
+    """Writes parts of the metadata."""
+
+    found: Metadata
+    form: Format
+    style: Style
+    outcome: Outcome
+
+    def flat(self, topics: list[str] | None, configs: str | None, find: str | None) -> None:
+        """Write the part that an option names; without one a row per topic."""
+        if topics:
+            self.topics(topics)
+        elif configs is not None:
+            self.configs(configs)
+        elif find is not None:
+            self.find(find)
+        else:
+            self.all_topics()
+
+    def all_topics(self) -> None:
+        """Write a row per topic."""
+        from kafkalog_cli.output import metadata as show
+        from kafkalog_cli.output.writer import Writer
+
+        with Writer(show.topic_view(self.style), self.form, self.outcome.defect) as writer:
+            for one in self.found.topics():
+                writer.write(one)
+
+    def topics(self, names: list[str]) -> None:
+        """Write partitions and configs of topics; CSV has only the partitions."""
+        from kafkalog_cli.output import metadata as show
+        from kafkalog_cli.output.writer import Writer
+
+        chosen = [one for one in self.found.topics() if one.name in names]
+        for name in sorted({*names} - {one.name for one in chosen}):
+            self._warn(f"There is no topic {name!r}.")
+        values = [value for one in chosen for value in self.found.configs(f"TOPIC:{one.name}")]
+        with Writer(show.partition_view(self.style), self.form, self.outcome.defect) as writer:
+            for one in chosen:
+                if self.form in (Format.NDJSON, Format.JSON):
+                    writer.write_row(show.TOPIC.row(one))
+                for partition in one.partitions:
+                    writer.write(partition)
+            if self.form in (Format.NDJSON, Format.JSON):
+                for value in values:
+                    writer.write_row(show.CONFIG.row(value))
+        if self.form == Format.TABLE and values:
+            typer.echo()
+            with Writer(show.config_view(self.style), self.form, self.outcome.defect) as table:
+                for value in values:
+                    table.write(value)
+
+    def configs(self, of: str) -> None:
+        """Write a row per config of a resource."""
+        from kafkalog_cli.output import metadata as show
+        from kafkalog_cli.output.writer import Writer
+
+        values = list(self.found.configs(of))
+        if not values and of.removeprefix("TOPIC:") not in self.found.image.topics:
+            self._warn(f"There is no topic {of!r}, and no other resource of that name has configs.")
+        with Writer(show.config_view(self.style), self.form, self.outcome.defect) as writer:
+            for value in values:
+                writer.write(value)
+
+    def find(self, name: str) -> None:
+        """Write the leaves with a text in a name of their path."""
+        leaves = list(self.found.find(name))
+        if not leaves:
+            self._warn(f"No name in the tree has {name!r} in it.")
+        self._leaves(leaves)
+
+    def tree(self, path: str, *, only_leaf: bool) -> None:
+        """Write what is at a path of the tree."""
+        from kafkalog.errors import UsageError
+        from kafkalog.state.image_tree import Leaf, tree_lines
+        from kafkalog_cli.output.text import printable
+
+        node = self.found.node(path)
+        if node is None:
+            self._warn(f"There is no {path!r} in the tree.")
+        elif only_leaf and not isinstance(node, Leaf):
+            raise UsageError(f"{path} is not a leaf of the tree.", hint="Give --tree.")
+        elif self.form != Format.TABLE:
+            self._leaves(self.found.leaves(path))
+        else:
+            for line in tree_lines(node):
+                typer.echo(printable(line))
+
+    def changes(self) -> None:
+        """Write a row per leaf that differs."""
+        from kafkalog_cli.output import metadata as show
+        from kafkalog_cli.output.writer import Writer
+
+        with Writer(show.change_view(self.style), self.form, self.outcome.defect) as writer:
+            for one in self.found.changes:
+                writer.write(one)
+
+    def _leaves(self, leaves: Iterable[MetadataLeaf]) -> None:
+        from kafkalog_cli.output import metadata as show
+        from kafkalog_cli.output.writer import Writer
+
+        with Writer(show.leaf_view(self.style), self.form, self.outcome.defect) as writer:
+            for one in leaves:
+                writer.write(one)
+
+    def _warn(self, text: str) -> None:
+        from kafkalog_cli.outcome import show_warning
+
+        show_warning(text)
+        self.outcome.fail_if(True)
+
+
+def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
+    """Report what the answer is of, and what it lacks."""
+    from kafkalog.plurals import counted
+    from kafkalog_cli.outcome import show_note, show_warning
+    from kafkalog_cli.output.objects import time_text
+
+    image = found.image
+    if says_when:
+        last = image.provenance
+        when = (
+            f"last change {time_text(last.timestamp, style)}" if last.offset >= 0 else "no record"
+        )
+        show_note(f"as of offset {found.end_offset}: {when}.")
+    if found.uncommitted:
+        show_note(
+            f"what was changed from offset {found.committed} on may not be committed: nothing on "
+            "disk says how far the quorum had."
+        )
+    if found.pending:
+        show_note(f"{counted(found.pending, 'record')} of an open metadata transaction left out.")
+    if image.unknown:
+        show_warning(f"{counted(image.unknown, 'record')} of the metadata could not be decoded.")
+    if image.refused:
+        more = f" (and {len(image.refused) - 1} more)" if len(image.refused) > 1 else ""
+        show_warning(f"A record contradicts those before it: {image.refused[0]}{more}")
+    outcome.fail_if(bool(image.unknown or image.refused) or not image.is_whole)

@@ -1,0 +1,95 @@
+"""`kafkalog report`: everything about log directories on one page for people."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkalog.model import Level
+from kafkalog_cli import options as opt
+from kafkalog_cli.output.writer import Format
+
+
+def report(
+    paths: Annotated[list[str], typer.Argument(
+        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+    )],
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="The page to write: an .html.")],
+    level: Annotated[Level, typer.Option(
+        "--level", help="How much the checks read: headers, also checksums, or also all records.",
+    )] = Level.QUICK,
+    records: Annotated[bool, typer.Option(
+        "--records", help="Read all records, too: tombstones, distinct keys, hot keys.",
+    )] = False,
+    hot_keys: Annotated[int, typer.Option(
+        "--hot-keys", metavar="N", min=0, help="With --records: hot keys per topic.",
+    )] = 10,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace FILE if it exists.")] = False,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    threads: Annotated[int | None, typer.Option(
+        "--threads", metavar="N", min=1,
+        help="Checking threads. Default: one per processor, at most 8.",
+    )] = None,
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
+    """Write a page about log directories: for the screen, a ticket or the printer.
+
+    It shows sizes, growth, segments over time, findings with the command that repairs, the next
+    start of the broker, retention, groups and lag, open transactions, compaction, codecs and
+    batches. It is one file that opens without a network; names and keys in it are never markup.
+    Give the log directories of all brokers. Status 1 if there are findings above a note, as
+    `verify` has it. Nothing else is written.
+
+
+    \b
+    kafkalog report /var/lib/kafka --to report.html
+    kafkalog report /var/lib/kafka --to report.html --level deep --records
+    """
+    from kafkalog.configs import ConfigSources
+    from kafkalog.model import Severity
+    from kafkalog.overview import libraries, report
+    from kafkalog.storage import NewFile
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.overviews import WrittenReport, view
+    from kafkalog_cli.output.progress import byte_progress
+    from kafkalog_cli.output.writer import Writer
+
+    libraries.require()
+    sources = ConfigSources(
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
+    outcome = Outcome()
+    targets = outcome.open_all(paths)
+    if not targets:
+        return outcome.status
+    with NewFile(to, replaces=replace) as new:
+        with byte_progress(targets, enabled=not quiet) as progress:
+            found = report(
+                *(target.path for target in targets),
+                level=level,
+                records=records,
+                hot_keys=hot_keys,
+                configs=sources,
+                now_ms=None if now is None else opt.parse_time(now),
+                threads=threads,
+                failed=outcome.error,
+                progress=progress,
+            )
+        if not found.partitions and not found.log_dirs:
+            new.discard()
+            return outcome.status
+        page = found.to_html().encode()
+        new.file.write(page)
+    defects = found.checked.defects
+    outcome.fail_if(any(defects[one] for one in Severity if one != Severity.NOTE))
+    with Writer(view(Style(exact)), form, outcome.defect) as writer:
+        writer.write(WrittenReport(to, len(page), found))
+    return outcome.status

@@ -1,0 +1,193 @@
+"""The output of `du`: parts of what takes room, disks, and partitions above their limits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.plurals import counted
+from kafkalog_cli.output.configs import print_heading
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    INT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    size_text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.disk_usage.model import Disk, Report, Share, Usage
+    from kafkalog_cli.output.objects import Style, View
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_OVER_SHOWN: Final = 10
+
+
+def _sums(prefix: str) -> tuple[Field[Any], ...]:
+    """Return the fields of a sum; `prefix` leads to it from the value."""
+
+    def ahead(name: str) -> Callable[[Any], object]:
+        def get(value: Any) -> object:
+            usage: Usage = getattr(value, prefix) if prefix else value
+            return getattr(usage, name) if usage.growth else None
+
+        return get
+
+    at = f"{prefix}." if prefix else ""
+    return (
+        Field("disk_bytes", SIZE, "blocks on disk, as `du` counts them; in an object store the "
+              "size of the objects", f"{at}disk_bytes"),
+        Field("size", SIZE, "apparent size: the length of the files", f"{at}size_bytes"),
+        Field("leftover_bytes", SIZE, "blocks of what nothing reads any more: `.deleted` and "
+              "`.cleaned` files, deleted and stray partitions", f"{at}leftover_bytes"),
+        Field("replicas", INT, "number of partition directories; 0 by day and by kind",
+              f"{at}replicas"),
+        Field("growth", ARRAY, "with `--forecast`: bytes appended in each of the last 24 hours, "
+              "oldest first; empty if not measured", f"{at}growth"),
+        Field("growth_per_hour", SIZE | None, "their mean; null if not measured",
+              f"{at}growth_per_hour"),
+        Field("freed_now", SIZE | None, "bytes that retention deletes at its next check; null if "
+              "not predicted", ahead("freed_now")),
+        Field("freed_later", SIZE | None, "bytes of logs that time alone makes retention delete "
+              "until the end of the forecast", ahead("freed_later")),
+        Field("dirty_bytes", SIZE | None, "bytes of logs that the cleaner may compact, an upper "
+              "bound of what that wins", ahead("dirty_bytes")),
+    )  # fmt: skip
+
+
+DISK_USAGE: Final = ObjectType["Share"](
+    "disk_usage",
+    "`du`",
+    "A part of what takes room. Growth and forecast are those of whole partitions: by day and by "
+    "kind only the total has them.",
+    Field("by", TEXT, "`topic`, `partition`, `day` or `kind`"),
+    Field("name", TEXT | None, "the topic, the directory's name, the day of the latest record of "
+          "its segment, or the kind of file or leftover; null for files of a log directory itself, "
+          "and without a day"),
+    Field("topic", TEXT | None, "topic, by topic and by partition"),
+    Field("partition", INT | None, "partition number, by partition"),
+    Field("directory", TEXT | None, "log directory, by partition"),
+    *_sums("usage"),
+)  # fmt: skip
+DISK_USAGE_TOTAL: Final = ObjectType["Usage"](
+    "disk_usage_total",
+    "`du`",
+    "The sum of all parts.",
+    *_sums(""),
+)
+OVER_LIMIT: Final = ObjectType[Any](
+    "over_limit",
+    "`du --forecast`",
+    "A partition that stays larger or older than its retention allows after the next check.",
+    Field("path", TEXT, "the directory"),
+    Field("topic", TEXT, "topic, from the directory's name"),
+    Field("partition", INT | None, "partition number; null if the directory's name has none"),
+    Field("bytes_over", SIZE, "bytes above the limit"),
+    Field("why", TEXT, "what keeps them, not for programs"),
+)
+DISK: Final = ObjectType["Disk"](
+    "disk",
+    "`du --forecast`",
+    "A disk, or with `--disk-size` that of one log directory, and when it is full.",
+    Field("directories", ARRAY, "the log directories on it"),
+    Field("used_bytes", SIZE, "blocks that they occupy"),
+    Field("free_bytes", SIZE | None, "what is free; null in an object store"),
+    Field("growth_per_hour", SIZE, "bytes appended per hour, mean of the last 24 hours"),
+    Field("full_at", TIME | None, "when it is full if that goes on and retention does its work; "
+          "null if not within ten years"),
+)  # fmt: skip
+
+
+def sparkline(numbers: Sequence[int]) -> str:
+    """Return a bar per number, the tallest for the largest; a dot for none."""
+    top = max(numbers, default=0)
+    return "".join(
+        "·" if number <= 0 else _BARS[(number * len(_BARS) - 1) // top] for number in numbers
+    )
+
+
+def share_view(style: Style, by: str, *, ahead: bool, directories: bool) -> View[Share]:
+    """Return the view with a row per part.
+
+    Args:
+        style: of the cells.
+        by: what the sum is split by.
+        ahead: whether growth and forecast are shown.
+        directories: whether rows name the log directory.
+    """
+    columns: list[Column[Share]] = []
+    if directories:
+        columns.append(Column("DIRECTORY", "directory", fold=True))
+    nameless = "(undated)" if by == "day" else "(log directory)"
+    columns.append(Column(by.upper(), lambda one: one.name or nameless, fold=True))
+    if by == "topic":
+        columns.append(Column("REPLICAS", lambda one: one.usage.replicas or "-", right=True))
+    columns += [
+        Column("ON DISK", "disk_bytes"),
+        Column("SIZE", "size"),
+        Column("LEFTOVERS", "leftover_bytes"),
+    ]
+    if ahead:
+        columns += [
+            Column("PER HOUR", "growth_per_hour"),
+            Column("LAST 24 HOURS", lambda one: sparkline(one.usage.growth) or "-", below=True),
+            Column("AHEAD", lambda one: _ahead_text(one.usage, style), fold=True, below=True),
+        ]
+    return DISK_USAGE.view(style, *columns)
+
+
+def _ahead_text(usage: Usage, style: Style) -> str:
+    """Return what retention frees and compaction may win, `-` if that is nothing."""
+    size = partial(size_text, style=style)
+    words = [f"{size(usage.freed_now)} freed now"] if usage.freed_now else []
+    words += [f"{size(usage.freed_later)} freed later"] if usage.freed_later else []
+    words += [f"{size(usage.dirty_bytes)} dirty"] if usage.dirty_bytes else []
+    return ", ".join(words) or "-"
+
+
+def print_report(report: Report, style: Style, until_ms: int | None) -> None:
+    """Print the lines below the table: the sum, what lies ahead, and what could be won."""
+    size = partial(size_text, style=style)
+    time = partial(time_text, style=style)
+    total = report.total
+    lines = [f"total: {size(total.disk_bytes)} on disk, {size(total.size_bytes)} apparent"]
+    if until_ms is not None:
+        lines.append(
+            f"retention frees {size(total.freed_now)} at its next check, "
+            f"{size(total.freed_later)} more by {time(until_ms)}"
+        )
+    lines += [
+        f"{one.path}: {size(one.bytes_over)} above its limit: {one.why}"
+        for one in report.over[:_OVER_SHOWN]
+    ]
+    if len(report.over) > _OVER_SHOWN:
+        others = counted(len(report.over) - _OVER_SHOWN, "other partition")
+        lines.append(f"{others} above the limit: --format ndjson lists all")
+    won = []
+    if total.leftover_bytes:
+        won.append(f"{size(total.leftover_bytes)} of leftovers")
+    if total.dirty_bytes:
+        won.append(f"up to {size(total.dirty_bytes)} by compaction")
+    if won:
+        lines.append(f"could be won: {', '.join(won)}")
+    print_heading(lines + [_disk_line(disk, style) for disk in report.disks])
+
+
+def _disk_line(disk: Disk, style: Style) -> str:
+    size = partial(size_text, style=style)
+    line = f"disk of {', '.join(disk.directories)}: {size(disk.used_bytes)} used"
+    if disk.free_bytes is None:
+        return f"{line}, grows {size(disk.growth_per_hour)} per hour"
+    line += f", {size(max(0, disk.free_bytes))} free, grows {size(disk.growth_per_hour)} per hour: "
+    if disk.full_at is None:
+        return f"{line}it does not fill at this rate"
+    if disk.free_bytes <= 0:
+        return f"{line}it is full"
+    return f"{line}full at {time_text(disk.full_at, style)}"

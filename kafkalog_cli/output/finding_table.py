@@ -1,0 +1,215 @@
+"""Findings for people: grouped by file, most severe first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.model import Severity
+from kafkalog_cli.output.findings import Report, next_start_lines, summary_lines
+from kafkalog_cli.output.text import printable, wrapped
+from kafkalog_cli.output.tones import Tone, painted, tone_of
+from kafkalog_cli.output.writer import terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kafkalog.model import Defect
+    from kafkalog_cli.output.findings import RunFacts
+
+ALIKE_MAX: Final = 20
+"""At most this many findings of one kind in one file are shown; the others are counted."""
+
+_HELD_MAX: Final = 200  # findings of one kind that are held until the end
+_NAMES_MAX: Final = 3  # files that share a note
+
+
+class FindingTable(Report):
+    """A report as text: damage as it is found, then other findings, most severe first.
+
+    Findings are grouped by file. The same note on several files of a directory is shown once, after
+    the others. Memory is bounded: at most `ALIKE_MAX` findings of each kind and file are kept, and
+    as many notes per directory; of what is held until the end, `_HELD_MAX` of each kind.
+    """
+
+    def __init__(self, hidden: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._hidden = hidden
+        self._segment = ""
+        self._damage = _Kept()
+        self._held = {severity: _Kept() for severity in (Severity.INDEX, Severity.WARNING)}
+        self._notes: dict[str, _Notes] = {}  # by directory
+        self._has_heading = False
+
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is not BrokenPipeError:
+            self._flush()
+
+    def finding(self, defect: Defect) -> None:
+        """Handle the next finding."""
+        directory, name = os.path.split(defect.path)
+        if defect.severity == Severity.NOTE:
+            self._notes.setdefault(directory, _Notes()).take(defect)
+        elif defect.severity in self._held:
+            self._held[defect.severity].take(defect)
+        else:
+            segment = os.path.join(directory, name.partition(".")[0])
+            if segment != self._segment:
+                self._flush_damage()
+                self._segment = segment
+            self._damage.take(defect)
+
+    def end(self, facts: RunFacts) -> None:
+        """Handle the end of the run, given its facts."""
+        self._flush()
+        if not facts.schedule.targets:
+            return
+        width = terminal_width()
+        texts = [*next_start_lines(facts.verification.next_starts), *summary_lines(facts)]
+        _put(line for text in texts for line in wrapped(text, first="", width=width))
+
+    def _flush(self) -> None:
+        self._flush_damage()
+        for held in self._held.values():
+            self._print(held.taken_lines())
+        self._flush_notes()
+
+    def _flush_damage(self) -> None:
+        self._print(self._damage.taken_lines())
+
+    def _flush_notes(self) -> None:
+        lines: list[str] = []
+        for notes in self._notes.values():
+            for path, defects in notes.single.items():
+                lines += _file_lines(path, defects)
+            for reference, count in notes.dropped.items():
+                lines += _more(f"{count} more {reference}")
+        for directory, notes in self._notes.items():
+            for first, names in notes.alike.values():
+                lines += wrapped(printable(directory), first="", width=terminal_width())
+                lines += _line(first, f"{', '.join(names)}{notes.others_of(first)}: {first.detail}")
+        self._print(lines)
+        self._notes.clear()
+
+    def _print(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        title = painted("  SEVERITY    POSITION  FINDING", Tone.TITLE, sys.stdout)
+        heading = [] if self._has_heading else [title]
+        self._has_heading = True
+        with self._hidden():
+            _put([*heading, *lines])
+            sys.stdout.flush()
+
+
+class _Kept:
+    """Findings by file, as many as are shown, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Defect]] = {}
+        self._in_file: dict[str, Counter[str]] = {}  # by path, by reference
+        self._in_all: Counter[str] = Counter()  # by reference
+        self._elsewhere: Counter[str] = Counter()
+
+    def take(self, defect: Defect) -> None:
+        """Handle the next finding."""
+        reference = defect.reference
+        if defect.path not in self._kept and self._in_all[reference] >= _HELD_MAX:
+            self._elsewhere[reference] += 1
+            return
+        found = self._in_file.setdefault(defect.path, Counter())
+        found[reference] += 1
+        if found[reference] <= ALIKE_MAX:
+            self._in_all[reference] += 1
+            self._kept.setdefault(defect.path, []).append(defect)
+
+    def taken_lines(self) -> list[str]:
+        """Return the lines of what was kept, and forget it."""
+        lines = []
+        for path, defects in self._kept.items():
+            lines += _file_lines(path, defects)
+            for reference, count in self._in_file[path].items():
+                if count > ALIKE_MAX:
+                    lines += _more(f"{count - ALIKE_MAX} more {reference}")
+        for reference, count in self._elsewhere.items():
+            lines += _more(f"{count} more {reference} in other files")
+        self._kept.clear()
+        self._in_file.clear()
+        self._in_all.clear()
+        self._elsewhere.clear()
+        return lines
+
+
+class _Notes:
+    """The notes on the files of one directory.
+
+    Attributes:
+        single: path to the notes that no other file has.
+        alike: reference and detail to the first note and the names of the files that have it.
+        dropped: reference to the number of notes that are not kept.
+    """
+
+    def __init__(self) -> None:
+        self.single: dict[str, list[Defect]] = {}
+        self.alike: dict[tuple[str, str], tuple[Defect, list[str]]] = {}
+        self.dropped: Counter[str] = Counter()
+        self._seen: dict[tuple[str, str], Defect] = {}
+        self._kept: Counter[str] = Counter()
+        self._alike: Counter[tuple[str, str]] = Counter()
+
+    def take(self, defect: Defect) -> None:
+        """Handle the next note."""
+        key = defect.reference, defect.detail
+        first = self._seen.get(key)
+        if first is not None and first.path != defect.path:
+            self._take_alike(key, first, defect)
+        elif self._kept[defect.reference] < ALIKE_MAX:
+            self._seen.setdefault(key, defect)
+            self._kept[defect.reference] += 1
+            self.single.setdefault(defect.path, []).append(defect)
+        else:
+            self.dropped[defect.reference] += 1
+
+    def others_of(self, first: Defect) -> str:
+        """Return how many more files have the note than are named."""
+        count = self._alike[first.reference, first.detail] - _NAMES_MAX
+        return f" and {count} more" if count > 0 else ""
+
+    def _take_alike(self, key: tuple[str, str], first: Defect, defect: Defect) -> None:
+        if key not in self.alike:
+            self.alike[key] = first, [os.path.basename(first.path)]
+            self._alike[key] = 1
+            self.single[first.path].remove(first)
+            if not self.single[first.path]:
+                del self.single[first.path]
+        names = self.alike[key][1]
+        self._alike[key] += 1
+        if len(names) < _NAMES_MAX:
+            names.append(os.path.basename(defect.path))
+
+
+def _file_lines(path: str, defects: Sequence[Defect]) -> list[str]:
+    lines = wrapped(printable(path), first="", width=terminal_width())
+    for defect in defects:
+        lines += _line(defect, defect.detail)
+    return lines
+
+
+def _line(defect: Defect, words: str) -> list[str]:
+    """Return the lines of one finding."""
+    position = "-" if defect.position is None else str(defect.position)
+    text = printable(f"{defect.reference}: {words}")
+    severity = f"{defect.severity:<8}"
+    first, *more = wrapped(text, first=f"  {severity}  {position:>10}  ", width=terminal_width())
+    return [f"  {painted(severity, tone_of(defect.severity), sys.stdout)}{first[10:]}", *more]
+
+
+def _more(what: str) -> list[str]:
+    text = f"{what}: --format ndjson lists them all"
+    return wrapped(text, first=" " * 24, width=terminal_width())
+
+
+def _put(lines: Iterable[str]) -> None:
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())

@@ -1,0 +1,152 @@
+"""The output of `find`: records with their partitions, and the life of a key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_cli.output.objects import (
+    BOOL,
+    BYTES,
+    INT,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    topic_and_partition,
+)
+from kafkalog_cli.output.records import RECORD, control_type, headers_cell
+from kafkalog_cli.output.text import bytes_cell
+from kafkalog_cli.output.tones import Tone
+
+if TYPE_CHECKING:
+    from kafkalog.model import Record
+    from kafkalog.search.model import Found, Occurrence
+    from kafkalog_cli.output.objects import Style, View
+
+
+def _of_record(one: Field[Any]) -> Field[Any]:
+    """Return a field of a record as a field of what holds one."""
+    get = one.getter()
+
+    def get_from(found: Found) -> object:
+        return get(found.record)
+
+    return replace(one, get=get_from)
+
+
+FOUND: Final = ObjectType[Any](
+    "found",
+    "`find`",
+    "A record that was found: the fields of `record`, and who wrote it.",
+    *(_of_record(one) for one in RECORD.fields.values() if one.name != "decoded"),
+    Field("transactional_id", TEXT | None, "whose producer wrote it; null outside transactions, or "
+          "if no `__transaction_state` in PATH names the producer"),
+    Field("reason", TEXT | None, "why its value does not decode; null without `--undecodable`"),
+)  # fmt: skip
+OCCURRENCE: Final = ObjectType[Any](
+    "occurrence",
+    "`find --history`",
+    "A record in the life of a key.",
+    *topic_and_partition("found."),
+    Field("offset", INT, "offset", "found.record.offset"),
+    Field("timestamp", TIME, "milliseconds, −1 if none", "found.record.timestamp"),
+    Field("key", BYTES, "the key", "found.record.key"),
+    Field("before", BYTES, "value of the key before; null is a tombstone, or that the log has no "
+          "record of it before", lambda one: None if one.before is None else one.before.value),
+    Field("value", BYTES, "value from here on; null is a tombstone", "found.record.value"),
+    Field("previous_offset", INT | None, "offset of the value before; null if the log has none",
+          lambda one: None if one.before is None else one.before.offset),
+    Field("superseded_by", INT | None, "offset of the next record of the key that counts; null "
+          "without one, or if this one does not count"),
+    Field("live", BOOL, "false if it is only in files that a broker removes: leftovers, or an end "
+          "that its next start cuts off", "is_live"),
+    Field("transaction", TEXT | None, "`committed`, `aborted` or `open`: only the first counts; "
+          "null without a transaction"),
+    Field("path", TEXT, "the file, as given or found", "found.record.batch.path"),
+    Field("producer_id", INT, "producer id, −1 if none", "found.record.batch.producer_id"),
+    Field("producer_epoch", INT, "producer epoch, −1 if none",
+          "found.record.batch.producer_epoch"),
+    Field("transactional_id", TEXT | None, "as in `found`", "found.transactional_id"),
+)  # fmt: skip
+
+
+def partition_name(found: Found) -> str:
+    """Return `topic-partition`."""
+    return found.topic if found.partition is None else f"{found.topic}-{found.partition}"
+
+
+def _producer(found: Found) -> str:
+    batch = found.record.batch
+    if batch.producer_id < 0:
+        return "-"
+    who = f"{batch.producer_id}/{batch.producer_epoch}"
+    return who if found.transactional_id is None else f"{who} {found.transactional_id}"
+
+
+def _directory(found: Found) -> str:
+    return os.path.dirname(os.path.dirname(found.record.batch.path)) or "."
+
+
+def found_view(style: Style, *, directories: bool, reasons: bool = False) -> View[Found]:
+    """Return the view with a row per record, with or without log directories and reasons."""
+
+    def key(found: Found) -> str:
+        if found.record.batch.is_control:
+            return str(control_type(found.record))
+        return bytes_cell(found.record.key, style.bytes_form)
+
+    return FOUND.view(
+        style,
+        *((Column("DIRECTORY", _directory, fold=True),) if directories else ()),
+        Column("PARTITION", partition_name, fold=True),
+        *((Column("STATE", "state"),) if style.states else ()),
+        Column("OFFSET", "offset"),
+        Column("TIME", "timestamp"),
+        Column("PRODUCER", _producer, fold=True),
+        *((Column("REASON", "reason", fold=True),) if reasons else ()),
+        Column("KEY", key, fold=True),
+        Column(
+            "VALUE",
+            lambda one: bytes_cell(one.record.value, style.bytes_form),
+            fold=True,
+            tone=lambda one: Tone.FAINT if one.record.value is None else None,
+        ),
+        Column("HEADERS", lambda one: headers_cell(one.record, style), fold=True),
+    )
+
+
+def occurrence_view(style: Style, *, directories: bool) -> View[Occurrence]:
+    """Return the view with a row per occurrence of a key."""
+
+    def value(record: Record | None) -> str:
+        if record is None:
+            return "-"
+        return "tombstone" if record.value is None else _text(record.value, style)
+
+    def notes(one: Occurrence) -> str:
+        words = [] if one.transaction in (None, "committed") else [f"{one.transaction} transaction"]
+        if not one.is_live:
+            words.append(f"only in {os.path.basename(one.found.record.batch.path)}")
+        return ", ".join(words)
+
+    return OCCURRENCE.view(
+        style,
+        *((Column("DIRECTORY", lambda one: _directory(one.found), fold=True),) if directories
+          else ()),
+        Column("PARTITION", lambda one: partition_name(one.found), fold=True),
+        Column("OFFSET", "offset"),
+        Column("TIME", "timestamp"),
+        Column("BEFORE", lambda one: value(one.before), fold=True),
+        Column("VALUE", lambda one: value(one.found.record), fold=True),
+        Column("SUPERSEDED BY", "superseded_by"),
+        Column("PRODUCER", lambda one: _producer(one.found), fold=True),
+        Column("NOTES", notes, fold=True),
+    )  # fmt: skip
+
+
+def _text(value: bytes, style: Style) -> str:
+    """Return the cell of a value that is not null; the text `tombstone` is quoted."""
+    return '"tombstone"' if value == b"tombstone" else bytes_cell(value, style.bytes_form)

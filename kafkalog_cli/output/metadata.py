@@ -1,0 +1,235 @@
+"""The output of `metadata`: topics, partitions, configs, leaves of the tree, and changes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.state.metadata_model import (
+        ConfigValue,
+        MetadataChange,
+        MetadataLeaf,
+        Origin,
+        PartitionState,
+        TopicState,
+    )
+    from kafkalog_cli.output.objects import Style, View
+
+_RECORD: Final = re.compile(r"\w+[(\[](.*)[)\]]", re.DOTALL)
+_FIELD_START: Final = re.compile(r"(?:^|, )(\w+)=")
+_PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
+_NOTHING: Final = {"[]", "Optional.empty", "null"}
+_ORIGIN: Final[tuple[Field[Any], ...]] = (
+    Field("offset", INT | None, "offset of the record that changed it last; null if the snapshot "
+          "that was read already has it", "origin.offset"),
+    Field("timestamp", TIME | None, "time of that record", "origin.timestamp"),
+    Field("committed", BOOL, "whether the quorum is known to have committed it",
+          "origin.is_committed"),
+)  # fmt: skip
+
+TOPIC: Final = ObjectType[Any](
+    "metadata_topic",
+    "`metadata`",
+    "A topic of the cluster's metadata.",
+    Field("topic", TEXT, "topic", "name"),
+    Field("topic_id", TEXT, "topic id"),
+    Field("partitions", INT, "number of partitions", lambda one: len(one.partitions)),
+    Field("replication_factor", INT, "the largest number of replicas of a partition"),
+    Field("under_replicated", INT, "partitions with fewer replicas in sync than replicas"),
+    Field("leaderless", INT, "partitions without a leader"),
+    Field("configs", OBJECT, "its own configs, name to value"),
+    *_ORIGIN,
+)
+PARTITION: Final = ObjectType[Any](
+    "metadata_partition",
+    "`metadata --topic`",
+    "A partition of the cluster's metadata: its assignment and its leader.",
+    Field("topic", TEXT, "topic"),
+    Field("partition", INT, "partition number"),
+    Field("leader", INT, "node id, −1 without a leader", "state.leader"),
+    Field("replicas", ARRAY, "node ids", "state.replicas"),
+    Field("isr", ARRAY, "node ids of the replicas in sync", "state.isr"),
+    Field("adding_replicas", ARRAY, "node ids, in a reassignment", "state.adding_replicas"),
+    Field("removing_replicas", ARRAY, "node ids, in a reassignment", "state.removing_replicas"),
+    Field("elr", ARRAY, "node ids of the eligible leader replicas", "state.elr"),
+    Field("last_known_elr", ARRAY, "node ids of the last known ones", "state.last_known_elr"),
+    Field("directories", ARRAY, "id of the log directory of each replica", "state.directories"),
+    Field("recovering", BOOL, "whether it recovers from an unclean election",
+          "state.is_recovering"),
+    Field("leader_epoch", INT, "counts elections", "state.leader_epoch"),
+    Field("partition_epoch", INT, "counts changes", "state.partition_epoch"),
+    *_ORIGIN,
+)  # fmt: skip
+CONFIG: Final = ObjectType[Any](
+    "metadata_config",
+    "`metadata --configs`, `metadata --topic`",
+    "A config of a topic, a broker, a group or another resource.",
+    Field("resource", TEXT, "`TOPIC:name`, `BROKER:id`, `BROKER` for all brokers, `GROUP:id`, "
+          "`CLIENT_METRICS:name`"),
+    Field("name", TEXT, "config"),
+    Field("value", TEXT, "value"),
+    *_ORIGIN,
+)  # fmt: skip
+LEAF: Final = ObjectType[Any](
+    "metadata_leaf",
+    "`metadata --tree`, `--cat` and `--find`",
+    "A leaf of the tree that Kafka's metadata shell shows.",
+    Field("path", TEXT, "its path"),
+    Field("text", TEXT, "its text"),
+    *_ORIGIN,
+)
+CHANGE: Final = ObjectType[Any](
+    "metadata_change",
+    "`metadata --diff`",
+    "A leaf of the tree that differs between two moments.",
+    Field("change", TEXT, "`added`, `removed` or `changed`"),
+    Field("path", TEXT, "its path"),
+    Field("before", TEXT | None, "text at the time of `--diff`"),
+    Field("after", TEXT | None, "text now, or at the time of `--at`"),
+    *_ORIGIN,
+)
+
+
+def topic_view(style: Style) -> View[TopicState]:
+    """Return the view with a row per topic."""
+    return TOPIC.view(
+        style,
+        Column("TOPIC", "topic", fold=True),
+        Column("TOPIC ID", "topic_id"),
+        Column("PARTITIONS", "partitions"),
+        Column("REPLICAS", "replication_factor"),
+        Column("UNDER-REPLICATED", "under_replicated"),
+        Column("LEADERLESS", "leaderless"),
+        Column("CONFIGS", lambda one: ", ".join(f"{k}={v}" for k, v in one.configs.items()) or "-",
+               fold=True, below=True),
+    )  # fmt: skip
+
+
+def partition_view(style: Style) -> View[PartitionState]:
+    """Return the view with a row per partition."""
+    return PARTITION.view(
+        style,
+        Column("TOPIC", "topic", fold=True),
+        Column("PARTITION", "partition"),
+        Column("LEADER", lambda one: "-" if one.state.leader < 0 else one.state.leader, right=True),
+        Column("REPLICAS", lambda one: _nodes(one.state.replicas)),
+        Column("ISR", lambda one: _nodes(one.state.isr)),
+        Column("EPOCH", "leader_epoch"),
+        Column("CHANGED", lambda one: _changed(one.origin, style)),
+        Column("NOTES", _partition_notes, fold=True),
+    )
+
+
+def config_view(style: Style) -> View[ConfigValue]:
+    """Return the view with a row per config."""
+    return CONFIG.view(
+        style,
+        Column("RESOURCE", "resource", fold=True),
+        Column("CONFIG", "name", fold=True),
+        Column("VALUE", "value", fold=True),
+        Column("CHANGED", lambda one: _changed(one.origin, style)),
+    )
+
+
+def leaf_view(style: Style) -> View[MetadataLeaf]:
+    """Return the view with a row per leaf."""
+    return LEAF.view(
+        style,
+        Column("PATH", "path", fold=True),
+        Column("TEXT", "text", fold=True, below=True),
+    )
+
+
+def change_view(style: Style) -> View[MetadataChange]:
+    """Return the view with a row per leaf that differs."""
+    return CHANGE.view(
+        style,
+        Column("CHANGE", "change"),
+        Column("OFFSET", lambda one: "-" if one.origin.offset is None else one.origin.offset,
+               right=True),
+        Column("TIME", lambda one: _changed(one.origin, style)),
+        Column("PATH", "path", fold=True),
+        Column("WHAT", what_changed, fold=True, below=True),
+    )  # fmt: skip
+
+
+def what_changed(one: MetadataChange) -> str:
+    """Return the fields that differ, or all that say something of a leaf that is new or gone."""
+    if one.before is None or one.after is None:
+        text = one.after if one.before is None else one.before
+        fields = dict(_fields(text or ""))
+        told = [f"{name}={value}" for name, value in fields.items() if value not in _NOTHING]
+        return ", ".join(told) or text or ""
+    before, after = dict(_fields(one.before)), dict(_fields(one.after))
+    differing = [
+        f"{name}: {before.get(name, '-')} -> {after.get(name, '-')}"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    ]
+    return ", ".join(differing) or f"{one.before} -> {one.after}"
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a text such as `Name(a=1, b=[2, 3])`; of any other text nothing."""
+    found = _RECORD.fullmatch(text)
+    rest = found[1] if found else ""
+    while match := _FIELD_START.match(rest):
+        end = _end_of_value(rest, match.end())
+        yield match[1], rest[match.end() : end]
+        rest = rest[end:]
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """Return where a value ends: at the comma before the next field that is in no brackets."""
+    closing: list[str] = []
+    for at in range(start, len(text)):
+        char = text[at]
+        if not closing and _FIELD_START.match(text, at):
+            return at
+        if char in _PAIRS:
+            closing.append(_PAIRS[char])
+        elif closing and char == closing[-1]:
+            closing.pop()
+    return len(text)
+
+
+def _nodes(nodes: tuple[int, ...]) -> str:
+    return ",".join(map(str, nodes)) or "-"
+
+
+def _changed(origin: Origin, style: Style) -> str:
+    """Return when something was changed, and whether that may not be committed."""
+    if origin.timestamp is None:
+        return "-"
+    text = time_text(origin.timestamp, style)
+    return text if origin.is_committed else f"{text} uncommitted"
+
+
+def _partition_notes(one: PartitionState) -> str:
+    state = one.state
+    notes = [
+        f"{what} {_nodes(nodes)}"
+        for what, nodes in (
+            ("adding", state.adding_replicas),
+            ("removing", state.removing_replicas),
+            ("ELR", state.elr),
+        )
+        if nodes
+    ]
+    return "; ".join([*notes, *(["recovering"] if state.is_recovering else [])])

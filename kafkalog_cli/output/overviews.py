@@ -1,0 +1,72 @@
+"""The output of `report`: the page that was written, and its most important numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.model import Severity
+from kafkalog.recovery.model import Verdict
+from kafkalog_cli.output.objects import (
+    INT,
+    OBJECT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.overview.facts import Report
+    from kafkalog_cli.output.objects import Style, View
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A page, its size, and the facts on it."""
+
+    path: str
+    size_bytes: int
+    facts: Report
+
+
+REPORT: Final = ObjectType[WrittenReport](
+    "report",
+    "`report`",
+    "The page that was written, and its most important numbers.",
+    Field("path", TEXT, "the page"),
+    Field("size", SIZE, "bytes of the page", "size_bytes"),
+    Field("made_at", TIME, "when, and the clock that ages are judged by", "facts.made_ms"),
+    Field("topics", INT, "topics", lambda one: len({p.listed.topic for p in one.facts.partitions})),
+    Field("partitions", INT, "partition directories", lambda one: len(one.facts.partitions)),
+    Field("log_size", SIZE, "bytes of the partitions, as `ls` counts them", "facts.size_bytes"),
+    Field("defects", OBJECT, "number of findings by severity",
+          lambda one: {each.value: one.facts.checked.defects[each] for each in Severity}),
+    Field("next_starts", INT, "directories on which the next start acts",
+          lambda one: sum(each.verdict != Verdict.NOTHING for each in one.facts.next_starts)),
+    Field("groups", INT, "groups", lambda one: len(one.facts.groups)),
+    Field("open_transactions", INT, "open transactions",
+          lambda one: len(one.facts.open_transactions)),
+    Field("gaps", INT, "questions that could not be answered; the page names them",
+          lambda one: len(one.facts.gaps)),
+)  # fmt: skip
+
+
+def view(style: Style) -> View[WrittenReport]:
+    """Return the view with one row."""
+    return REPORT.view(
+        style,
+        Column("PAGE", "path", fold=True),
+        Column("SIZE", "size"),
+        Column("TOPICS", "topics"),
+        Column("PARTITIONS", "partitions"),
+        Column("LOG SIZE", "log_size"),
+        Column("FINDINGS", _findings, fold=True),
+    )
+
+
+def _findings(one: WrittenReport) -> str:
+    defects = one.facts.checked.defects
+    return ", ".join(f"{defects[each]} {each}" for each in Severity if defects[each]) or "-"

@@ -1,0 +1,81 @@
+"""On a terminal colour says what a word means; elsewhere there is none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import batch, copy_tree, flip, record, write_log
+from tests.kafkalog_cli.test_hostile_terminal import on_terminal
+
+EXAMPLE = Path("examples/log-dir")
+
+
+def shown(tmp_path: Path, *lines: list[object], term: str = "xterm") -> str:
+    return on_terminal(list(lines), tmp_path, term).decode()
+
+
+def damaged(tmp_path: Path) -> Path:
+    partition = copy_tree(EXAMPLE / "orders-0", tmp_path / "orders-0")
+    log = partition / "00000000000000000250.log"
+    log.write_bytes(flip(log.read_bytes(), 8 * 5000))
+    (partition / "00000000000000000500.index").unlink()
+    (partition / "unknown").touch()
+    return partition
+
+
+def test_severities_have_their_colours(tmp_path: Path) -> None:
+    """Damage first, in red; then indexes; notes last, faint."""
+    text = shown(tmp_path, ["verify", damaged(tmp_path), "--quiet"])
+    found = re.findall(r"\x1b\[([0-9;]+)m(damage|index|warning|note) *\x1b\[0m", text)
+    assert found == [("1;31", "damage"), ("33", "index"), ("2", "note")]
+
+
+def test_changes_have_their_colours(tmp_path: Path) -> None:
+    """What was added is green, what retention takes red."""
+    text = shown(
+        tmp_path,
+        ["groups", EXAMPLE, "--diff", "2026-11-21T06:00:00Z", "--quiet"],
+        ["simulate-retention", EXAMPLE / "orders-0", "--now", "2026-11-22T00:00:00Z"],
+    )
+    assert "\x1b[32madded" in text
+    assert text.count("\x1b[31mdelete") == 4
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "json"])
+def test_data_have_no_colour(tmp_path: Path, form: str) -> None:
+    """What programs parse is the same on a terminal."""
+    assert "\x1b" not in shown(tmp_path, ["ls", EXAMPLE, "--format", form])
+
+
+def test_colours_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By TERM=dumb, and by NO_COLOR as on https://no-color.org."""
+    line: list[object] = ["verify", damaged(tmp_path), "--quiet"]
+    assert "\x1b[1;31m" in shown(tmp_path, line)
+    assert "\x1b" not in shown(tmp_path, line, term="dumb")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1;31m" not in shown(tmp_path, line)
+
+
+def test_colours_take_no_room(tmp_path: Path, kafkalog: Any) -> None:
+    """The same table, with its columns where they are in a pipe."""
+    line = ["groups", EXAMPLE]
+    text = shown(tmp_path, [*line, "--quiet"])
+    assert "\x1b[1mGROUP" in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
+    assert plain == kafkalog(*line).stdout.decode()
+
+
+def test_a_tombstone_is_not_the_text_null(tmp_path: Path, kafkalog: Any) -> None:
+    """Each of the values that could be read as one of the others is another cell."""
+    values = [None, b"null", b'"null"', b"", b'""', b"x"]
+    write_log(
+        tmp_path / "t-0",
+        batch(0, [record(delta, b"k", value) for delta, value in enumerate(values)]),
+    )
+    rows = kafkalog("dump-segment", tmp_path / "t-0").stdout.decode().splitlines()[1:]
+    cells = [row.split()[-1] for row in rows]
+    assert cells == ["null", '"null"', "0x226e756c6c22", '""', "0x2222", "x"]

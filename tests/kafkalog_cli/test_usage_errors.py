@@ -1,0 +1,157 @@
+"""Every wrong command line ends with status 2 and one error in the style of all errors."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docgen.pages import ROOT
+from kafkalog_cli.app import _COMMANDS, command_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+STYLE = re.compile(r"error: usage\n× [^\n]+\.\n(╰─> [^\n]+\n)?(note: [^\n]+\n)?(hint: [^\n]+\n)?")
+DUMP = "kafka-dump-log"
+"""The one command that argparse parses."""
+
+
+def wrong_lines(name: str) -> Iterator[tuple[list[str], str]]:
+    """Yield each kind of mistake with each parameter of a command, and what the error names."""
+    command = command_group(name).commands[name]
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    given = ["x" for one in arguments if one.required]
+    needed = [w for one in options if one.required for w in (one.opts[-1], "x")]
+    sound = [*given, *needed]
+    yield [*sound, "--no-such-option"], "--no-such-option"
+    yield [*sound, "-~"], "-~"
+    for n, one in enumerate(given):
+        yield [*given[:n], *needed], command.params[n].metavar or one
+    for one in options:
+        option = max(one.opts, key=len)
+        if one.required:
+            yield given, option
+        if one.is_flag:
+            yield [*sound, f"{option}=x"], option
+            continue
+        yield [*sound, option], option
+        kinds = one.type_descriptor
+        if kinds.is_choice or kinds.annotation in (int, float):
+            yield [*sound, option, "x~"], "'x~'"
+        if (least := kinds.parameter_info.min) is not None:
+            yield [*sound, option, str(least - 1)], str(least - 1)
+    if all(one.nargs == 1 for one in arguments):
+        yield [*["x" for _ in arguments], "one-too-many", *needed], "one-too-many"
+
+
+def assert_in_style(result: Result, named: str) -> None:
+    assert (result.status, result.stdout) == (2, b"")
+    assert STYLE.fullmatch(result.stderr), result.stderr
+    assert named in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(_COMMANDS))
+def test_every_mistake_with_every_parameter(name: str, kafkalog: Run):
+    tried = 0
+    for words, named in wrong_lines(name):
+        assert_in_style(kafkalog(name, *words), named)
+        tried += 1
+    assert tried > 3
+
+
+@pytest.mark.parametrize(("line", "named"), [
+    ("no-such-command", "no-such-command"),
+    ("lss", "ls"),
+    ("--no-such-option", "--no-such-option"),
+    ("--debug=1 ls", "--debug"),
+    (DUMP, "--files"),
+    (f"{DUMP} --files", "--files"),
+    (f"{DUMP} --files x --no-such-option", "--no-such-option"),
+    (f"{DUMP} --files x --max-bytes many", "'many'"),
+    (f"{DUMP} --files x --deep-iteration=2", "--deep-iteration"),
+])  # fmt: skip
+def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: Run):
+    assert_in_style(kafkalog(*shlex.split(line)), named)
+
+
+@pytest.mark.parametrize(("line", "message", "hint"), [
+    ("ls x --fromat csv", "There is no option --fromat.",
+     "Did you mean --format? `kafkalog ls --help` lists the options."),
+    ("veryfi", "There is no command 'veryfi'.",
+     "Did you mean verify? `kafkalog --help` lists the commands."),
+    ("dump-segment", "PATH is missing.", "`kafkalog dump-segment --help` shows what it takes."),
+    ("export x", "--to is missing.", "`kafkalog export --help` shows what it takes."),
+    ("dump-segment x --limit", "--limit needs a value.",
+     "`kafkalog dump-segment --help` shows what it takes."),
+    ("dump-segment x --limit many", "--limit: 'many' is not an integer.",
+     "`kafkalog dump-segment --help` shows what it takes."),
+    ("dump-segment x --limit -1", "--limit: '-1' is less than 0.",
+     "`kafkalog dump-segment --help` shows what it takes."),
+    ("verify x --level fast", "--level: 'fast' is not one of 'quick', 'standard', 'deep'.",
+     "`kafkalog verify --help` shows what it takes."),
+    ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows what it takes."),
+])  # fmt: skip
+def test_the_words(line: str, message: str, hint: str, kafkalog: Run):
+    """Typer's own words name classes of Python, and come in another style."""
+    assert kafkalog(*shlex.split(line)).stderr == f"error: usage\n× {message}\nhint: {hint}\n"
+
+
+def test_a_hostile_word_is_data(kafkalog: Run):
+    """It is quoted, and cut where it is long; nothing in it reaches the terminal."""
+    lines = (
+        ["\x1b[31mred\n"],
+        ["ls", "x", "--\x1b[2J"],
+        ["dump-segment", "x", "--limit", "9" * 5000],
+        ["ls", "x", "--format", "\x1b]0;t\x07"],
+        ["undo", "x", "\x1b[1m\n"],
+    )
+    for words in lines:
+        result = kafkalog(*words)
+        assert_in_style(result, "error")
+        assert "\x1b" not in result.stderr
+        assert len(result.stderr) < 400
+
+
+def test_our_own_messages_are_sentences():
+    """A `UsageError` of ours says in one line what is wrong, whichever way it is shown."""
+    judged = 0
+    for path in sorted(
+        [*(ROOT / "kafkalog").rglob("*.py"), *(ROOT / "kafkalog_cli").rglob("*.py")]
+    ):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "UsageError":
+                message = call.args[0]
+                if isinstance(message, ast.JoinedStr):
+                    message = message.values[-1]
+                if isinstance(message, ast.Constant):
+                    assert re.fullmatch(r"[^\n]*[.?]", message.value), (path, call.lineno)
+                    judged += 1
+    assert judged > 80
+
+
+def test_no_words_at_all_show_the_help(kafkalog: Run):
+    result: Any = kafkalog()
+    assert (result.status, result.stdout) == (2, b"")
+    assert result.stderr.startswith("Usage: kafkalog [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("line", [
+    "dump-segment LOG_DIR", "diff LOG_DIR LOG_DIR", "export LOG_DIR --to new", "profile LOG_DIR",
+    "find LOG_DIR --key user-8", "lookup-offset LOG_DIR --special latest",
+])  # fmt: skip
+def test_a_topic_that_is_not_there_is_never_an_empty_answer(line: str, kafkalog: Run):
+    """Whoever mistypes a topic must not take it for an empty one."""
+    words = line.replace("LOG_DIR", "examples/log-dir").split()
+    result = kafkalog(*words, "--topic", "orders", "--topic", "ordres")
+    assert (result.status, result.stdout) == (2, b"")
+    assert "× No partition of the topic ordres is here.\n" in result.stderr
+    assert "hint: Topics are customers, orders, payments.\n" in result.stderr
