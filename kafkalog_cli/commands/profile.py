@@ -135,7 +135,8 @@ def _report_defects(found: list[Profile], outcome: Outcome) -> None:
             for one in damaged
         ])  # fmt: skip
         number = counted(sum(one.defects for one in damaged), "defect")
-        show_warning(f"{number} left out, in {names}; `kafkalog verify` shows what is damaged")
+        hint = "`kafkalog verify` shows what is damaged or cannot be read"
+        show_warning(f"{number} left out, in {names}; {hint}")
     outcome.fail_if(any(one.defects for one in found))
 
 

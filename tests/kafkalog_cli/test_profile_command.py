@@ -72,5 +72,6 @@ def test_damage_is_named_also_in_a_directory_of_another_name(kafkalog: Any, tmp_
     result = kafkalog("profile", tmp_path / "junk")
     assert result.status == 1
     assert result.stderr == (
-        "warning: 1 defect left out, in junk; `kafkalog verify` shows what is damaged\n"
+        "warning: 1 defect left out, in junk; "
+        "`kafkalog verify` shows what is damaged or cannot be read\n"
     )
