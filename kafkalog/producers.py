@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, last_sequence, wrap_int64
-from kafkalog.parsing import parse
+from kafkalog.paths.reading_errors import parse
 from kafkalog.paths.source import Source, read_file
 
 if TYPE_CHECKING:

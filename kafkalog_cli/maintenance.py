@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
-from kafkalog.listener import Listener
+from kafkalog.targets import Listener
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import note_metadata
 from kafkalog_cli.standard_streams import require_stdout

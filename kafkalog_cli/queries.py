@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
 from kafkalog.payloads.internal_topics import payload_kind
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.outcome import report_gaps, show_note
 from kafkalog_cli.output.writer import Format
 

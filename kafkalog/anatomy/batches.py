@@ -24,11 +24,10 @@ from kafkalog.anatomy.records import (
     records_of,
 )
 from kafkalog.batches.framing import Frames
-from kafkalog.checksums import crc32c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32c, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

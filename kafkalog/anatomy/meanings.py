@@ -12,8 +12,7 @@ from formats import constants as c
 from formats.primitives import VariableLengthInteger
 from formats.trace import bits_of
 from kafkalog.model import TimestampType, increment_sequence, wrap_int64
-from kafkalog.plurals import counted
-from kafkalog.times import utc_text
+from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

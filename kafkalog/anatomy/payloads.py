@@ -20,7 +20,7 @@ from formats.trace import Tracer
 from kafkalog.anatomy.items import Said
 from kafkalog.anatomy.meanings import time_of
 from kafkalog.anatomy.model import Stream
-from kafkalog.parsing import reason
+from kafkalog.paths.reading_errors import reason
 from kafkalog.payloads.internal_topics import METADATA_KINDS
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from kafkalog.anatomy.model import Bytes, Stream
 from kafkalog.anatomy.records import checksum, checksum_words
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch
 from kafkalog.names import FileKind
-from kafkalog.parsing import reason
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
+from kafkalog.paths.reading_errors import reason
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

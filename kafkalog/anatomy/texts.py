@@ -19,9 +19,9 @@ from formats.partition_metadata import PartitionMetadata
 from formats.quorum_state import QuorumState
 from kafkalog.anatomy.model import Bytes, Content
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
-from kafkalog.parsing import reason
+from kafkalog.paths.reading_errors import reason
 from kafkalog.paths.source import read_file
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,12 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
-from kafkalog.checksums import crc32
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
-from kafkalog.parsing import reason
-from kafkalog.plurals import counted
+from kafkalog.paths.reading_errors import reason
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

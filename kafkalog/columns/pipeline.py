@@ -15,7 +15,7 @@ from kafkalog.batches.selection import start_position
 from kafkalog.columns.chunks import ChunkReader
 from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind
 from kafkalog.columns.walk import Lanes, Task, Walk
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.jit.fast_path import default_threads
 from kafkalog.living import CHANGES, LivingWalk
 from kafkalog.model import Batch, Defect

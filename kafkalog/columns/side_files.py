@@ -17,7 +17,7 @@ from formats.layouts import (
     PRODUCER_SNAPSHOT_HEADER,
     TIME_INDEX_ENTRY,
 )
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError
 from kafkalog.paths.source import read_file
 

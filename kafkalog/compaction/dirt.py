@@ -18,8 +18,8 @@ from kafkalog.configs.sources import COMPACTED_TOPICS
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from kafkalog.compaction.model import Cleanable

@@ -25,9 +25,9 @@ from kafkalog.configs.definitions import (
     parse_value,
 )
 from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
-from kafkalog.metadata_files import read_meta_properties
 from kafkalog.paths import file_system
 from kafkalog.paths.source import read_file
+from kafkalog.text_files import read_meta_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -17,12 +17,11 @@ from kafkalog.datasets.model import StateTable
 from kafkalog.datasets.schemas import STATE_SCHEMAS
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
-from kafkalog.plurals import counted
-from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import MILLISECONDS_MAX
-from kafkalog.targets import open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

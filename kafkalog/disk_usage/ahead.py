@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.configs import ConfigSources
-    from kafkalog.listener import Listener
     from kafkalog.retention import PartitionRetention
-    from kafkalog.targets import Target
+    from kafkalog.targets import Listener, Target
 
 
 @dataclass(frozen=True, slots=True)

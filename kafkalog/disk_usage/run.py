@@ -12,10 +12,9 @@ from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
 from kafkalog.disk_usage.walk import Walk
 from kafkalog.errors import KafkaLogError, contained
-from kafkalog.listener import Listener
 from kafkalog.log_dir import list_partition
 from kafkalog.names import DirectoryState, FileKind, FileState, is_staging, parse_file_name
-from kafkalog.targets import look_at_targets, open_targets
+from kafkalog.targets import Listener, look_at_targets, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

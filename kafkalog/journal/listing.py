@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from formats.constants import INT64_MAX
-from kafkalog.descriptors import open_directory
 from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import UnsupportedError
 from kafkalog.names import is_plain
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.storage.files import open_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
 from kafkalog.errors import ChangedSinceError, RefusedError
 from kafkalog.names import OFFSET_CHECKPOINTS, is_topic
 from kafkalog.storage import Changes, require_no_link
+from kafkalog.text_files import checkpoint_text, read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

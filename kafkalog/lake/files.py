@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.lake.model import BytesForm, Codec, FileFormat
 

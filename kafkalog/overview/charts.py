@@ -19,7 +19,7 @@ from kafkalog.overview.growth import growth_chart
 from kafkalog.overview.html import size_text, unit_of
 from kafkalog.overview.lanes import lanes_of
 from kafkalog.overview.segments import BARS_MAX
-from kafkalog.printable import printable
+from kafkalog.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

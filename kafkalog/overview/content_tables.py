@@ -17,7 +17,7 @@ from kafkalog.overview.html import (
     size_text,
     text_cell,
 )
-from kafkalog.printable import bytes_text
+from kafkalog.wording import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

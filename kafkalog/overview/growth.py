@@ -15,7 +15,7 @@ from kafkalog.overview.chart_style import (
 )
 from kafkalog.overview.contents import MINUTE_MS
 from kafkalog.overview.html import size_text, time_text, unit_of
-from kafkalog.printable import printable
+from kafkalog.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

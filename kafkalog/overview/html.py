@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.printable import printable
-from kafkalog.times import utc_text
+from kafkalog.wording import printable, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

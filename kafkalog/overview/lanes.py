@@ -11,7 +11,7 @@ from kafkalog.overview.contents import MINUTE_MS
 from kafkalog.overview.growth import window_of
 from kafkalog.overview.html import unit_of
 from kafkalog.overview.segments import BARS_MAX, bars_of, marks_of
-from kafkalog.printable import printable
+from kafkalog.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -41,8 +41,8 @@ from kafkalog.overview.tables import (
     retention_table,
     topic_table,
 )
-from kafkalog.plurals import counted
 from kafkalog.recovery.model import Verdict
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

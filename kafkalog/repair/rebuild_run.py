@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.journal import Run
-    from kafkalog.listener import Listener
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import StartConfig
+    from kafkalog.targets import Listener
 
 
 @dataclass(frozen=True, slots=True)

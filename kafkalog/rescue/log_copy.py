@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import EpochEntry
 from kafkalog.names import FileKind, segment_file_name

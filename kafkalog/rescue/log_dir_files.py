@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
-from kafkalog.metadata_files import read_meta_properties
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.rescue.model import Fate, SalvagedFile
 from kafkalog.rescue.partition import (
@@ -20,6 +18,7 @@ from kafkalog.rescue.partition import (
     keep_file,
     lose_file,
 )
+from kafkalog.text_files import checkpoint_text, read_meta_properties, read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

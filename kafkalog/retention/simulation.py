@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import UsageError, contained
-from kafkalog.listener import Listener
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.retention.simulate import PartitionRetention, judge_partition
-from kafkalog.targets import open_targets
+from kafkalog.targets import Listener, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.configs import ConfigSources
-from kafkalog.listener import Listener
 from kafkalog.log_dir import open_partition
 from kafkalog.paths import file_system
 from kafkalog.roll.simulate import replay_partition, roll_settings
+from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

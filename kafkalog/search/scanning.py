@@ -13,9 +13,9 @@ from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.paths import file_system
-from kafkalog.replicas import best_replica, require_topics, topics_of
 from kafkalog.tables.model import Replicas
 from kafkalog.tables.planning import Target, is_shown, shown_now
+from kafkalog.targets import best_replica, require_topics, topics_of
 from kafkalog.view import Shown
 
 if TYPE_CHECKING:

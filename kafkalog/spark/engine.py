@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.engine.model import of_task, told, told_error
+from kafkalog.engine import of_task, told, told_error
 from kafkalog.spark.errors import errors_as_ours
 from kafkalog.spark.job import Called, is_remote, run_job
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog.engine.model import Gathering, PieceWork, Task, Work
+    from kafkalog.engine import Gathering, PieceWork, Task, Work
 
 
 _ROWS: Final = "number long, piece long, row long, data binary, error string"

@@ -9,7 +9,6 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.descriptors import open_directory
 from kafkalog.errors import (
     DestinationExistsError,
     RefusedError,
@@ -18,7 +17,13 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.names import is_plain
-from kafkalog.storage.files import sync_directory, take_after, take_after_directory, unwritable
+from kafkalog.storage.files import (
+    open_directory,
+    sync_directory,
+    take_after,
+    take_after_directory,
+    unwritable,
+)
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:

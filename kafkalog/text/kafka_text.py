@@ -14,7 +14,7 @@ from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Turn
 from kafkalog.columns.scan_steps import OFFSET_LIMIT, Part, defects_of
 from kafkalog.columns.to_objects import record_of
 from kafkalog.columns.walk import Lanes, Task, Walk
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect
 from kafkalog.text import kafka_kernels as t

@@ -262,7 +262,7 @@ def _write(
 
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note if nothing was found, which is status 1."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_note
 
     if not rows:

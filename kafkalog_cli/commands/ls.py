@@ -121,7 +121,7 @@ def _listed_with_dirt(
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
     """Warn of compacted logs that the broker's cleaner has left alone for too long."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_warning
 
     stuck.sort(key=lambda row: -(row.dirty_bytes or 0))

@@ -11,7 +11,7 @@ from kafkalog.anatomy.model import Structure
 from kafkalog.anatomy.writes import SegmentWrites
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,

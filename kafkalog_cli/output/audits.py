@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     BOOL,

@@ -10,9 +10,8 @@ from kafkalog.compaction.explain import ExplainedGroup, FinishedMap, MapStep, cl
 from kafkalog.compaction.model import Action, CleanedBatch
 from kafkalog.errors import KafkaLogError
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.storage import StepKind
-from kafkalog.times import utc_text
+from kafkalog.wording import counted, utc_text
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,

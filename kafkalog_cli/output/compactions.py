@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.compaction import Dropped, Skip, Tally
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.storage import final_path
+from kafkalog.wording import counted
 from kafkalog_cli.output.configs import CONFIGS, MARKS, configs_text, marks_text, print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,

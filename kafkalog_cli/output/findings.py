@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Level, Severity
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.defects import make_defect
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.batches.lookup import Lookup, Step
-    from kafkalog.lookups import PartitionLookup
     from kafkalog.model import Record
+    from kafkalog.search.lookups import PartitionLookup
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style, View
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.log_dir import LogDirListing
-from kafkalog.plurals import counted
 from kafkalog.recovery import Verdict, log_dir_refusals
 from kafkalog.recovery.model import refusal_line
 from kafkalog.repair import Fate
+from kafkalog.wording import counted
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import CONFIGS, print_heading
 from kafkalog_cli.output.objects import (

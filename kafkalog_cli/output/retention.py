@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.configs import (
     CONFIGS,
     MARKS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.configs import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,

@@ -10,8 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.plurals import counted
 from kafkalog.rescue import MANIFEST, Fate, manifest_object
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,

@@ -13,11 +13,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
-from kafkalog.printable import UNSAFE as UNSAFE  # noqa: PLC0414 # the output takes it from here
-from kafkalog.printable import bytes_text, in_pieces
-from kafkalog.printable import is_long as is_long  # noqa: PLC0414
-from kafkalog.printable import printable as printable  # noqa: PLC0414
+from kafkalog.wording import UNSAFE as UNSAFE  # noqa: PLC0414 # the output takes it from here
+from kafkalog.wording import bytes_text, counted, in_pieces
+from kafkalog.wording import is_long as is_long  # noqa: PLC0414
+from kafkalog.wording import printable as printable  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
