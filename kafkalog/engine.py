@@ -146,7 +146,11 @@ class Engine(Protocol):
 
 
 class Crew(ThreadPoolExecutor):
-    """A thread pool that its own threads can shut down without waiting for themselves.
+    """A thread pool for generators, which may be closed from any thread, even one of its own.
+
+    A generator that is kept alive only by a reference cycle, such as the frames of a stored
+    exception, is closed wherever the garbage collector happens to run. That can be a thread of its
+    own pool, which must not wait for itself.
 
     Args:
         count: number of threads.

@@ -1,4 +1,9 @@
-"""The small files of a log directory: checkpoints, and the ids of directory, topic and quorum."""
+"""The small files of a log directory: checkpoints, and the ids of directory, topic and quorum.
+
+Follows Kafka 4.3. `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile`: the
+same files are accepted and the same ones rejected. `MetaProperties`, `PartitionMetadataFile`,
+`CleanShutdownFileHandler` and `FileQuorumStateStore`.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +92,7 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
 
 def _lines(path: str) -> Iterator[list[str]]:
     """Yield the fields of each line, parsing a block of lines at a time to bound memory."""
-    from formats.checkpoint import Checkpoint
+    from formats.text_files import Checkpoint
 
     data = read_file(path, _CHECKPOINT_SIZE_MAX)
     start = 0
@@ -270,7 +275,7 @@ def read_topic_id(path: str) -> str:
 
 def _metadata_value(lines: Iterator[str], path: str) -> str:
     """Return the value after the colon in the next line of `partition.metadata`."""
-    from formats.partition_metadata import SEPARATOR, PartitionMetadata
+    from formats.text_files import SEPARATOR, PartitionMetadata
 
     try:
         text = next(lines, None)
@@ -299,7 +304,7 @@ def uuid_bytes(text: str) -> bytes | None:
 
 def read_quorum_state(path: str) -> dict[str, Any]:
     """Return the object in `quorum-state`, with Kafka's keys. Raises as `read_properties`."""
-    from formats.quorum_state import QuorumState
+    from formats.text_files import QuorumState
 
     first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
     state = dict(parse(QuorumState, first_line, path))
@@ -319,7 +324,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
     """Read `.kafka_cleanshutdown`, empty up to Kafka 3.6. Raises as `read_properties`."""
-    from formats.clean_shutdown import CleanShutdown
+    from formats.text_files import CleanShutdown
 
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
@@ -336,7 +341,7 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
     """
     if kind == FileKind.REMOTE_LOG_OFFSETS:
         return {str(partition): offset for partition, offset in read_number_pairs(path)}
-    from formats.remote_log_snapshot import RemoteLogSnapshot
+    from formats.side_files import RemoteLogSnapshot
 
     snapshot = parse(RemoteLogSnapshot, read_file(path), path)
     return {

@@ -11,8 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.message_set import Message
-from formats.record_batch import RecordBatchHeader
+from formats.record_batch import Message, RecordBatchHeader
 from formats.trace import Tracer
 from kafkalog.anatomy.items import Said, dotted, item_of, items_of
 from kafkalog.anatomy.meanings import BATCH, attribute_words, compression_name

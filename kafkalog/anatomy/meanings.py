@@ -1,7 +1,7 @@
 """What the fields of Kafka's formats mean, in words: one function per name.
 
-The names are those of `formats.layouts` and of the schemas. Deltas become absolute values here, and
-numbers of variable length show how they come from their bytes.
+The names are those of `formats.constants` and of the schemas. Deltas become absolute values here,
+and numbers of variable length show how they come from their bytes.
 """
 
 from __future__ import annotations

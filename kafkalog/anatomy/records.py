@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from formats import constants as c
-from formats.message_set import Message
-from formats.record import Record
+from formats.record_batch import Message, Record
 from formats.trace import Tracer
 from kafkalog.anatomy.items import Said, dotted, item_of, items_of
 from kafkalog.anatomy.meanings import HEADER, MESSAGE, RECORD, attribute_words, size_of

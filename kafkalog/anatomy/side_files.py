@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from formats.offset_index import OffsetIndexEntry
-from formats.producer_snapshot import ProducerSnapshot
-from formats.remote_log_snapshot import RemoteLogSnapshot
-from formats.time_index import TimeIndexEntry
+from formats.side_files import (
+    AbortedTransaction,
+    OffsetIndexEntry,
+    ProducerSnapshot,
+    RemoteLogSnapshot,
+    TimeIndexEntry,
+)
 from formats.trace import Tracer
-from formats.transaction_index import AbortedTransaction
 from kafkalog.anatomy.items import Said, item_of, items_of
 from kafkalog.anatomy.meanings import SIDE_FILES, time_of
 from kafkalog.anatomy.model import Bytes, Stream

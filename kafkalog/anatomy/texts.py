@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from construct import ConstructError
 
-from formats.checkpoint import Checkpoint
-from formats.clean_shutdown import CleanShutdown
-from formats.meta_properties import MetaProperties
-from formats.partition_metadata import PartitionMetadata
-from formats.quorum_state import QuorumState
+from formats.text_files import (
+    Checkpoint,
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+)
 from kafkalog.anatomy.model import Bytes, Content
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.paths.reading_errors import reason

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
+from formats.constants import MESSAGE_HEADER, RECORD_BATCH_HEADER
 from kafkalog.codecs import crc32, crc32c
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError

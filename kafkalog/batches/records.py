@@ -91,7 +91,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         )
     if batch.count == 0:
         return
-    from formats.record import Record as RecordSchema
+    from formats.record_batch import Record as RecordSchema
 
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
     size -= c.RECORD_BATCH_OVERHEAD
@@ -141,7 +141,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 
 
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
-    from formats.message_set import Message
+    from formats.record_batch import Message
 
     if batch.compression:
         _require_room(batch.size_bytes, size_max)
@@ -210,7 +210,7 @@ class _FileRange:
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
     """Yield the messages of a decompressed set; like Kafka, drop an incomplete last one."""
-    from formats.message_set import Message
+    from formats.record_batch import Message
 
     count = position = 0
     while len(body) - position >= c.LOG_OVERHEAD:

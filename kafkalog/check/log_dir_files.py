@@ -129,7 +129,7 @@ def _clean_shutdown(path: str) -> int | None:
 
 
 def _quorum_state(path: str) -> int | None:
-    from formats.quorum_state import QuorumState
+    from formats.text_files import QuorumState
 
     return _difference(read_file(path), QuorumState.build(read_quorum_state(path)))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from formats import constants as c
-from formats.layouts import (
+from formats.constants import (
     ABORTED_TRANSACTION,
     OFFSET_INDEX_ENTRY,
     PRODUCER_SNAPSHOT_ENTRY,

@@ -41,7 +41,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
         records: the kept ones, in order, at least one.
         horizon_ms: the delete horizon, stored in place of the base timestamp; None for none.
     """
-    from formats.record import Record as RecordSchema
+    from formats.record_batch import Record as RecordSchema
 
     is_legacy = batch.magic < 2
     base_offset = records[0].offset if is_legacy else batch.base_offset

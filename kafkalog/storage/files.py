@@ -30,6 +30,10 @@ _PASSED: Final = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # search permi
 def open_directory(path: str) -> Iterator[int]:
     """Open a directory by its absolute path, and close it when the block ends.
 
+    It is opened component by component from the root, so that no symbolic link is followed.
+    Operations relative to the descriptor stay in that directory, even if somebody renames or links
+    it meanwhile.
+
     Raises:
         OSError: it cannot be opened; `ENOTDIR` or `ELOOP` if a component is a symbolic link.
     """

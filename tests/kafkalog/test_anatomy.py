@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.anatomy.dissect import dissect
 from kafkalog.anatomy.meanings import BATCH, MESSAGE, RECORD
 from kafkalog.anatomy.model import Field, Structure
