@@ -7,7 +7,7 @@ from collections import Counter
 
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.examples import EXAMPLES
+from kafkalog.defects.advice import EXAMPLES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind

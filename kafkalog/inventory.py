@@ -59,7 +59,7 @@ class LogDirRow:
 class PartitionRow:
     """A partition directory; None for values that are unknown or missing.
 
-    `kafkalog.compaction.dirt` adds what the cleaner has not compacted yet.
+    `kafkalog.compaction.candidates` adds what the cleaner has not compacted yet.
     """
 
     path: str

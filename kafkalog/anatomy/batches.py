@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Final
 from formats import constants as c
 from formats.record_batch import Message, RecordBatchHeader
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said, dotted, item_of, items_of
-from kafkalog.anatomy.meanings import BATCH, attribute_words, compression_name
+from kafkalog.anatomy.meanings import (
+    BATCH,
+    Said,
+    attribute_words,
+    compression_name,
+    dotted,
+    item_of,
+    items_of,
+)
 from kafkalog.anatomy.model import Bytes, Content, Stream
 from kafkalog.anatomy.records import (
     checksum,

@@ -23,8 +23,7 @@ from formats.internal_topics import (
 )
 from formats.message_schema import by_key, message, schema_with_rest
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said
-from kafkalog.anatomy.meanings import time_of
+from kafkalog.anatomy.meanings import Said, time_of
 from kafkalog.anatomy.model import Stream
 from kafkalog.paths.reading_errors import reason
 from kafkalog.payloads.internal_topics import METADATA_KINDS

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 from formats import constants as c
 from formats.record_batch import Message, Record
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said, dotted, item_of, items_of
-from kafkalog.anatomy.meanings import HEADER, MESSAGE, RECORD, attribute_words, size_of
+from kafkalog.anatomy.meanings import (
+    HEADER,
+    MESSAGE,
+    RECORD,
+    Said,
+    attribute_words,
+    dotted,
+    item_of,
+    items_of,
+    size_of,
+)
 from kafkalog.anatomy.model import Bytes, Stream
 from kafkalog.anatomy.payloads import ELEMENTS_MAX, payload_of
 from kafkalog.codecs import crc32

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog.check.schedule import Schedule
-from kafkalog.check.summary import Summary
+from kafkalog.check.schedule import Schedule, Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.comparison.model import (
+from kafkalog.comparison.agreement import (
     Comparison,
     RecordDifference,
     Side,
@@ -33,7 +33,7 @@ from kafkalog.view import show_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from kafkalog.comparison.walk import Prefix
+    from kafkalog.comparison.agreement import Prefix
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.targets import Target
@@ -149,7 +149,7 @@ class Comparer:
     def _compared(
         self, topic: str, number: int | None, sides: tuple[Side, Side], one: Shown, other: Shown
     ) -> Comparison:
-        from kafkalog.comparison.walk import common_prefix
+        from kafkalog.comparison.agreement import common_prefix
 
         left, right = sides
         start = max(left.log_start_offset, right.log_start_offset)

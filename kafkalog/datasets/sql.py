@@ -17,16 +17,15 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.datasets.model import StateTable
+from kafkalog.datasets.state_tables import StateTable
 from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
-from kafkalog.tables.model import TableName
-from kafkalog.tables.queries import Answer, columns_for
+from kafkalog.tables.model import Answer, TableName, columns_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.datasets.model import Tables
+    from kafkalog.datasets.state_tables import Tables
 
 MEMORY_SIZE: Final = 1 << 30
 """What DuckDB may hold before it uses files."""
@@ -160,7 +159,7 @@ class Database:
 
     def _make_views(self, text: str) -> None:
         """Make each table a view: with its usual columns, and the others that the text names."""
-        from kafkalog.datasets.watched import WatchedDataset
+        from kafkalog.datasets.arrow_dataset import WatchedDataset
 
         for table in TABLES:
             data = WatchedDataset(self.tables, table, self._failures)
@@ -172,7 +171,7 @@ class Database:
 
 def usual_columns(table: TableName | StateTable) -> tuple[list[str], list[str]]:
     """Return the columns that `*` stands for, and all columns, in the order of the table."""
-    from kafkalog.datasets.schemas import STATE_SCHEMAS
+    from kafkalog.datasets.state_tables import STATE_SCHEMAS
     from kafkalog.tables.schemas import SCHEMAS, table_schema
 
     if isinstance(table, StateTable):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog.model import Severity
 
 if TYPE_CHECKING:
-    from kafkalog.check.summary import Summary
+    from kafkalog.check.schedule import Summary
     from kafkalog.disk_usage.model import Disk, OverLimit
     from kafkalog.inventory import LogDirRow
     from kafkalog.model import Level

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.defects.commands import COMMANDS
-from kafkalog.disk_usage.ahead import Ahead, Outlook, over_limit
-from kafkalog.disk_usage.full import changes_of
-from kafkalog.disk_usage.growth import growth_of
+from kafkalog.defects.advice import COMMANDS
+from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import (
     KafkaLogError,

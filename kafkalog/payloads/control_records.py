@@ -82,7 +82,7 @@ def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
     """Return the fields as JSON values; a LeaderChange is written in the version that it claims."""
     from formats.internal_topics import LEADER_CHANGE, kraft_value
     from formats.message_schema import by_key
-    from kafkalog.payloads.message_json import message_json
+    from kafkalog.payloads.message_text import message_json
 
     codec, found = kraft_value(type_id), by_key("control", type_id)
     if codec is None or found is None:

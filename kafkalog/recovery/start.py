@@ -18,7 +18,6 @@ from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import Directory, check_partition_metadata
-from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
     LoadedLog,
@@ -30,6 +29,7 @@ from kafkalog.recovery.model import (
     StartRefusedError,
 )
 from kafkalog.recovery.producer_replay import segments_between
+from kafkalog.recovery.producers import LeaderEpochs
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:

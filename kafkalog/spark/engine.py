@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.engine import of_task, told, told_error
-from kafkalog.spark.errors import errors_as_ours
-from kafkalog.spark.job import Called, is_remote, run_job
+from kafkalog.spark.job import Called, errors_as_ours, is_remote, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

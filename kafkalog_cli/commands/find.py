@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from kafkalog.batches.selection import Selection
     from kafkalog.model import Defect
-    from kafkalog.search.model import Found
     from kafkalog.search.run import Search
+    from kafkalog.search.scanning import Found
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -192,7 +192,7 @@ def _found(
     from kafkalog.search.run import latest
 
     if follow:
-        from kafkalog.search.following import follow as following
+        from kafkalog.search.run import follow as following
 
         found = following(search, lost=outcome.defect)
     else:
@@ -202,7 +202,7 @@ def _found(
         from kafkalog.jit.fast_path import require_arrow
 
         require_arrow()
-        from kafkalog.search.decoding import undecodable
+        from kafkalog.search.table import undecodable
 
         found = undecodable(found, *schema)
     return found if last is None else latest(found, last)

@@ -111,7 +111,7 @@ def _listed_with_dirt(
     partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
 ) -> Iterator[PartitionRow]:
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
-    from kafkalog.compaction.dirt import with_dirt
+    from kafkalog.compaction.candidates import with_dirt
     from kafkalog.inventory import list_partitions
 
     for partition in partitions:

@@ -46,7 +46,7 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.repair.rebuild_run import IndexRun
+    from kafkalog.repair.rebuild import IndexRun
     from kafkalog.wording import counted
     from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome

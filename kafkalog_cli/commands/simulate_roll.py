@@ -37,7 +37,7 @@ def simulate_roll(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import open_partition
-    from kafkalog.roll.trials import simulate_roll as simulate
+    from kafkalog.roll.simulate import simulate_roll as simulate
     from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show

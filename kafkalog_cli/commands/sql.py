@@ -28,7 +28,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.datasets.model import Tables
+    from kafkalog.datasets.state_tables import Tables
 
 _QUERY_SIZE_MAX = 1 << 20
 
@@ -87,7 +87,7 @@ def sql(
     kafkalog sql "select topic, sum(lag) from commits group by 1" /var/lib/kafka
     kafkalog sql --engine spark "select count(*) from records" /var/lib/kafka
     """
-    from kafkalog.datasets.model import Tables
+    from kafkalog.datasets.state_tables import Tables
 
     query, paths = _query_and_paths(words)
     tables = Tables(
@@ -186,7 +186,7 @@ def _run_in_spark(
     targets = find_targets(tables.paths, request)
     outcome.differs(target.difference for target in targets)
     with spark.open() as session:
-        from kafkalog.spark.query import run_query, tables_of
+        from kafkalog.spark.source import run_query, tables_of
 
         if TableName.RECORDS in tables_of(query):
             outcome.leaves_out(partition_ends(targets, request))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.model import Defect
-    from kafkalog.tables.queries import Answer
+    from kafkalog.tables.model import Answer
 
 Values = tuple[Any, ...]
 

@@ -23,7 +23,7 @@ from kafkalog_cli.output.tones import Tone
 
 if TYPE_CHECKING:
     from kafkalog.model import Record
-    from kafkalog.search.model import Found, Occurrence
+    from kafkalog.search.scanning import Found, Occurrence
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
-    from kafkalog.repair.rebuild_run import IndexedPartition
+    from kafkalog.repair.rebuild import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
 

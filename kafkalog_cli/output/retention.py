@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.retention import Deletion, ForecastDay, PartitionRetention, Verdict
-    from kafkalog.retention.checks import Check, Schedule
     from kafkalog.retention.run import TrimmedPartition
+    from kafkalog.retention.simulation import Check, Schedule
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 
@@ -294,7 +294,7 @@ class RetentionWriter:
 
     def _write_checks(self, found: PartitionRetention) -> None:
         """Write the checks of a broker that delete something."""
-        from kafkalog.retention.checks import checks_of
+        from kafkalog.retention.simulation import checks_of
 
         schedule, checks = checks_of(found, self._summary.until_ms)
         rows = [

@@ -26,7 +26,7 @@ from kafkalog_cli.output.objects import (
 
 if TYPE_CHECKING:
     from kafkalog.roll import SimulatedSegment
-    from kafkalog.roll.trials import Trial
+    from kafkalog.roll.simulate import Trial
     from kafkalog_cli.output.objects import Style, View
 
 

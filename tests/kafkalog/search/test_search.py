@@ -15,8 +15,7 @@ from kafkalog.batches.selection import Selection, planned_records
 from kafkalog.errors import UnreadableError, UsageError
 from kafkalog.log_dir import open_path
 from kafkalog.model import Defect, Record
-from kafkalog.search.following import follow
-from kafkalog.search.run import Search, latest
+from kafkalog.search.run import Search, follow, latest
 from kafkalog.search.scanning import records_of
 from kafkalog.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record, write_log
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.search.model import Found
+    from kafkalog.search.scanning import Found
 
 STATES = ("codecs", "compact-1-first-pass", "internal-topics", "jbod-restarted", "timestamps")
 
