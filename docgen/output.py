@@ -18,7 +18,6 @@ from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     anatomy,
-    audits,
     cleaner_steps,
     compactions,
     compared,
@@ -40,8 +39,6 @@ from kafkalog_cli.output import (
     rolls,
     salvaged,
     side_files,
-    transactions,
-    undone,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -95,9 +92,9 @@ COMMANDS = (
 OBJECT_TYPES = {
     one.name: one
     for family in (
-        listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
-        profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        listing, records, side_files, anatomy, lookups, objects, findings, explanations,
+        repairs, salvaged, retention, rolls, compactions, cleaner_steps, disk_usage,
+        profiles, exported, groups, found, compared, metadata, overviews,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
@@ -193,7 +190,7 @@ def _open_transaction() -> dict[str, Any]:
     hanging = "no transactional id has this producer"
     path = "/var/lib/kafka/orders-0"
     opened = OpenTransaction(4711, 1830, 3, 1704067205000, -1)
-    row = transactions.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
+    row = groups.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
     if problems := mistakes(row):
         raise AssertionError("; ".join(problems))
     return row

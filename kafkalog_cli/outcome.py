@@ -19,9 +19,8 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.wording import counted
-from kafkalog_cli.output.text import printable
-from kafkalog_cli.output.tones import painted, tone_of
+from kafkalog.wording import counted, printable
+from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """How a log was written: whether batches follow one another in offsets, in time, on the disk.
 
-Asking needs no privilege and changes nothing: the file is not synced, so what is not on the disk
-yet may count as one extent.
+Asking Linux for the extents of a file needs no privilege and changes nothing: the file is not
+synced, so what is not on the disk yet may count as one extent.
 """
 
 from __future__ import annotations

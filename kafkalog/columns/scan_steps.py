@@ -1,10 +1,10 @@
 """The steps of a scan over a chunk, each of bounded output: checksums, selection, formatting.
 
-Most expressions have a text that every match contains. Searching for that in all of the bytes at
-once is much faster than trying the expression on each string; only strings with it are tried.
-
 They are the twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
 reader. Work comes in two kinds, records and batches; the format decides what they become.
+
+For expressions: most have a text that every match contains. Searching for that in all of the bytes
+at once is much faster than trying the expression on each string; only strings with it are tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Index entries and snapshots as columns, and time indexes compared with a large log in one pass.
 
-Follows `ProducerStateManager.readSnapshot` of Kafka 4.3.
-
-The twin of the plain loop in `batches.index_matches`, which still judges each irregular entry.
+Snapshots follow `ProducerStateManager.readSnapshot` of Kafka 4.3. The comparison is the twin of the
+plain loop in `batches.index_matches`, which still judges each irregular entry.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What helps with a defect: the command that repairs or shows it, and an example of its finding.
 
-A test damages a real log and compares, numbers aside.
+An example is the `detail` of one finding of a kind, as `verify` or another command gave it; a test
+damages a real log and compares, numbers aside.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What lies ahead of some partitions: growth, retention, compaction, and the end of the disk.
 
-The indexes lead to the batches around each hour; only those are read. Bytes that compaction or
-retention has removed since do not count, nor do batches dated after the clock.
+Growth: the indexes lead to the batches around each hour; only those are read. Bytes that compaction
+or retention has removed since do not count, nor do batches dated after the clock.
 
-Existing segments are deleted when `simulate-retention` says so. What is appended from now on stays
-for `retention.ms`, or until `retention.bytes` balances it. Compaction is not counted on.
+The end of the disk: existing segments are deleted when `simulate-retention` says so. What is
+appended from now on stays for `retention.ms`, or until `retention.bytes` balances it. Compaction is
+not counted on.
 """
 
 from __future__ import annotations

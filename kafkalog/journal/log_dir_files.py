@@ -1,7 +1,8 @@
 """What a directory holds before a run: its files as `stat` reports them, checkpoints and marks.
 
-Entries are set and reverted one by one, since other partitions have theirs in the same files; when
-all are as they were, so are the bytes: a broker leaves an empty file if there never was an entry.
+Entries of checkpoints are set and reverted one by one, since other partitions have theirs in the
+same files; when all are as they were, so are the bytes: a broker leaves an empty file if there
+never was an entry.
 
 Follows `CleanShutdownFileHandler` and `LogManager.loadLogs` of Kafka 4.3: a start that finds the
 mark scans nothing, and removes it.

@@ -1,10 +1,10 @@
 """Messages as Kafka's tools print them: as JSON by `*JsonConverter`, or by Java's `toString`.
 
-Members are in the order of the definition; untagged fields always, tagged ones only if they differ
-from their default; bytes in base64; NaN and infinities as strings; malformed UTF-8 as U+FFFD, the
-way Java decodes it.
+In JSON, members are in the order of the definition; untagged fields always, tagged ones only if
+they differ from their default; bytes in base64; NaN and infinities as strings; malformed UTF-8 as
+U+FFFD, the way Java decodes it.
 
-Follows `RemoteLogSegmentMetadata`, `RemoteLogSegmentMetadataUpdate`,
+`toString` follows `RemoteLogSegmentMetadata`, `RemoteLogSegmentMetadataUpdate`,
 `RemotePartitionDeleteMetadata` and `RemoteLogSegmentMetadataSnapshot` of Kafka 4.3.
 """
 

@@ -1,8 +1,7 @@
 """Leader epochs, producer states and open transactions, as a start updates or rebuilds them.
 
-Follows `LeaderEpochFileCache` and `LeaderEpochCheckpointFile` of Kafka 4.3.
-
-Follows `ProducerStateManager` of Kafka 4.3; the rules are those of `kafkalog.producers`.
+Follows `LeaderEpochFileCache`, `LeaderEpochCheckpointFile` and `ProducerStateManager` of Kafka 4.3;
+the rules are those of `kafkalog.producers`.
 
 Snapshots list producers in the order of JDK 17's `java.util.HashMap` with `Long` keys: by bucket,
 then by insertion. Java turns a bucket of more than eight keys, which consecutive producer ids never

@@ -1,8 +1,7 @@
 """Copies one log batch by batch past its damage, while it is judged, and its leader epochs.
 
-Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
-
-Bytes are copied while they are still in memory from being judged: a disk reads them once.
+Which files are the log follows `LogLoader` of Kafka 4.3 in what an interrupted swap means. Bytes
+are copied while they are still in memory from being judged: a disk reads them once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Runs a Spark job and waits for it: reports progress, and cancels it on an interrupt.
+"""Runs a Spark job and waits for it: reports progress, cancels it on an interrupt, explains errors.
+
+A py4j call blocks its thread until the JVM answers. So it runs in a thread of its own.
 
 An error in a task arrives as text with a traceback in it, a failure in the driver as a Java
 exception, and a dead driver as a refused connection.
-
-A py4j call blocks its thread until the JVM answers. So it runs in a thread of its own.
 """
 
 from __future__ import annotations

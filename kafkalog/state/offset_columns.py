@@ -1,10 +1,8 @@
-"""Committed offsets decoded as columns, of which `__consumer_offsets` may hold millions.
+"""Committed offsets decoded without the schemas: one by one, or whole Arrow arrays as columns.
 
-A twin of `internal_topics.decode` for keys of type 1 and their values, many times as fast; what is
-in any way unusual is left to that one.
-
-A twin of `payloads.offset_commits` for whole Arrow arrays: it takes the same keys and values for
-plain ones, and leaves all others to the decoder that follows the schemas.
+`__consumer_offsets` may hold millions. Both take only plain keys of type 1 and their values, many
+times as fast as `internal_topics.decode`; what is in any way unusual is left to that one, which
+follows the schemas.
 """
 
 from __future__ import annotations

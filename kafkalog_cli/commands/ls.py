@@ -64,10 +64,10 @@ def ls(
         partitions_of,
     )
     from kafkalog.log_dir import FileEntry
+    from kafkalog.wording import printable
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import listing as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.text import printable
     from kafkalog_cli.output.writer import Writer
 
     style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))

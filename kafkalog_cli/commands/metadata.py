@@ -203,7 +203,7 @@ class _Show:
         """Write what is at a path of the tree."""
         from kafkalog.errors import UsageError
         from kafkalog.state.image_tree import Leaf, tree_lines
-        from kafkalog_cli.output.text import printable
+        from kafkalog.wording import printable
 
         node = self.found.node(path)
         if node is None:

@@ -42,7 +42,7 @@ def undo(
     from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import undone as show
+    from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.standard_streams import put_work_first

@@ -12,7 +12,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.paths import file_system
 from kafkalog.storage import StepKind
 from kafkalog.wording import counted, utc_text
-from kafkalog_cli.output.configs import print_heading
+from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -27,7 +27,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     size_text,
 )
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.defects.advice import COMMANDS, EXAMPLES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
-from kafkalog_cli.output.text import wrapped
-from kafkalog_cli.output.tones import tone_of
+from kafkalog_cli.output.text import tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog.wording import counted
-from kafkalog_cli.output.configs import (
+from kafkalog_cli.maintenance import (
     CONFIGS,
     MARKS,
     configs_text,
@@ -30,8 +30,7 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import left_overs_text
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, left_overs_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.wording import counted
-from kafkalog_cli.output.configs import CONFIGS, configs_text
+from kafkalog_cli.maintenance import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
