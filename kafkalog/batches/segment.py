@@ -17,7 +17,7 @@ from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
@@ -119,14 +119,19 @@ class OpenSegment:
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
-    def find_batch(self, start: int, offset: int) -> Batch | None:
+    def find_batch(
+        self, start: int, offset: int, damaged: Callable[[Defect], object] = lambda _: None
+    ) -> Batch | None:
         """Return the batch that a fetch of `offset` returns, searched from position `start` on.
+
+        Damage on the way is passed to `damaged`, and skipped.
 
         Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
         """
         previous = None
         for found in scan_batches(self.source, start):
             if not isinstance(found, Batch):
+                damaged(found)
                 continue
             if found.base_offset == offset and not _is_wrapper(found):
                 return found
