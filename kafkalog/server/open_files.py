@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.batches.segment import OpenSegment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.log_dir import Segment
+    from kafkalog.model import Defect
 
 SEGMENTS_MAX: Final = 256
 """Each has a log and an index open: 512 files."""
@@ -22,8 +25,8 @@ class ServedSegment(OpenSegment):
         sound: a range of positions whose batches were checked.
     """
 
-    def __init__(self, segment: Segment) -> None:
-        super().__init__(segment)
+    def __init__(self, segment: Segment, damaged: Callable[[Defect], object]) -> None:
+        super().__init__(segment, damaged=damaged)
         self.sound = (0, 0)
 
     def __del__(self) -> None:
@@ -38,8 +41,8 @@ class OpenFiles:
         self._segments: OrderedDict[tuple[str, int, int | None], ServedSegment] = OrderedDict()
         self._lock = threading.Lock()
 
-    def open(self, segment: Segment) -> ServedSegment:
-        """Return a segment, open.
+    def open(self, segment: Segment, damaged: Callable[[Defect], object]) -> ServedSegment:
+        """Return a segment, open; `damaged` hears of defects that lookups in it meet.
 
         Raises:
             KafkaLogError: it cannot be opened.
@@ -48,7 +51,7 @@ class OpenFiles:
         with self._lock:
             found = self._segments.get(key)
             if found is None:
-                found = self._segments[key] = ServedSegment(segment)
+                found = self._segments[key] = ServedSegment(segment, damaged)
                 while len(self._segments) > SEGMENTS_MAX:
                     self._segments.popitem(last=False)
             self._segments.move_to_end(key)

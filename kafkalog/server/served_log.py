@@ -177,7 +177,7 @@ class ServedLog:
         if offset >= end or first < 0:
             return nothing
         for segment in self.log.segments[first:]:
-            opened = self._files.open(segment)
+            opened = self._files.open(segment, self._meet)
             position = self._position(opened, offset)
             if position is None:
                 continue
@@ -202,7 +202,7 @@ class ServedLog:
         if hint is not None and hint[0] == opened.segment.base_offset:
             return hint[1]
         entry = opened.index_entry(offset)
-        batch = opened.find_batch(entry.position if entry else 0, offset, self._meet)
+        batch = opened.find_batch(entry.position if entry else 0, offset)
         return None if batch is None else batch.position
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
