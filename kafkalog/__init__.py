@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
     from kafkalog.overview import report as report
+    from kafkalog.producing import replay as replay
     from kafkalog.profiles import profile as profile
     from kafkalog.repair.rebuild import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.simulate import simulate_roll as simulate_roll
     from kafkalog.search.run import find as find
+    from kafkalog.server.run import serve as serve
     from kafkalog.state.groups import groups as groups
     from kafkalog.state.metadata import metadata as metadata
     from kafkalog.state.transactions import transactions as transactions
@@ -79,6 +81,7 @@ _MODULES = {
     "logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
     "overview": ("report",),
+    "producing": ("replay",),
     "profiles": ("profile",),
     "repair.rebuild": ("rebuild_index",),
     "repair.run": ("recover",),
@@ -87,6 +90,7 @@ _MODULES = {
     "retention.simulation": ("simulate_retention",),
     "roll.simulate": ("simulate_roll",),
     "search.run": ("find",),
+    "server.run": ("serve",),
     "state.groups": ("groups",),
     "state.metadata": ("metadata",),
     "state.transactions": ("transactions",),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.batches.reader import plan_reading, require_log
+from kafkalog.batches.segment import gaps_between
 from kafkalog.batches.selection import planned_records, segments_of
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
@@ -61,7 +62,8 @@ class Occurrence:
         superseded_by: offset of the next record of the key that counts; None if there is none, or
             if this one never counted.
         is_live: whether a broker would serve it after its next start. The others are only in files
-            that it removes: of a compaction or a deletion, or an end that it cuts off.
+            that it removes: of a compaction or a deletion, an end that it cuts off, or below the
+            log start offset.
         transaction: `committed`, `aborted` or `open`; None without a transaction. A record of an
             aborted or open transaction does not count.
     """
@@ -188,6 +190,17 @@ def records_of(
             yield from content
         else:
             yield content
+
+
+def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
+    """Yield the finding about wanted offsets that are missing between the segments of a log."""
+    segments = () if target.is_file else target.partition.segments
+    # Whatever the columns need is loaded only if there is a gap.
+    bounds = wanted.from_offset, wanted.to_offset
+    if next(gaps_between(segments, *bounds), None) is not None:
+        from kafkalog.check.segments import missing_offsets
+
+        yield from missing_offsets(target.partition, segments, *bounds)
 
 
 def is_gone(target: Target, error: KafkaLogError) -> bool:

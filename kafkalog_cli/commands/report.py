@@ -54,7 +54,8 @@ def report(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.model import Severity
-    from kafkalog.overview.page import report, require_libraries
+    from kafkalog.overview import report
+    from kafkalog.overview.page import require_libraries
     from kafkalog.storage import NewFile
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
