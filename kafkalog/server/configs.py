@@ -11,12 +11,12 @@ from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import CorruptDataError, KafkaLogError
-from kafkalog.server.model import NODE_ID
+from kafkalog.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:
     from kafkalog.configs import LogDirConfigs
     from kafkalog.server.catalog import Catalog
-    from kafkalog.server.model import Client, Handler, ServeListener
+    from kafkalog.server.model import Client, ServeListener
 
 _OF_TOPIC, _OF_ALL_BROKERS, _DEFAULT = 1, 3, 5
 """`ConfigSource`: who set a config."""
@@ -40,12 +40,13 @@ class ConfigApis:
         self._configs: LogDirConfigs | None = None
         self._reading = asyncio.Lock()
 
-    @property
-    def handlers(self) -> dict[str, Handler]:
-        """The handler of each API by name."""
-        return {"DescribeConfigs": self.describe_configs}
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [Api("DescribeConfigs", self.describe_configs)]
 
-    async def describe_configs(self, request: dict[str, Any], _: int, __: Client) -> dict[str, Any]:
+    async def describe_configs(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Describe the configs of topics, and of the broker."""
         async with self._reading:
             if self._configs is None:

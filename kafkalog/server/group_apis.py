@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.server.classic_group import RequestError, join_response, sync_response
-from kafkalog.server.commits_file import Commit
-from kafkalog.server.committed import METADATA_SIZE_MAX
-from kafkalog.server.groups import Caller
+from kafkalog.server.commits_file import Commit, CommitsFile
+from kafkalog.server.committed import METADATA_SIZE_MAX, CommittedOffsets
+from kafkalog.server.groups import Caller, GroupCoordinator
+from kafkalog.server.model import Api
+from kafkalog.state.groups import read_groups
+from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from kafkalog.server.catalog import Catalog
-    from kafkalog.server.committed import CommittedOffsets
-    from kafkalog.server.groups import GroupCoordinator
-    from kafkalog.server.model import Client, Handler
+    from kafkalog.server.model import Client, ServeListener, ServeOptions
 
 _NULLABLE_PROTOCOL: Final = 7
 """From this version of JoinGroup on, a response may have no protocol."""
@@ -28,7 +30,7 @@ _TOPIC_IDS: Final = 10
 _GROUP_NOT_FOUND: Final = 6
 """From this version of DescribeGroups on, a missing group is an error, and no dead group."""
 _DEAD: Final = "Dead"
-_TYPE: Final = "Classic"
+_TYPE: Final = "classic"
 _NOT_ASKED: Final = -(1 << 31)
 _READ_AND_DESCRIBE: Final = 1 << 3 | 1 << 8
 """Codes of `AclOperation` as bits."""
@@ -59,19 +61,18 @@ class GroupApis:
         self._catalog = catalog
         self._read_only = read_only
 
-    @property
-    def handlers(self) -> dict[str, Handler]:
-        """The handler of each API by name."""
-        return {
-            "JoinGroup": self.join_group,
-            "SyncGroup": self.sync_group,
-            "Heartbeat": self.heartbeat,
-            "LeaveGroup": self.leave_group,
-            "DescribeGroups": self.describe_groups,
-            "ListGroups": self.list_groups,
-            "OffsetCommit": self.offset_commit,
-            "OffsetFetch": self.offset_fetch,
-        }
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [
+            Api("JoinGroup", self.join_group),
+            Api("SyncGroup", self.sync_group),
+            Api("Heartbeat", self.heartbeat),
+            Api("LeaveGroup", self.leave_group),
+            Api("DescribeGroups", self.describe_groups),
+            Api("ListGroups", self.list_groups),
+            Api("OffsetCommit", self.offset_commit),
+            Api("OffsetFetch", self.offset_fetch),
+        ]
 
     # Members
 
@@ -91,7 +92,9 @@ class GroupApis:
             response["protocolName"] = ""
         return response
 
-    async def sync_group(self, request: dict[str, Any], _: int, __: Client) -> dict[str, Any]:
+    async def sync_group(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Answer when the leader has assigned."""
         try:
             await self._committed.ready()
@@ -99,18 +102,22 @@ class GroupApis:
             return sync_response(error.code)
         return await _awaited(lambda respond: self._coordinator.sync(request, respond))
 
-    async def heartbeat(self, request: dict[str, Any], _: int, __: Client) -> dict[str, Any]:
+    async def heartbeat(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Note that a member lives; tell it of a rebalance."""
         return {"throttleTimeMs": 0, "errorCode": self._coordinator.heartbeat(request)}
 
-    async def leave_group(self, request: dict[str, Any], version: int, _: Client) -> dict[str, Any]:
+    async def leave_group(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Remove members."""
         return self._coordinator.leave(request, version)
 
     # Groups
 
     async def describe_groups(
-        self, request: dict[str, Any], version: int, _: Client
+        self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
         """Describe groups."""
         code = await self._loading()
@@ -132,7 +139,9 @@ class GroupApis:
             found.append(one)
         return {"throttleTimeMs": 0, "groups": found}
 
-    async def list_groups(self, request: dict[str, Any], _: int, __: Client) -> dict[str, Any]:
+    async def list_groups(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """List all groups, or those in some states."""
         code = await self._loading()
         states = {one.strip().lower() for one in request.get("statesFilter") or ()}
@@ -145,7 +154,7 @@ class GroupApis:
                 "groupType": _TYPE,
             }
             for one in (() if code else self._coordinator.all())
-            if (not states or one.state.lower() in states) and (not types or _TYPE.lower() in types)
+            if (not states or one.state.lower() in states) and (not types or _TYPE in types)
         ]
         return {"throttleTimeMs": 0, "errorCode": code, "groups": found}
 
@@ -159,7 +168,7 @@ class GroupApis:
     # Offsets
 
     async def offset_commit(
-        self, request: dict[str, Any], version: int, _: Client
+        self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
         """Commit offsets."""
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED if self._read_only else ErrorCode.NONE
@@ -212,7 +221,7 @@ class GroupApis:
         return None if found is None else found.name
 
     async def offset_fetch(
-        self, request: dict[str, Any], version: int, _: Client
+        self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
         """Return committed offsets."""
         if version >= _SEVERAL_GROUPS:
@@ -294,6 +303,35 @@ async def _awaited(
 
     ask(respond)
     return await answer
+
+
+@asynccontextmanager
+async def served_groups(
+    catalog: Catalog, options: ServeOptions, listener: ServeListener
+) -> AsyncIterator[tuple[GroupApis, GroupCoordinator]]:
+    """Coordinate groups within the block.
+
+    Raises:
+        KafkaLogError: as `CommitsFile`, and as `CommittedOffsets` reads it.
+    """
+    path, timers = options.groups_file, LoopTimers()
+    committed = CommittedOffsets(
+        lambda: read_groups(
+            open_targets(catalog.paths, failed=listener.failed),
+            defects=listener.damaged,
+            failed=listener.failed,
+        ),
+        file=None if path is None else CommitsFile(path, catalog.paths),
+        failed=listener.failed,
+        noted=listener.noted,
+    )
+    async with committed:
+        coordinator = GroupCoordinator(timers, committed)
+        apis = GroupApis(coordinator, committed, catalog, read_only=options.read_only_groups)
+        try:
+            yield apis, coordinator
+        finally:
+            timers.close()
 
 
 class LoopTimers:

@@ -12,10 +12,14 @@ from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
+from kafkalog.server.configs import ConfigApis
 from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
+from kafkalog.server.meter import Meter, PrometheusMeter
 from kafkalog.server.model import Address, ServeListener, ServeOptions
 from kafkalog.server.pace import Pace
+from kafkalog.server.security import SaslPlain, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.parents import Parent
 
 _GRACE_SECONDS: Final = 5
+_HANDSHAKE_SECONDS_MAX: Final = 10
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -47,6 +52,10 @@ class Server:
         self.listener = listener
         self.pace = Pace(options.rate)
         self.address = options.listen
+        self.meter = Meter()
+        self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
+        self._tls = None if options.tls is None else tls_context(*options.tls)
+        self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
         self._large = asyncio.Semaphore(1)
         self._stopped = asyncio.Event()
@@ -57,10 +66,29 @@ class Server:
         Raises:
             AddressInUseError: something else listens there.
             UsageError: there is no such address on this machine.
+            KafkaLogError: see `served_groups` and `PrometheusMeter`.
         """
-        host, port = self.options.listen
         try:
-            self._server = await asyncio.start_server(self._serve, host or None, port)
+            await self._start()
+        except BaseException:
+            await self._opened.aclose()
+            raise
+
+    async def _start(self) -> None:
+        options = self.options
+        groups, coordinator = await self._opened.enter_async_context(
+            served_groups(self.catalog, options, self.listener)
+        )
+        if options.metrics is not None:
+            self.meter = PrometheusMeter(options.metrics, lambda: coordinator.member_count)
+            self._opened.callback(self.meter.close)
+        host, port = options.listen
+        timeout = None if self._tls is None else _HANDSHAKE_SECONDS_MAX
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, host or None, port, ssl=self._tls, ssl_handshake_timeout=timeout,
+                start_serving=False,
+            )  # fmt: skip
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUseError(
@@ -74,7 +102,10 @@ class Server:
             advertised = Address(_reachable(host), self.address.port)
         self.advertised = advertised
         metadata = Metadata(self.catalog, advertised)
-        self._apis = api_table(metadata.apis())
+        configs = ConfigApis(self.catalog, self.listener)
+        sasl = [] if self._guard is None else self._guard.apis()
+        self._apis = api_table([*metadata.apis(), *groups.apis(), *configs.apis(), *sasl])
+        await self._server.start_serving()
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -83,7 +114,7 @@ class Server:
 
     async def run(self) -> None:
         """Serve until `stop` is called; then end the connections."""
-        async with self._server:
+        async with self._opened, self._server:
             await self._stopped.wait()
             self._server.close()
             for task in self._connections:
@@ -98,8 +129,12 @@ class Server:
             writer.close()
             return
         self._connections.add(task)
+        self.meter.connected()
         try:
-            connection = Connection(reader, writer, self._apis, self.pace, self._large)
+            connection = Connection(
+                reader, writer, self._apis, self.pace, self._large, self.meter, self._guard
+            )
+            connection.introduced = self.listener.connected
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -109,6 +144,7 @@ class Server:
             self.listener.failed(as_internal_error(error))
         finally:
             self._connections.discard(task)
+            self.meter.disconnected()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()

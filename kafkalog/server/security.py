@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import os
 import ssl
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.error_codes import ErrorCode
 from kafkalog.errors import UnreadableError, UsageError
 from kafkalog.paths.source import read_file
+from kafkalog.server.model import Api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.server.model import Client, Handler
+    from kafkalog.server.model import Client
 
-_BEFORE: Final = {17: "SaslHandshake", 18: "ApiVersions", 36: "SaslAuthenticate"}
+BEFORE_AUTHENTICATION: Final = {17: "SaslHandshake", 18: "ApiVersions", 36: "SaslAuthenticate"}
 """The APIs that are answered before a client has authenticated."""
+_SASL_AUTHENTICATE: Final = 1
+"""Before this version of SaslHandshake, what follows are no requests."""
 _MECHANISM: Final = "PLAIN"
 _STEP, _HANDSHAKE, _DONE, _FAILED = "sasl", "handshake", "done", "failed"
 _FAILURE_SECONDS: Final = 0.1
@@ -68,20 +70,27 @@ class SaslPlain:
             raise UsageError("It has no users.", path=path, hint="A line is USER=PASSWORD.")
         return cls(users)
 
-    @property
-    def handlers(self) -> dict[str, Handler]:
-        """The handler of each API by name."""
-        return {"SaslHandshake": self.handshake, "SaslAuthenticate": self.authenticate}
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [Api("SaslHandshake", self.handshake), Api("SaslAuthenticate", self.authenticate)]
+
+    def knows(self, client: Client) -> bool:
+        """Return whether a client has authenticated."""
+        return client.state.get(_STEP) == _DONE
 
     def permits(self, api_key: int, client: Client) -> bool:
         """Return whether a client may send this request now; else its connection ends."""
         step = client.state.get(_STEP)
-        return step == _DONE or (step != _FAILED and api_key in _BEFORE)
+        return step == _DONE or (step != _FAILED and api_key in BEFORE_AUTHENTICATION)
 
-    async def handshake(self, request: dict[str, Any], _: int, client: Client) -> dict[str, Any]:
+    async def handshake(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Agree on the mechanism."""
         code = ErrorCode.NONE
-        if client.state.get(_STEP) is not None:
+        if version < _SASL_AUTHENTICATE:
+            code = ErrorCode.UNSUPPORTED_VERSION
+        elif client.state.get(_STEP) is not None:
             code = ErrorCode.ILLEGAL_SASL_STATE
         elif request["mechanism"] != _MECHANISM:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -89,7 +98,9 @@ class SaslPlain:
             client.state[_STEP] = _HANDSHAKE
         return {"errorCode": code, "mechanisms": [_MECHANISM]}
 
-    async def authenticate(self, request: dict[str, Any], _: int, client: Client) -> dict[str, Any]:
+    async def authenticate(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
         """Check user and password; a client that fails is answered late, and then no more."""
         if client.state.get(_STEP) != _HANDSHAKE:
             return _failed(ErrorCode.ILLEGAL_SASL_STATE, "There was no SaslHandshake request.")
@@ -155,11 +166,3 @@ def tls_context(certificate: str, key: str) -> ssl.SSLContext:
 
 def _no_password() -> str:
     raise UsageError("The private key has a password.", hint="Give one without.")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

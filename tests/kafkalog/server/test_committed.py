@@ -72,7 +72,8 @@ class Served:
         await self.committed.__aexit__(*failure)
 
     async def ask(self, api: str, version: int, **request: Any) -> dict[str, Any]:
-        answer = await self._apis.handlers[api](request, version, CLIENT)
+        [found] = [one for one in self._apis.apis() if one.name == api]
+        answer = await found.handler(request, version, CLIENT)
         assert answer is not None
         return answer
 

@@ -11,8 +11,8 @@ import pytest
 from formats.error_codes import ErrorCode
 from kafkalog.errors import NotFoundError, UnreadableError, UsageError
 from kafkalog.server import security
-from kafkalog.server.model import Client
-from kafkalog.server.security import SaslPlain, is_loopback, tls_context
+from kafkalog.server.model import Client, is_loopback
+from kafkalog.server.security import SaslPlain, tls_context
 from tests.kafkalog.server.certificates import write_certificate
 
 if TYPE_CHECKING:
