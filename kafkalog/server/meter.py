@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.server.model import ServeListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.server.model import Address
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+    from kafkalog.server.model import Address, Client
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
 class Meter:
-    """Counts nothing; subclasses do."""
+    """Counts nothing; subclasses do.
+
+    Attributes:
+        members: returns the number of members of all groups.
+    """
+
+    def __init__(self) -> None:
+        self.members: Callable[[], int] = lambda: 0
 
     def connected(self) -> None:
         """Count a connection that begins."""
@@ -38,14 +48,14 @@ class PrometheusMeter(Meter):
 
     Args:
         address: where to listen.
-        members: returns the number of members in all groups.
 
     Raises:
         UnsupportedError: prometheus_client is missing.
         UsageError: it cannot listen there.
     """
 
-    def __init__(self, address: Address, members: Callable[[], int]) -> None:
+    def __init__(self, address: Address) -> None:
+        super().__init__()
         try:
             import prometheus_client as prometheus
         except ImportError as error:
@@ -65,7 +75,7 @@ class PrometheusMeter(Meter):
         )  # fmt: skip
         self._defects = prometheus.Counter("defects", "Damage that was met", ["defect"], **prefix)
         gauge = prometheus.Gauge("group_members", "Members of all groups", **prefix)
-        gauge.set_function(members)
+        gauge.set_function(lambda: self.members())
         try:
             self._server, self._thread = prometheus.start_http_server(
                 address.port, address.host, registry
@@ -102,3 +112,32 @@ class PrometheusMeter(Meter):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class Metered(ServeListener):
+    """Counts damage, and passes on all that another listener is to hear."""
+
+    def __init__(self, listener: ServeListener, meter: Meter) -> None:
+        self._listener = listener
+        self._meter = meter
+
+    def failed(self, error: KafkaLogError) -> None:
+        """Pass it on."""
+        self._listener.failed(error)
+
+    def noted(self, text: str) -> None:
+        """Pass it on."""
+        self._listener.noted(text)
+
+    def started(self, address: Address) -> None:
+        """Pass it on."""
+        self._listener.started(address)
+
+    def connected(self, client: Client) -> None:
+        """Pass it on."""
+        self._listener.connected(client)
+
+    def damaged(self, defect: Defect) -> None:
+        """Count damage and pass it on."""
+        self._meter.met(defect.reference)
+        self._listener.damaged(defect)

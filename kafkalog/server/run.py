@@ -14,10 +14,12 @@ from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.configs import ConfigApis
 from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.fetch import Fetch
 from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
-from kafkalog.server.meter import Meter, PrometheusMeter
+from kafkalog.server.meter import Meter, Metered, PrometheusMeter
 from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
 from kafkalog.server.security import SaslPlain, tls_context
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.parents import Parent
+    from kafkalog.server.catalog import ServedPartition
 
 _GRACE_SECONDS: Final = 5
+_LAST_RESPONSE_SECONDS: Final = 1
 _HANDSHAKE_SECONDS_MAX: Final = 10
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
@@ -44,21 +48,31 @@ class Server:
         catalog: what is served.
         options: how.
         listener: hears what happens.
+        meter: counts what happens.
     """
 
-    def __init__(self, catalog: Catalog, options: ServeOptions, listener: ServeListener) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: ServeOptions,
+        listener: ServeListener,
+        meter: Meter | None = None,
+    ) -> None:
         self.catalog = catalog
         self.options = options
         self.listener = listener
         self.pace = Pace(options.rate)
         self.address = options.listen
-        self.meter = Meter()
+        self.meter = meter or Meter()
         self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
         self._tls = None if options.tls is None else tls_context(*options.tls)
         self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
         self._large = asyncio.Semaphore(1)
         self._stopped = asyncio.Event()
+        self._unread = {
+            (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
+        }
 
     async def start(self) -> None:
         """Begin to listen.
@@ -66,8 +80,9 @@ class Server:
         Raises:
             AddressInUseError: something else listens there.
             UsageError: there is no such address on this machine.
-            KafkaLogError: see `served_groups` and `PrometheusMeter`.
+            KafkaLogError: see `served_groups`.
         """
+        self._loop = asyncio.get_running_loop()
         try:
             await self._start()
         except BaseException:
@@ -79,9 +94,7 @@ class Server:
         groups, coordinator = await self._opened.enter_async_context(
             served_groups(self.catalog, options, self.listener)
         )
-        if options.metrics is not None:
-            self.meter = PrometheusMeter(options.metrics, lambda: coordinator.member_count)
-            self._opened.callback(self.meter.close)
+        self.meter.members = lambda: coordinator.member_count
         host, port = options.listen
         timeout = None if self._tls is None else _HANDSHAKE_SECONDS_MAX
         try:
@@ -101,10 +114,14 @@ class Server:
         if advertised is None:
             advertised = Address(_reachable(host), self.address.port)
         self.advertised = advertised
-        metadata = Metadata(self.catalog, advertised)
-        configs = ConfigApis(self.catalog, self.listener)
-        sasl = [] if self._guard is None else self._guard.apis()
-        self._apis = api_table([*metadata.apis(), *groups.apis(), *configs.apis(), *sasl])
+        self._apis = api_table([
+            *Metadata(self.catalog, advertised).apis(),
+            *Offsets(self.catalog).apis(),
+            *Fetch(self.catalog, self.options, self._reached).apis(),
+            *groups.apis(),
+            *ConfigApis(self.catalog, self.listener).apis(),
+            *([] if self._guard is None else self._guard.apis()),
+        ])  # fmt: skip
         await self._server.start_serving()
         self.listener.started(advertised)
 
@@ -121,6 +138,17 @@ class Server:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    def _reached(self, partition: ServedPartition) -> None:
+        """Note that a client has read a partition to its end; called in any thread."""
+        if self.options.once:
+            self._unread.discard((partition.topic, partition.index))
+            if not self._unread:
+                self._loop.call_soon_threadsafe(self._stop_soon)
+
+    def _stop_soon(self) -> None:
+        """Stop once the last response is on its way."""
+        self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -168,14 +196,15 @@ def serve(
     Raises:
         AddressInUseError: something else listens there.
         UsageError: a topic is not there, or the address is none of this machine.
-        KafkaLogError: no path can be listed.
+        KafkaLogError: no path can be listed, or see `served_groups` and `PrometheusMeter`.
     """
     options = options or ServeOptions()
-    listener = listener or ServeListener()
-    catalog = Catalog(paths, options, listener, parents)
+    meter = Meter() if options.metrics is None else PrometheusMeter(options.metrics)
+    listener = Metered(listener or ServeListener(), meter)
 
     async def run() -> None:
-        server = Server(catalog, options, listener)
+        catalog = Catalog(paths, options, listener, parents)
+        server = Server(catalog, options, listener, meter)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -187,6 +216,7 @@ def serve(
         asyncio.run(run())
     finally:
         signal.signal(signal.SIGPIPE, before)
+        meter.close()
 
 
 def _reachable(host: str) -> str:
