@@ -75,13 +75,16 @@ class PrometheusMeter(Meter):
         )  # fmt: skip
         self._defects = prometheus.Counter("defects", "Damage that was met", ["defect"], **prefix)
         gauge = prometheus.Gauge("group_members", "Members of all groups", **prefix)
-        gauge.set_function(lambda: self.members())
+        gauge.set_function(self._count_members)
         try:
             self._server, self._thread = prometheus.start_http_server(
                 address.port, address.host, registry
             )
         except OSError as error:
             raise UsageError(f"Cannot listen on {address}: {error.strerror or error}.") from error
+
+    def _count_members(self) -> int:
+        return self.members()
 
     @property
     def port(self) -> int:

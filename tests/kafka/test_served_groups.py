@@ -43,7 +43,20 @@ def both(
         assert kafka.stdout is not None
         kafka.stdin.write("port\n")
         kafka.stdin.flush()
-        yield Address("127.0.0.1", int(kafka.stdout.readline())), ours.address
+        address = Address("127.0.0.1", int(kafka.stdout.readline()))
+        await_coordinator(address)
+        yield address, ours.address
+
+
+def await_coordinator(address: Address) -> None:
+    """Wait until a broker has loaded its groups."""
+    deadline = time.monotonic() + SECONDS_MAX
+    with Wire(address) as wire:
+        while any(one["errorCode"] for one in wire.tell(
+            "DescribeGroups", 5, groups=["classic-group", "by-admin", "tx-group"],
+        )["groups"]):  # fmt: skip
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 class Scene:
