@@ -22,7 +22,7 @@ METADATA_SIZE_MAX: Final = 4096
 """`offset.metadata.max.bytes` of a broker, by default."""
 _COMMITS_SIZE_MAX: Final = 64 << 20
 _COMMIT_OVERHEAD: Final = 300
-_PATIENCE_SECONDS: Final = 5
+_PATIENCE_SECONDS: Final = 20
 """A request waits so long for the log of the groups to be read; then its client is to try again."""
 _SHARE: Final = "share"
 

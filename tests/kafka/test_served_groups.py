@@ -45,6 +45,7 @@ def both(
         kafka.stdin.flush()
         address = Address("127.0.0.1", int(kafka.stdout.readline()))
         await_coordinator(address)
+        await_coordinator(ours.address)
         yield address, ours.address
 
 
