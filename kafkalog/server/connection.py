@@ -20,22 +20,32 @@ from kafkalog.server.model import Client, FileRange
 from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from collections.abc import Callable, Mapping
+=======
+    from collections.abc import AsyncIterator, Callable, Mapping
+>>>>>>> main
 
     from kafkalog.server.meter import Meter
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
     from kafkalog.server.security import SaslPlain
 
-REQUEST_SIZE_MAX: Final = 100 << 20
-_SMALL_SIZE: Final = 1 << 20
-"""Larger requests are received one at a time, so that many clients cannot fill the memory."""
+REQUEST_SIZE_MAX: Final = 16 << 20
+"""What a client asks for fits; a broker takes 100 MiB, for records that nobody can write here."""
+_SMALL_SIZE: Final = 1 << 12
+"""Larger requests wait for room, so that many clients cannot fill the memory."""
+_GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
+<<<<<<< HEAD
 _IDLE_SECONDS_MAX: Final = 600
 """`connections.max.idle.ms` of a broker, by default."""
 _STRANGER_SIZE_MAX: Final = 512 << 10
 _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
+=======
+_IDLE_SECONDS_MAX: Final = 600  # connections.max.idle.ms
+>>>>>>> main
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -46,6 +56,32 @@ class MalformedRequestError(Exception):
     """The bytes are no request; the connection ends."""
 
 
+class Room:
+    """Memory for requests, shared by all connections.
+
+    Args:
+        size: how many bytes there are.
+    """
+
+    def __init__(self, size: int = 64 << 20) -> None:
+        self._size = self._left = size
+        self._changed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Take some while the block runs; wait until there is as much."""
+        wanted = min(size, self._size)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._left >= wanted)
+            self._left -= wanted
+        try:
+            yield
+        finally:
+            self._left += wanted
+            async with self._changed:
+                self._changed.notify_all()
+
+
 class Connection:
     """Answers the requests of one client until it goes away.
 
@@ -53,12 +89,17 @@ class Connection:
         reader, writer: the streams.
         apis: what is answered, by API key.
         pace: limits how fast bytes are sent.
+<<<<<<< HEAD
         large: held while a large request is received.
         meter: counts what is answered.
         guard: says who may ask what; None for everybody.
 
     Attributes:
         introduced: called once, when the client has said who it is and asks for something.
+=======
+        room: what larger requests take memory from.
+        identified: called once, when the client has said who it is.
+>>>>>>> main
     """
 
     def __init__(
@@ -67,19 +108,30 @@ class Connection:
         writer: asyncio.StreamWriter,
         apis: Mapping[int, Api],
         pace: Pace,
+<<<<<<< HEAD
         large: asyncio.Semaphore,
         meter: Meter,
         guard: SaslPlain | None = None,
+=======
+        room: Room,
+        identified: Callable[[Client], object] = lambda _: None,
+>>>>>>> main
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._apis = apis
         self._pace = pace
+<<<<<<< HEAD
         self._large = large
         self._meter = meter
         self._guard = guard
         self._is_introduced = False
         self.introduced: Callable[[Client], None] = lambda _: None
+=======
+        self._room = room
+        self._identified = identified
+        self._is_identified = False
+>>>>>>> main
         host, port = writer.get_extra_info("peername")[:2]
         self.client = Client(host, port)
 
@@ -97,7 +149,11 @@ class Connection:
         """Answer the next request; return whether there may be more."""
         is_stranger = self._guard is not None and not self._guard.knows(self.client)
         try:
+<<<<<<< HEAD
             async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
+=======
+            async with asyncio.timeout(_IDLE_SECONDS_MAX):
+>>>>>>> main
                 head = await self._reader.readexactly(_SIZE.size)
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
@@ -106,16 +162,18 @@ class Connection:
             raise MalformedRequestError(f"a request of {size} bytes")
         try:
             if size <= _SMALL_SIZE:
-                data = await self._reader.readexactly(size)
-            else:
-                async with self._large, asyncio.timeout(_LARGE_SECONDS_MAX):
-                    data = await self._reader.readexactly(size)
-                    return await self._answer(data)
+                return await self._answer(await self._received(size))
+            async with self._room.taken(size * _GROWTH):
+                return await self._answer(await self._received(size))
         except asyncio.IncompleteReadError:
             return False
+
+    async def _received(self, size: int) -> bytes:
+        try:
+            async with asyncio.timeout(_LARGE_SECONDS_MAX):
+                return await self._reader.readexactly(size)
         except TimeoutError:
             raise MalformedRequestError(f"{size} bytes did not come in time") from None
-        return await self._answer(data)
 
     async def _answer(self, data: bytes) -> bool:
         key, version, correlation = _HEADER.unpack_from(data)
@@ -143,9 +201,15 @@ class Connection:
                 source.take(source.varint())
         request = decoder(api.request, version)(source)
         del data, source
+<<<<<<< HEAD
         if not self._is_introduced and key not in BEFORE_AUTHENTICATION:
             self._is_introduced = True
             self.introduced(self.client)
+=======
+        if key != _API_VERSIONS and not self._is_identified:
+            self._is_identified = True
+            self._identified(self.client)
+>>>>>>> main
         response = await api.handler(request, version, self.client)
         if response is None:
             return False

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
+from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
+<<<<<<< HEAD
 from kafkalog.server.configs import ConfigApis
 from kafkalog.server.connection import Connection, MalformedRequestError
+=======
+from kafkalog.server.connection import Connection, MalformedRequestError, Room
+>>>>>>> main
 from kafkalog.server.fetch import Fetch
 from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
@@ -28,10 +33,15 @@ if TYPE_CHECKING:
 
     from kafkalog.parents import Parent
     from kafkalog.server.catalog import ServedPartition
+    from kafkalog.server.model import Client
 
 _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
+<<<<<<< HEAD
 _HANDSHAKE_SECONDS_MAX: Final = 10
+=======
+_CLIENTS_NAMED_MAX: Final = 1000
+>>>>>>> main
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -68,7 +78,8 @@ class Server:
         self._tls = None if options.tls is None else tls_context(*options.tls)
         self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
-        self._large = asyncio.Semaphore(1)
+        self._room = Room()
+        self._clients: set[tuple[str, str | None, str]] = set()
         self._stopped = asyncio.Event()
         self._unread = {
             (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
@@ -122,7 +133,17 @@ class Server:
             *ConfigApis(self.catalog, self.listener).apis(),
             *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
+<<<<<<< HEAD
         await self._server.start_serving()
+=======
+        if self.catalog.left_out:
+            what = counted(self.catalog.left_out, "internal partition")
+            self.listener.noted(f"{what} left out; --internal includes them")
+        if not _is_loopback(host):
+            self.listener.warned(
+                f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
+            )
+>>>>>>> main
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -138,6 +159,13 @@ class Server:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    def _identified(self, client: Client) -> None:
+        """Name a client, once: it has several connections."""
+        who = (client.host, client.client_id, client.software)
+        if who not in self._clients and len(self._clients) < _CLIENTS_NAMED_MAX:
+            self._clients.add(who)
+            self.listener.connected(client)
 
     def _reached(self, partition: ServedPartition) -> None:
         """Note that a client has read a partition to its end; called in any thread."""
@@ -160,9 +188,14 @@ class Server:
         self.meter.connected()
         try:
             connection = Connection(
+<<<<<<< HEAD
                 reader, writer, self._apis, self.pace, self._large, self.meter, self._guard
             )
             connection.introduced = self.listener.connected
+=======
+                reader, writer, self._apis, self.pace, self._room, self._identified
+            )
+>>>>>>> main
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -217,6 +250,15 @@ def serve(
     finally:
         signal.signal(signal.SIGPIPE, before)
         meter.close()
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _reachable(host: str) -> str:
