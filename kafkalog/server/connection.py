@@ -16,17 +16,13 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
+from kafkalog.server.meter import Meter
 from kafkalog.server.model import Client, FileRange
 from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from collections.abc import Callable, Mapping
-=======
     from collections.abc import AsyncIterator, Callable, Mapping
->>>>>>> main
 
-    from kafkalog.server.meter import Meter
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
     from kafkalog.server.security import SaslPlain
@@ -37,15 +33,11 @@ _SMALL_SIZE: Final = 1 << 12
 """Larger requests wait for room, so that many clients cannot fill the memory."""
 _GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
-<<<<<<< HEAD
 _IDLE_SECONDS_MAX: Final = 600
 """`connections.max.idle.ms` of a broker, by default."""
 _STRANGER_SIZE_MAX: Final = 512 << 10
 _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
-=======
-_IDLE_SECONDS_MAX: Final = 600  # connections.max.idle.ms
->>>>>>> main
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -89,17 +81,10 @@ class Connection:
         reader, writer: the streams.
         apis: what is answered, by API key.
         pace: limits how fast bytes are sent.
-<<<<<<< HEAD
-        large: held while a large request is received.
-        meter: counts what is answered.
-        guard: says who may ask what; None for everybody.
-
-    Attributes:
-        introduced: called once, when the client has said who it is and asks for something.
-=======
         room: what larger requests take memory from.
         identified: called once, when the client has said who it is.
->>>>>>> main
+        meter: counts what is answered.
+        guard: says who may ask what; None for everybody.
     """
 
     def __init__(
@@ -108,30 +93,20 @@ class Connection:
         writer: asyncio.StreamWriter,
         apis: Mapping[int, Api],
         pace: Pace,
-<<<<<<< HEAD
-        large: asyncio.Semaphore,
-        meter: Meter,
-        guard: SaslPlain | None = None,
-=======
         room: Room,
         identified: Callable[[Client], object] = lambda _: None,
->>>>>>> main
+        meter: Meter | None = None,
+        guard: SaslPlain | None = None,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._apis = apis
         self._pace = pace
-<<<<<<< HEAD
-        self._large = large
-        self._meter = meter
-        self._guard = guard
-        self._is_introduced = False
-        self.introduced: Callable[[Client], None] = lambda _: None
-=======
         self._room = room
         self._identified = identified
         self._is_identified = False
->>>>>>> main
+        self._meter = meter or Meter()
+        self._guard = guard
         host, port = writer.get_extra_info("peername")[:2]
         self.client = Client(host, port)
 
@@ -149,11 +124,7 @@ class Connection:
         """Answer the next request; return whether there may be more."""
         is_stranger = self._guard is not None and not self._guard.knows(self.client)
         try:
-<<<<<<< HEAD
             async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
-=======
-            async with asyncio.timeout(_IDLE_SECONDS_MAX):
->>>>>>> main
                 head = await self._reader.readexactly(_SIZE.size)
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
@@ -201,15 +172,9 @@ class Connection:
                 source.take(source.varint())
         request = decoder(api.request, version)(source)
         del data, source
-<<<<<<< HEAD
-        if not self._is_introduced and key not in BEFORE_AUTHENTICATION:
-            self._is_introduced = True
-            self.introduced(self.client)
-=======
-        if key != _API_VERSIONS and not self._is_identified:
+        if key not in BEFORE_AUTHENTICATION and not self._is_identified:
             self._is_identified = True
             self._identified(self.client)
->>>>>>> main
         response = await api.handler(request, version, self.client)
         if response is None:
             return False

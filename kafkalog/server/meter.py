@@ -132,6 +132,10 @@ class Metered(ServeListener):
         """Pass it on."""
         self._listener.noted(text)
 
+    def warned(self, text: str) -> None:
+        """Pass it on."""
+        self._listener.warned(text)
+
     def started(self, address: Address) -> None:
         """Pass it on."""
         self._listener.started(address)

@@ -13,12 +13,8 @@ from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, a
 from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
-<<<<<<< HEAD
 from kafkalog.server.configs import ConfigApis
-from kafkalog.server.connection import Connection, MalformedRequestError
-=======
 from kafkalog.server.connection import Connection, MalformedRequestError, Room
->>>>>>> main
 from kafkalog.server.fetch import Fetch
 from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
@@ -37,11 +33,8 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
-<<<<<<< HEAD
 _HANDSHAKE_SECONDS_MAX: Final = 10
-=======
 _CLIENTS_NAMED_MAX: Final = 1000
->>>>>>> main
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -133,17 +126,14 @@ class Server:
             *ConfigApis(self.catalog, self.listener).apis(),
             *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
-<<<<<<< HEAD
         await self._server.start_serving()
-=======
         if self.catalog.left_out:
             what = counted(self.catalog.left_out, "internal partition")
             self.listener.noted(f"{what} left out; --internal includes them")
-        if not _is_loopback(host):
+        if options.is_open_to_others:
             self.listener.warned(
                 f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
             )
->>>>>>> main
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -188,14 +178,9 @@ class Server:
         self.meter.connected()
         try:
             connection = Connection(
-<<<<<<< HEAD
-                reader, writer, self._apis, self.pace, self._large, self.meter, self._guard
-            )
-            connection.introduced = self.listener.connected
-=======
-                reader, writer, self._apis, self.pace, self._room, self._identified
-            )
->>>>>>> main
+                reader, writer, self._apis, self.pace, self._room, self._identified,
+                self.meter, self._guard,
+            )  # fmt: skip
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -250,15 +235,6 @@ def serve(
     finally:
         signal.signal(signal.SIGPIPE, before)
         meter.close()
-
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

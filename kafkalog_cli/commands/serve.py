@@ -38,28 +38,6 @@ def serve(
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
-<<<<<<< HEAD
-    groups: Annotated[str | None, typer.Option(
-        "--groups", metavar="FILE",
-        help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",
-    )] = None,
-    read_only_groups: Annotated[bool, typer.Option(
-        "--read-only-groups", help="Refuse to commit offsets.",
-    )] = False,
-    tls_cert: Annotated[str | None, typer.Option(
-        "--tls-cert", metavar="FILE", help="Speak TLS, with this certificate (PEM).",
-    )] = None,
-    tls_key: Annotated[str | None, typer.Option(
-        "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
-    )] = None,
-    sasl_plain: Annotated[str | None, typer.Option(
-        "--sasl-plain", metavar="FILE",
-        help="Let in who knows a password of FILE, by SASL/PLAIN; a line is USER=PASSWORD.",
-    )] = None,
-    metrics: Annotated[str | None, typer.Option(
-        "--metrics", metavar="HOST:PORT", help="Show metrics to Prometheus there.",
-    )] = None,
-=======
     leftovers: Annotated[bool, typer.Option(
         "--leftovers", help="Also -delete and -stray directories, as orders.deleted-1a2b3c4d.",
     )] = False,
@@ -83,59 +61,58 @@ def serve(
         "--max-connections", min=1, max=10_000, metavar="N",
         help="Connections at a time; more are closed at once.",
     )] = 64,
->>>>>>> main
+    groups: Annotated[str | None, typer.Option(
+        "--groups", metavar="FILE",
+        help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",
+    )] = None,
+    read_only_groups: Annotated[bool, typer.Option(
+        "--read-only-groups", help="Refuse to commit offsets.",
+    )] = False,
+    tls_cert: Annotated[str | None, typer.Option(
+        "--tls-cert", metavar="FILE", help="Speak TLS, with this certificate (PEM).",
+    )] = None,
+    tls_key: Annotated[str | None, typer.Option(
+        "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
+    )] = None,
+    sasl_plain: Annotated[str | None, typer.Option(
+        "--sasl-plain", metavar="FILE",
+        help="Let in who knows a password of FILE, by SASL/PLAIN; a line is USER=PASSWORD.",
+    )] = None,
+    metrics: Annotated[str | None, typer.Option(
+        "--metrics", metavar="HOST:PORT", help="Show metrics to Prometheus there.",
+    )] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not name clients.")] = False,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-<<<<<<< HEAD
-    as they lie in the files, up to the high watermark that the broker noted. Nothing is written
-    to PATH, and whatever would write is refused. Consumer groups work, and begin with the offsets
-    that they had committed. SIGTERM or Ctrl-C ends it.
-=======
-    as they lie in the files. Nothing is written, and whatever would write is refused. Of several
-    copies of a partition the most recent one is served. SIGTERM or Ctrl-C ends it. Status 1 if
-    clients met damage.
->>>>>>> main
+    as they lie in the files. Nothing is written to PATH, and whatever would write is refused. Of
+    several copies of a partition the most recent one is served. Consumer groups work, and begin
+    with the offsets that they had committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met
+    damage.
 
 
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
-<<<<<<< HEAD
-    kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
-=======
     kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
->>>>>>> main
+    kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
     from kafkalog.server.run import serve as run
-<<<<<<< HEAD
-    from kafkalog_cli.outcome import Outcome, show_note, show_parent, show_warning
-
-    outcome = Outcome()
-
-    class Shown(ServeListener):
-        failed = staticmethod(outcome.error)
-        noted = staticmethod(show_note)
-
-        def started(self, address: Address) -> None:
-            sys.stdout.write(f"bootstrap.servers={address}\n")
-            sys.stdout.flush()
-
-        def connected(self, client: Client) -> None:
-            if not quiet:
-                show_note(f"{client.host} {client.software} {client.client_id or ''}".rstrip())
-=======
     from kafkalog_cli.outcome import Outcome, show_parent
->>>>>>> main
 
     options = ServeOptions(
         listen=parse_address(listen),
         advertise=None if advertise is None else parse_address(advertise),
         topics=None if topic is None else tuple(topic),
         internal=internal,
-<<<<<<< HEAD
+        leftovers=leftovers,
+        high_watermark=high_watermark,
+        on_damage=on_damage,
+        follow=follow,
+        once=once,
+        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
+        max_connections=max_connections,
         groups_file=groups,
         read_only_groups=read_only_groups,
         tls=_tls(tls_cert, tls_key),
@@ -144,12 +121,8 @@ def serve(
     )
     if groups is not None and read_only_groups:
         raise UsageError("--groups and --read-only-groups exclude each other.")
-    if options.is_open_to_others:
-        show_warning(
-            "Every machine that reaches this one can read what is served:"
-            " use --tls-cert and --sasl-plain, or listen on 127.0.0.1."
-        )
-    run(paths, options, Shown(), parents=show_parent)
+    outcome = Outcome()
+    run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
 
 
@@ -159,18 +132,6 @@ def _tls(certificate: str | None, key: str | None) -> tuple[str, str] | None:
     if certificate is None or key is None:
         raise UsageError("--tls-cert and --tls-key belong together.")
     return certificate, key
-=======
-        leftovers=leftovers,
-        high_watermark=high_watermark,
-        on_damage=on_damage,
-        follow=follow,
-        once=once,
-        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
-        max_connections=max_connections,
-    )
-    outcome = Outcome()
-    run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
-    return outcome.status
 
 
 class _Shown(ServeListener):
@@ -205,7 +166,6 @@ class _Shown(ServeListener):
     def damaged(self, defect: Defect) -> None:
         self._outcome.count(defect)
         self._outcome.defect(defect)
->>>>>>> main
 
 
 def parse_address(text: str) -> Address:
