@@ -36,6 +36,7 @@ from kafkalog_cli.output import (
     profiles,
     records,
     repairs,
+    resurrected,
     retention,
     rolls,
     salvaged,
@@ -68,6 +69,7 @@ COMMANDS = (
     "verify examples/damaged",
     "salvage --dry-run examples/damaged/orders-0 --to rescued",
     f"salvage --dry-run {LOG_DIR} --to rescued",
+    f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to kafka --missing empty",
     "recover examples/damaged/orders-0 --now 2024-01-01T00:08:00Z",
     f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
@@ -98,6 +100,7 @@ OBJECT_TYPES = {
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
         salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
         profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        resurrected,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
