@@ -337,7 +337,7 @@ class _Run:
         self.properties = server_properties(
             options.node_id, summary.log_dir, counts, has_acls=has_acls
         )
-        place = os.path.join(os.path.realpath(summary.destination), SERVER_PROPERTIES)
+        place = os.path.join(summary.destination, SERVER_PROPERTIES)
         place = options.properties_out or place
         summary.start_command = f"kafka-server-start.sh {shlex.quote(place)}"
         summary.notes += self._warnings(chosen)

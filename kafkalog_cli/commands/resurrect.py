@@ -85,7 +85,7 @@ def resurrect(
     appears when all of it is written and read back. The last line is the command that starts Kafka.
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
-    killed broker leaves it, is cut off.
+    killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged.
 
 
     \b
@@ -126,7 +126,7 @@ def resurrect(
         )
     show_notes(summary)
     writer.write(summary)
-    return 0
+    return int(summary.salvaged > 0)
 
 
 def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
