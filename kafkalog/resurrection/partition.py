@@ -32,6 +32,7 @@ from kafkalog.rescue.log_copy import copy_file
 from kafkalog.rescue.partition import PartitionCopy
 from kafkalog.rescue.sources import logs_of
 from kafkalog.resurrection.model import LOG_ROOT, Copy
+from kafkalog.resurrection.sources import TORN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.choice import Candidate
     from kafkalog.storage import NewDirectory
 
-_TORN: Final = "torn-tail"
 _WAITING_MAX: Final = 16 << 20
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -283,7 +283,7 @@ def judge(
     for segment in partition.segments:
         start.begin(segment.log.path, segment.base_offset)
         for defect in _walk(segment, start, found, progress):
-            if defect.reference == _TORN and segment.is_active:
+            if defect.reference == TORN and segment.is_active:
                 torn.add(segment.base_offset)
             elif found.damage is None:
                 found.damage = _damage(defect.detail, defect.path, defect.position)

@@ -18,10 +18,12 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.metadata_files import read_meta_properties
+from kafkalog.model import LogView, Severity
 from kafkalog.paths import file_system, uris
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
+from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.targets import Target
 
+TORN: Final = "torn-tail"
+"""The incomplete batch that a killed broker leaves at the end of a log."""
 METADATA_VERSION: Final = 30
 """`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
 
@@ -56,8 +60,10 @@ def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Targe
     """
     targets: list[Target] = []
     for path in paths:
-        is_open = isinstance(path, LogDirListing | PartitionDir | FileEntry)
-        targets += [path] if is_open else open_targets([path])
+        if isinstance(path, LogDirListing | PartitionDir | FileEntry):
+            targets.append(path)
+        else:
+            targets += open_targets([path])
     for target in targets:
         if isinstance(target, FileEntry):
             raise UsageError(
@@ -121,10 +127,13 @@ def source_images(
 
 
 def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
-    found = read_metadata(log_dir)
+    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
     image = found.image
-    if not (image.is_whole or takes_damage):
-        defect = image.defects[0]
+    damage = [
+        one for one in image.defects if one.severity != Severity.NOTE and one.reference != TORN
+    ]
+    if damage and not takes_damage:
+        defect = damage[0]
         raise CorruptDataError(
             f"The metadata log is damaged: {defect.detail}",
             path=defect.path,
