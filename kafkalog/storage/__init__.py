@@ -15,7 +15,6 @@ from kafkalog.storage.changes import (
 )
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
-    FileTree,
     NewDirectory,
     final_path,
     free_space,
@@ -24,6 +23,7 @@ from kafkalog.storage.directories import (
     require_vacant,
     require_writable,
 )
+from kafkalog.storage.file_tree import FileTree
 from kafkalog.storage.files import NewFile, written
 from kafkalog.storage.locks import AppendedFile, LogDirLock, spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
