@@ -1,17 +1,13 @@
-"""Reads or counts whole logs as Arrow record batches, decoded by the kernels if that is faster."""
+"""Reads whole logs as Arrow record batches, decoded by the kernels if that is faster."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from formats import constants as c
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, untold_differences
 from kafkalog.batches.selection import EVERYTHING
-from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, logs_to_decode, record_size
-from kafkalog.columns.scan_steps import Part, RecordWork, wanted_batches
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
@@ -20,87 +16,10 @@ from kafkalog.model import Defect, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kafkalog.batches.reader import Readable
     from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.columns.budget import Turnstile
-    from kafkalog.columns.chunks import Chunk, Rows, Turn
-
-
-_RECORD_SIZE_MIN: Final = 7
-_RATIO_MAX: Final = 1024
-"""A batch that claims more records than such a compression ratio allows is decoded."""
-
-
-class Counts:
-    """A format for records: how many there are."""
-
-    rows_max = 1 << 16
-
-    def left_over(self, _headers: NDArray[np.int64]) -> None:
-        """See `scan_steps.RecordFormat`."""
-        return
-
-    def of_rows(self, rows: Rows, _chunk: Chunk) -> Iterator[Part]:
-        """See `scan_steps.RecordFormat`."""
-        yield count_part(rows.table.shape[1])
-
-    def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
-        """See `scan_steps.RecordFormat`."""
-        yield count_part(len(records))
-
-    def cut(self, _content: Any, first: int, last: int) -> int:
-        """See `scan_steps.Format`."""
-        return last - first
-
-    def release(self, content: Any) -> None:
-        """See `scan_steps.Format`."""
-
-
-def count_part(count: int) -> Part:
-    """Return the part that stands for some records."""
-    return Part(count, count, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class CountWork(RecordWork):
-    """Counts the wanted records."""
-
-    def of_plan(self, plan: ReadPlan) -> CountWork:
-        """See `Work`."""
-        return replace(self, plan=plan)
-
-    def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
-        headers, valid = chunk.headers, chunk.crc_valid
-        wanted = wanted_batches(headers, self.plan)
-        whole = wanted & valid & self._taken_whole(headers)
-        yield count_part(int(headers[k.COUNT][whole].sum()))
-        cut = wanted & ~whole
-        reported = cut & ~valid
-        if self.plan.selection.sound:
-            cut &= valid
-        if cut.any() or reported.any():
-            yield from self.decoded(chunk, cut, reported)
-
-    def _taken_whole(self, headers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the batches of which all records are wanted, if their headers are plausible."""
-        selection = self.plan.selection
-        count, base, last = headers[k.COUNT], headers[k.BASE_OFFSET], headers[k.LAST_OFFSET]
-        is_packed = headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0
-        room = headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
-        room[is_packed] *= _RATIO_MAX
-        whole: NDArray[np.bool_] = (headers[k.MAGIC] == 2) & (count >= 0)
-        whole &= (count <= last - base + 1) & (count * _RECORD_SIZE_MIN <= room)
-        if selection.from_time is not None or selection.to_time is not None:
-            whole[:] = False
-        if selection.from_offset is not None:
-            whole &= base >= selection.from_offset
-        if selection.to_offset is not None:
-            whole &= last < selection.to_offset
-        return whole
+    from kafkalog.columns.scan_steps import Part
 
 
 def scan(
@@ -182,6 +101,7 @@ def count_records(
             else:
                 yield 1
         return
+    from kafkalog.columns.counting import Counts, CountWork
     from kafkalog.columns.pipeline import scan_parts
 
     parts = scan_parts(plan, CountWork(plan, Counts()), lambda _: None, threads, turnstile)

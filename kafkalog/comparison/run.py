@@ -13,13 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.comparison.agreement import (
-    Comparison,
-    RecordDifference,
-    Side,
-    Truncation,
-    Verdict,
-)
+from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised
 from kafkalog.log_dir import FileEntry, LogDirListing
@@ -33,7 +27,7 @@ from kafkalog.view import show_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from kafkalog.comparison.agreement import Prefix
+    from kafkalog.comparison.walk import Prefix
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.targets import Target
@@ -149,7 +143,7 @@ class Comparer:
     def _compared(
         self, topic: str, number: int | None, sides: tuple[Side, Side], one: Shown, other: Shown
     ) -> Comparison:
-        from kafkalog.comparison.agreement import common_prefix
+        from kafkalog.comparison.walk import common_prefix
 
         left, right = sides
         start = max(left.log_start_offset, right.log_start_offset)

@@ -10,7 +10,7 @@ import os
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.datasets.state_tables import StateTable, Tables
+from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkalog.datasets.scanner import Scanner, guarantee_of
-from kafkalog.datasets.state_tables import dataset_schema
+from kafkalog.datasets.schemas import dataset_schema
 from kafkalog.errors import UsageError
 from kafkalog.tables.model import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkalog.datasets.state_tables import StateTable, Tables
+    from kafkalog.datasets.model import StateTable, Tables
     from kafkalog.tables.model import Split
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.datasets.state_tables import StateTable
+from kafkalog.datasets.model import StateTable
 from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.tables.model import Answer, TableName, columns_for
@@ -25,7 +25,7 @@ from kafkalog.tables.model import Answer, TableName, columns_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.datasets.state_tables import Tables
+    from kafkalog.datasets.model import Tables
 
 MEMORY_SIZE: Final = 1 << 30
 """What DuckDB may hold before it uses files."""
@@ -171,7 +171,7 @@ class Database:
 
 def usual_columns(table: TableName | StateTable) -> tuple[list[str], list[str]]:
     """Return the columns that `*` stands for, and all columns, in the order of the table."""
-    from kafkalog.datasets.state_tables import STATE_SCHEMAS
+    from kafkalog.datasets.schemas import STATE_SCHEMAS
     from kafkalog.tables.schemas import SCHEMAS, table_schema
 
     if isinstance(table, StateTable):

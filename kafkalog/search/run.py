@@ -1,22 +1,17 @@
-"""A search in all partitions of some places: once, or going on as a broker appends records.
-
-Positions are kept as a stream keeps them (`kafkalog.tables.tailing`): across rolls, deletions,
-moves to another directory, and logs that are cut and refilled under another leader.
-"""
+"""A search in all partitions of some places."""
 
 from __future__ import annotations
 
 import heapq
-import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
-from kafkalog.model import Defect, Isolation, LogView, Record
+from kafkalog.model import Defect, LogView, Record
 from kafkalog.search.scanning import (
     Found,
     is_bulk,
@@ -27,10 +22,7 @@ from kafkalog.search.scanning import (
     records_of,
 )
 from kafkalog.state.transactions import owners
-from kafkalog.tables.model import Bounds, End, Replicas, Request, name_of
-from kafkalog.tables.moved import Losses
-from kafkalog.tables.reading import plan_of_split
-from kafkalog.tables.tailing import Tail
+from kafkalog.tables.model import Replicas, name_of
 from kafkalog.targets import open_targets
 from kafkalog.unified_log import UnifiedLog
 
@@ -39,10 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Unpack
 
-    from kafkalog.batches.selection import ReadPlan, Selection
+    from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.search.scanning import Failed, Progress
-    from kafkalog.tables.model import Split
     from kafkalog.tables.planning import Target
 
 
@@ -173,77 +164,3 @@ def find(
             take(one)
         else:
             yield one
-
-
-PAUSE_S: Final = 0.5
-_SIZE_AT_ONCE: Final = 1 << 30
-
-
-def follow(
-    search: Search,
-    *,
-    lost: Callable[[Defect], object],
-    wait: Callable[[], object] = lambda: time.sleep(PAUSE_S),
-) -> Iterator[Found | Defect]:
-    """Yield the records that a search finds from the log start offsets on, then new ones, forever.
-
-    Args:
-        search: what is searched; leftovers and single files do not grow and are passed over.
-        lost: called with a finding for records that were deleted before they were read.
-        wait: called when everything has been read.
-
-    Raises:
-        KafkaLogError: as `Tail`.
-    """
-    selection = search.selection
-    is_committed = selection.isolation == Isolation.READ_COMMITTED
-    topics = None if search.topics is None else frozenset(search.topics)
-    request = Request(
-        bounds=Bounds(topics=topics),
-        isolation=selection.isolation if is_committed else Isolation.READ_UNCOMMITTED,
-        replicas=search.replicas,
-        internal=True,
-        end=End.WATERMARK if is_committed else End.LOG,
-        view=LogView.STARTED,
-    )
-    tail = Tail([one.path for one in search.targets], request, fails_on_loss=False)
-    position = tail.beginning()
-    while True:
-        end = tail.advance(position, None, _SIZE_AT_ONCE)
-        splits = tail.splits(position, end)
-        for split in splits:
-            yield from _found_in(split, search, lost)
-        position = end
-        if not splits:
-            wait()
-
-
-def _found_in(
-    split: Split, search: Search, lost: Callable[[Defect], object]
-) -> Iterator[Found | Defect]:
-    plan = _wanted(plan_of_split(split, Losses(split, lost)), search.selection)
-    number = None if split.partition < 0 else split.partition
-    for record in records_of(plan, search.progress, bulk=search.bulk):
-        if isinstance(record, Defect):
-            yield record
-        else:
-            yield Found(split.topic, number, record, search.owner_of(record))
-
-
-def _wanted(plan: ReadPlan, wanted: Selection) -> ReadPlan:
-    """Return the plan of a split, for the wanted records only; so is each that replaces it."""
-    bounds = plan.selection
-    selection = replace(
-        wanted,
-        from_offset=bounds.from_offset,
-        to_offset=bounds.to_offset,
-        from_position=bounds.from_position,
-        max_bytes=bounds.max_bytes,
-        isolation=bounds.isolation,
-    )
-    again = plan.again
-    return replace(
-        plan,
-        selection=selection,
-        again=None if again is None else lambda offset: _wanted(again(offset), wanted),
-    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from kafkalog.payloads.offset_commits import commit_value
 from kafkalog.state.model import GroupOffset
-from kafkalog.state.offset_columns import commit_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.comparison.agreement import Comparison
+    from kafkalog.comparison.model import Comparison
     from kafkalog.comparison.run import Comparer, Pair
     from kafkalog.targets import Target
     from kafkalog_cli.outcome import Outcome
@@ -85,7 +85,7 @@ def _show(
     records: bool,
 ) -> None:
     """Write a row per pair; then, or in objects between them, the records that differ."""
-    from kafkalog.comparison.agreement import Verdict
+    from kafkalog.comparison.model import Verdict
     from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import compared as show

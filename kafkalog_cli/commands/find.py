@@ -192,7 +192,7 @@ def _found(
     from kafkalog.search.run import latest
 
     if follow:
-        from kafkalog.search.run import follow as following
+        from kafkalog.search.following import follow as following
 
         found = following(search, lost=outcome.defect)
     else:

@@ -28,7 +28,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.datasets.state_tables import Tables
+    from kafkalog.datasets.model import Tables
 
 _QUERY_SIZE_MAX = 1 << 20
 
@@ -87,7 +87,7 @@ def sql(
     kafkalog sql "select topic, sum(lag) from commits group by 1" /var/lib/kafka
     kafkalog sql --engine spark "select count(*) from records" /var/lib/kafka
     """
-    from kafkalog.datasets.state_tables import Tables
+    from kafkalog.datasets.model import Tables
 
     query, paths = _query_and_paths(words)
     tables = Tables(

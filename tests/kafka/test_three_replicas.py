@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog
-from kafkalog.comparison.agreement import Verdict
+from kafkalog.comparison.model import Verdict
 from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split

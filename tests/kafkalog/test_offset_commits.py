@@ -15,14 +15,8 @@ from formats.message_schema import schema
 from kafkalog.batches.reader import read_records
 from kafkalog.model import Record
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.state.offset_columns import (
-    commit_key,
-    commit_keys,
-    commit_value,
-    commit_values,
-    group_names,
-    partition_names,
-)
+from kafkalog.payloads.offset_commits import commit_key, commit_value
+from kafkalog.state.offset_columns import commit_keys, commit_values, group_names, partition_names
 from tests.builders import flip
 from tests.conftest import state
 

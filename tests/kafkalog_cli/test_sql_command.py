@@ -19,8 +19,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from kafkalog.datasets.model import Tables
 from kafkalog.datasets.sql import Database
-from kafkalog.datasets.state_tables import Tables
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog as library
-from kafkalog.comparison.agreement import Comparison, Verdict
+from kafkalog.comparison.model import Comparison, Verdict
 from kafkalog.comparison.run import Comparer, pairs_of
 from kafkalog.errors import UsageError
 from kafkalog.targets import open_targets

@@ -15,7 +15,8 @@ from kafkalog.batches.selection import Selection, planned_records
 from kafkalog.errors import UnreadableError, UsageError
 from kafkalog.log_dir import open_path
 from kafkalog.model import Defect, Record
-from kafkalog.search.run import Search, follow, latest
+from kafkalog.search.following import follow
+from kafkalog.search.run import Search, latest
 from kafkalog.search.scanning import records_of
 from kafkalog.targets import open_targets
 from tests.builders import BASE_TIME, batch, flip, record, write_log
