@@ -248,7 +248,7 @@ def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     size = sum(row["size"] for row in objects(
         kafkalog("replay", *one.log_dirs, *words, "--dry-run", "--format", "ndjson"), "replayed"
     ))  # fmt: skip
-    seconds = 1.5 * KILLS
+    seconds = 0.5 * KILLS
     argv = [
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
         "--progress", tmp_path / "run", "--keep-partitions", "--commit-offsets",
