@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from formats.constants import INT64_MAX
-from kafkalog.errors import NotAKafkaFileError, UsageError
+from kafkalog.errors import UsageError
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
-from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from kafkalog.state.model import Moment
-
 
 PathsArgument = Annotated[
     list[str],
@@ -311,62 +309,3 @@ def parse_regex(text: str | None) -> re.Pattern[bytes] | None:
         return re.compile(text.encode("utf-8", "surrogateescape"))
     except re.error as error:
         raise UsageError(f"{text!r} is not a regular expression: {error}.") from error
-
-
-_SCHEMA_SIZE_MAX: Final = 16 << 20
-
-ValueSchemaOption = Annotated[str | None, typer.Option(
-    metavar="FILE",
-    help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
-)]  # fmt: skip
-ValueMessageOption = Annotated[str | None, typer.Option(
-    metavar="NAME", help="Full name of the Protobuf message.",
-)]  # fmt: skip
-ValueFramingOption = Annotated[str, typer.Option(
-    metavar="FRAMING",
-    help="What precedes the data: none, confluent (five bytes with any schema id), or "
-         "confluent:ID (only this id).",
-)]  # fmt: skip
-
-
-def typed_columns(
-    source: str,
-    form: TypedForm | None,
-    schema: str | None,
-    message: str | None,
-    framing: str,
-    *,
-    option: str | None = None,
-) -> tuple[TypedColumn, ...]:
-    """Return the typed column of a source that the options ask for; none without a form.
-
-    Args:
-        source: `key` or `value`.
-        form: the value of `option`.
-        schema: a file.
-        message: the full name of a Protobuf message.
-        framing: what precedes the data.
-        option: the option that asks for it; `--key` or `--value` if None.
-    """
-    asking = option or f"--{source}"
-    if form is None:
-        if schema is not None or message is not None or framing != "none":
-            raise UsageError(f"{asking} is missing.", hint=f"{asking} json, avro or protobuf")
-        return ()
-    if schema is None:
-        raise UsageError(f"{asking} {form} needs a schema.", hint=f"--{source}-schema FILE")
-    name, colon, number = framing.partition(":")
-    if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
-        raise UsageError(f"{framing!r} is not a framing.", hint="none, confluent or confluent:ID")
-    schema_id = int(number) if colon else None
-    return (TypedColumn(source, form, _contents(schema), message, Framing(name), schema_id),)
-
-
-def _contents(path: str) -> bytes:
-    """Read a schema file, which must be regular and small, unlike `/dev/zero`."""
-    from kafkalog.paths.source import read_file
-
-    try:
-        return read_file(path, size_max=_SCHEMA_SIZE_MAX)
-    except NotAKafkaFileError as error:
-        raise UsageError("A schema must be a regular file of at most 16 MiB.", path=path) from error

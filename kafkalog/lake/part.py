@@ -19,7 +19,7 @@ from kafkalog.lake.targets import open_target
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.typed import TypedColumn
-from kafkalog.typed.model import typed_column
+from kafkalog.typed.columns import typed_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from kafkalog.columns.arrow import SCHEMA, Paths, table_of
 from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.model import Defect
-from kafkalog.typed.model import failure
+from kafkalog.typed.columns import failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

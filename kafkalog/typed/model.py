@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.typed.schema_size import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
+    from collections.abc import Mapping
 
 MAGIC_SIZE: Final = 5
 # What the libraries raise for malformed schemas, besides errors of their own.
@@ -151,87 +147,3 @@ class TypedColumn:
             Framing(fields["framing"]),
             fields["schema_id"],
         )
-
-
-# How many rows, and how many bytes of them, are Python objects at a time.
-_ROWS_AT_ONCE: Final = 4096
-_SIZE_AT_ONCE: Final = 4 << 20
-VALUE_SIZE_MAX: Final = 16 << 20
-"""Larger values are not decoded, since each byte can become a Python object."""
-# A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
-_UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
-
-
-def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, int]:
-    """Return the typed column, and the number of values that are null because they do not decode.
-
-    Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
-
-    Args:
-        column: describes the column.
-        decoder: the result of `column.decoder`.
-        data: a `pyarrow.BinaryArray`.
-    """
-    parts, failures = [], 0
-    for start, end in _slices(data):
-        values: list[Any] = []
-        for one in data.slice(start, end - start):
-            value = None
-            if one.is_valid:
-                try:
-                    value = decoder.decode(column.unframed(_small(one)))
-                except ValueError:
-                    failures += 1
-            values.append(value)
-        try:
-            parts.append(pa.array(values, decoder.type))
-        except _UNFIT:
-            array, unfit = _one_by_one(values, decoder.type)
-            parts.append(array)
-            failures += unfit
-    if not parts:
-        return pa.array([], decoder.type), 0
-    return pa.concat_arrays(parts), failures
-
-
-def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | None:
-    """Return why bytes do not decode, as `typed_column` judges it; None if they do, or are null."""
-    if data is None:
-        return None
-    if len(data) > VALUE_SIZE_MAX:
-        return f"larger than {VALUE_SIZE_MAX} bytes"
-    try:
-        pa.array([decoder.decode(column.unframed(data))], decoder.type)
-    except _UNFIT as error:
-        return brief(error)
-    return None
-
-
-def _slices(data: Any) -> Iterator[tuple[int, int]]:
-    """Cut a column into ranges of rows, by count and by bytes."""
-    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
-    ends = sizes.to_numpy(zero_copy_only=False).cumsum()
-    start = before = 0
-    while start < len(data):
-        end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
-        end = min(end, start + _ROWS_AT_ONCE, len(data))
-        yield start, end
-        start, before = end, int(ends[end - 1])
-
-
-def _small(value: Any) -> bytes:
-    if value.as_buffer().size > VALUE_SIZE_MAX:
-        raise ValueError("too large")
-    data: bytes = value.as_py()
-    return data
-
-
-def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, int]:
-    parts, failures = [], 0
-    for value in values:
-        try:
-            parts.append(pa.array([value], kind))
-        except _UNFIT:
-            parts.append(pa.nulls(1, kind))
-            failures += 1
-    return pa.concat_arrays(parts), failures

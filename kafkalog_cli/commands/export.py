@@ -20,13 +20,13 @@ from kafkalog_cli.engines import (
     SparkConfOption,
     ThreadsOption,
 )
-from kafkalog_cli.options import (
+from kafkalog_cli.output.writer import Format
+from kafkalog_cli.schemas import (
     ValueFramingOption,
     ValueMessageOption,
     ValueSchemaOption,
     typed_columns,
 )
-from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.lake import ExportRequest, ExportSummary

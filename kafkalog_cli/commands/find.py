@@ -13,13 +13,13 @@ from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import Replicas
 from kafkalog.typed import TypedColumn, TypedForm
 from kafkalog_cli import options as opt
-from kafkalog_cli.options import (
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.schemas import (
     ValueFramingOption,
     ValueMessageOption,
     ValueSchemaOption,
     typed_columns,
 )
-from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2
 
 from kafkalog.errors import UsageError
 from kafkalog.typed import Framing, TypedColumn, TypedForm
-from kafkalog.typed.model import typed_column
+from kafkalog.typed.columns import typed_column
 from tests.builders import varint
 from tests.soak.mutations import mutated, number
 from tests.soak.target import Place, Target

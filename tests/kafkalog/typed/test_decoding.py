@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2
 
 from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.typed import Framing, TypedColumn, TypedForm
-from kafkalog.typed.model import typed_column
+from kafkalog.typed.columns import typed_column
 from tests.builders import varint
 
 if TYPE_CHECKING:

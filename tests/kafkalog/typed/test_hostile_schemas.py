@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2
 
 from kafkalog.errors import UsageError
 from kafkalog.typed import TypedColumn, TypedForm
-from kafkalog.typed.model import VALUE_SIZE_MAX, typed_column
+from kafkalog.typed.columns import VALUE_SIZE_MAX, typed_column
 from tests.builders import batch, record, varint, write_log
 
 if TYPE_CHECKING:
