@@ -12,7 +12,6 @@ from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, 
 from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.parents import Parent
 from kafkalog.paths import file_system
-from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -135,6 +134,8 @@ def meant_partitions(
         internal: whether internal topics are meant, too.
         dead: whether directories are meant, too, that await their deletion, are stray or moving.
     """
+    from kafkalog.payloads.internal_topics import payload_kind
+
     meant: list[PartitionDir] = []
     left_out: list[PartitionDir] = []
     for target in targets:
@@ -168,6 +169,8 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
 
 def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:
     """Raise `UsageError` if a wanted topic is not present: an empty answer would hide a typo."""
+    from kafkalog.payloads.internal_topics import payload_kind
+
     topics = set(present)
     if missing := sorted({*(wanted or ())} - topics):
         known = sorted(topic for topic in topics if payload_kind(topic) is None)
