@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import STATES_28, STATES_43, state
+from tests.conftest import state
 from tests.kafka.booted import (
     ABORTING,
     Staged,
     Truth,
+    findings,
     life,
     require_growth,
-    require_sound,
     resurrect,
     truths,
 )
+from tests.kafka.oracle import config_words
 from tests.sampling import sampled
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tests.kafka.oracle import Oracle
 
 pytestmark = pytest.mark.kafka
+
 
 def users(partitions: Mapping[str, Truth]) -> dict[str, Truth]:
     return {name: truth for name, truth in partitions.items() if not name.startswith("__")}
@@ -54,42 +56,52 @@ def test_partitions_of_many_brokers_are_served_without_their_metadata(
 ) -> None:
     """Records, read_committed, ListOffsets; then they grow."""
     staged = staged_states(corpus_dir, tmp_path / "staged")
-    resurrect(kafkalog, tmp_path / "new", staged.root)
-    require_served_and_grown(brokers, kafkalog, tmp_path / "new", staged.truths)
+    require_served_and_grown(brokers, kafkalog, staged, tmp_path / "new")
 
 
-def require_served_and_grown(
-    brokers: Brokers, kafkalog: Run, home: Path, before: Mapping[str, Truth]
-) -> None:
-    """Nobody knows the transactions that were open: they stay so."""
-    require_sound(kafkalog, home / "log", "transaction-hanging")
+def require_served_and_grown(brokers: Brokers, kafkalog: Run, staged: Staged, home: Path) -> None:
+    """Nobody knows the transactions that were open: they stay so, and get old."""
+    resurrect(kafkalog, home, staged.root)
+    before = findings(kafkalog, staged.root)
+    assert findings(kafkalog, home / "log") <= before
     with life(brokers, home) as first:
-        first.observe(before).require(before)
-        assert first.go_on(before) == []
-    require_sound(kafkalog, home / "log", "transaction-hanging")
+        first.observe(staged.truths).require(staged.truths)
+        assert first.go_on(staged.truths) == {}
+    left = findings(kafkalog, home / "log")
+    opened = {name for name, truth in staged.truths.items() if not truth.is_stable}
+    assert left <= before | {(name, "transaction-hanging") for name in opened}
     with life(brokers, home, 2) as second:
-        require_growth(second.observe({}), before)
+        require_growth(second.observe({}), staged.truths)
 
 
 MIXES = (
-    ("4.3", ("internal-topics", "codecs", "retention-0-before", "timestamps")),
-    ("4.3", ("txn", "crash-0-kill9", "interrupted-0-cleaned", "default-config-live")),
-    ("4.3", ("compact-1-first-pass", "jbod-restarted", "crash-2-recovered")),
-    ("4.3", ("txn-v0", "interrupted-3-cleaned-recovered", "retention-1-after-live")),
-    ("4.3", ("compact-2-later-passes", "interrupted-2-swap-recovered", "default-config-clean")),
-    ("2.8", ("upgrade", "v0", "v1", "compact-after2")),
+    ("kafka-4.3", "internal-topics", "codecs", "retention-0-before", "timestamps"),
+    ("kafka-4.3", "txn", "crash-0-kill9", "interrupted-0-cleaned", "default-config-live"),
+    ("kafka-4.3", "compact-1-first-pass", "jbod-restarted", "crash-2-recovered"),
+    ("kafka-4.3", "txn-v0", "interrupted-3-cleaned-recovered", "retention-1-after-live"),
+    ("kafka-4.3", "compact-2-later-passes", "interrupted-2-swap-recovered", "jbod-live"),
+    ("kafka-2.8", "upgrade", "v0", "v1", "compact-after2"),
 )
 """Log directories in which no two topics have one name."""
+ALTERED = ("min.cleanable.dirty.ratio",)
+"""What was changed after it was recorded."""
 
 
-@pytest.mark.parametrize("release, names", MIXES, ids=lambda value: value if isinstance(value, str) else value[0])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("mix", MIXES, ids=lambda mix: mix[1])
 def test_log_directories_of_several_brokers_become_one(
-    brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path, release: str, names: tuple[str, ...]
+    brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path, mix: tuple[str, ...]
 ) -> None:
-    """With topic ids, configs, groups and transactional ids."""
-    states = [state(corpus_dir, f"kafka-{release}", name) for name in names]
+    """With topic ids, configs and groups; the coordinator aborts what nobody has ended."""
+    release, *names = mix
+    states = [state(corpus_dir, release, name) for name in names]
     log_dirs = [path for one in states for path in one.log_dirs]
-    before = {name: truth for one in states for name, truth in truths(one.expected)}
+    before = {
+        name: truth
+        for one in states
+        for name, truth in truths(one.expected)
+        if any((log_dir / name).exists() for log_dir in one.log_dirs)
+    }
     rows = resurrect(kafkalog, tmp_path / "new", *log_dirs)
     require_checkpoint(brokers, tmp_path / "new" / "log", rows)
     with life(brokers, tmp_path / "new") as first:
@@ -98,10 +110,10 @@ def test_log_directories_of_several_brokers_become_one(
         for one in states:
             require_topics(told, one.expected)
             require_groups(told, one.expected)
-        assert first.go_on(users(before)) == []
+        assert first.go_on(users(before)) == {}
     with life(brokers, tmp_path / "new", 2, ABORTING) as second:
         require_growth(second.await_stable(), users(before))
-    require_sound(kafkalog, tmp_path / "new" / "log")
+    assert findings(kafkalog, tmp_path / "new" / "log") == set()
 
 
 def require_checkpoint(brokers: Brokers, log_dir: Path, rows: list[dict[str, Any]]) -> None:
@@ -124,7 +136,7 @@ def require_topics(told: Told, expected: Path) -> None:
         kept = {
             key: value
             for key, value in recorded["configs"].items()
-            if not key.startswith(("retention.", "internal."))
+            if not key.startswith(("retention.", "internal.")) and key not in ALTERED
         }
         assert {key: topic["configs"].get(key) for key in kept} == kept, name
         if not topic["internal"]:
@@ -146,24 +158,32 @@ def require_groups(told: Told, expected: Path) -> None:
         }, name
 
 
+UNREADABLE = ("magic_3", "offset_backwards")
+"""Kafka starts on them, but a consumer stops at a batch, or leaves one out."""
+
+
 def test_logs_that_kafka_recovered_are_served(
     brokers: Brokers, oracle: Oracle, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
     """Each is what Kafka's own loader made of a damaged log; its records are those of that log."""
     staged = Staged(tmp_path / "staged")
     for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 3):
-        facts = json.loads((place / "facts.json").read_text())["modes"]["full"]
-        if "log" not in facts:
-            continue
+        facts = json.loads((place / "facts.json").read_text())
+        wanted = facts["modes"]["full"].get("log")
+        if wanted is None or place.name in UNREADABLE:
+            continue  # Kafka does not start on it
         partition = tmp_path / "recovered" / place.name / "orders-0"
         shutil.copytree(place / "orders-0", partition)
-        start = str(facts["log"]["logStartOffset"])
-        answer = oracle.ask("load", partition, "--recovery-point", "0", "--log-start", start)
-        assert answer["log"]["logEndOffset"] == facts["log"]["logEndOffset"], place.name
-        truth = recovered_truth(oracle.ask("describe", partition, "--records"), answer["log"])
+        configs = [*config_words(facts["topicConfig"]), "--now", str(facts["now"])]
+        start = str(facts["logStartCheckpoint"])
+        words = ["--recovery-point", "0", "--log-start", start, *configs]
+        log = oracle.ask("load", partition, *words)["log"]
+        assert log["logEndOffset"] == wanted["logEndOffset"], place.name
+        checkpoint = f"0\n1\norders 0 {log['logStartOffset']}\n"
+        (partition.parent / "log-start-offset-checkpoint").write_text(checkpoint)
+        truth = recovered_truth(oracle.ask("describe", partition, "--records"), log)
         staged.add(partition, place.name, truth)
-    resurrect(kafkalog, tmp_path / "new", staged.root)
-    require_served_and_grown(brokers, kafkalog, tmp_path / "new", staged.truths)
+    require_served_and_grown(brokers, kafkalog, staged, tmp_path / "new")
 
 
 def recovered_truth(described: dict[str, Any], log: dict[str, Any]) -> Truth:

@@ -59,7 +59,7 @@ final class BrokerReport {
             metadata(admin);
             Observation observation = new Observation(bootstrap);
             var all = observation.read(led, IsolationLevel.READ_UNCOMMITTED);
-            var committed = observation.read(led, IsolationLevel.READ_COMMITTED);
+            var committed = observation.read(led, IsolationLevel.READ_COMMITTED, all);
             Files.createDirectories(out.resolve("records"));
             Map<String, Object> offsets = new TreeMap<>();
             for (TopicPartition one : led) {

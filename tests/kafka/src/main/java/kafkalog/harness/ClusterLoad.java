@@ -31,7 +31,7 @@ import java.util.Map;
 
 /**
  * What three brokers are given, in two parts: plain, transactional and compacted topics, groups, an ACL, a SCRAM user, a quota. The
- * first producer of the cluster writes one record to each partition of `once`, today; all other records are of 2023. After the second part a transaction is open, in `transactions` and for the group `in-transactions`.
+ * producer with the id 0, and some others, write one record to each partition of `once`, today; all other records are of 2023. After the second part a transaction is open, in `transactions` and for the group `in-transactions`.
  */
 final class ClusterLoad {
     static final String USER = "alice";
@@ -50,8 +50,8 @@ final class ClusterLoad {
     Map<String, Object> fill() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             if (part == 1) administer(admin);
+            if (part == 1) once(admin);
             try (var producer = producer(Map.of())) {
-                for (int i = 0; part == 1 && i < PARTITIONS; i++) producer.send(new ProducerRecord<>("once", i, new byte[] {1}, new byte[] {2})).get();
                 for (int i = 0; i < 300; i++) {
                     producer.send(record("plain", i));
                     producer.send(record("compacted", i % 40));
@@ -79,6 +79,19 @@ final class ClusterLoad {
             USER, new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD))).all().get();
         admin.alterClientQuotas(List.of(new ClientQuotaAlteration(new ClientQuotaEntity(Map.of("user", USER)),
             List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1e7))))).all().get();
+    }
+
+    /** Some broker gives the producer id 0, but nobody knows to which of the first producers. */
+    private void once(Admin admin) throws Exception {
+        TopicPartition partition = new TopicPartition("once", 0);
+        for (int tries = 0; tries < 100; tries++) {
+            try (var producer = producer(Map.of())) {
+                for (int i = 0; i < PARTITIONS; i++) producer.send(new ProducerRecord<>("once", i, new byte[] {1}, new byte[] {2})).get();
+            }
+            var producers = admin.describeProducers(List.of(partition)).partitionResult(partition).get().activeProducers();
+            if (producers.stream().anyMatch(one -> one.producerId() == 0)) return;
+        }
+        throw new IllegalStateException("nobody has the producer id 0");
     }
 
     private void transactions() throws Exception {
