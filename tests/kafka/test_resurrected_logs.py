@@ -41,7 +41,7 @@ def staged_states(corpus_dir: Path, root: Path) -> Staged:
     """The partitions with user data of a share of all recordings, without any metadata."""
     staged = Staged(root)
     for kind in ("kafka-4.3", "kafka-2.8", "foreign"):
-        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 3):
+        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 5):
             recorded = expected.with_suffix("")
             for name, truth in truths(expected):
                 places = [recorded / name, *recorded.glob(f"*/{name}")]
@@ -167,7 +167,7 @@ def test_logs_that_kafka_recovered_are_served(
 ) -> None:
     """Each is what Kafka's own loader made of a damaged log; its records are those of that log."""
     staged = Staged(tmp_path / "staged")
-    for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 3):
+    for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 8):
         facts = json.loads((place / "facts.json").read_text())
         wanted = facts["modes"]["full"].get("log")
         if wanted is None or place.name in UNREADABLE:
