@@ -20,12 +20,10 @@ from kafkalog.resurrection.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from kafkalog.resurrection.model import Row
     from kafkalog.targets import Target
-
-    Place = str | os.PathLike[str] | Target
 
 __all__ = [
     "Copy",
@@ -44,7 +42,7 @@ __all__ = [
 
 
 def resurrect(
-    paths: Place | Sequence[Place],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Target],
     destination: str,
     options: ResurrectOptions | None = None,
     *,
@@ -82,13 +80,12 @@ def resurrect(
     Cost:
         Reads each log once, and copies it unless the file system can share its blocks.
     """
-    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.resurrection.run import run_resurrection
     from kafkalog.resurrection.sources import open_sources
 
-    is_one = isinstance(paths, str | os.PathLike | LogDirListing | PartitionDir | FileEntry)
+    places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_resurrection(
-        open_sources([paths] if is_one else paths),
+        open_sources(places),
         destination,
         options or ResurrectOptions(),
         dry_run=dry_run,

@@ -34,6 +34,8 @@ NEW: Final = "new"
 """A topic id that is made up."""
 _NAME_MAX: Final = 255
 _SHOWN_MAX: Final = 8
+_HOLES_MAX: Final = 100_000
+"""Missing partitions of a topic: more than a cluster has, few enough to write a record for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,13 @@ def _topic(
         choice.partitions[number] = _best(number, by_number[number], options.prefer)
     known = choice.image.image.partition_count(choice.old_name) if choice.image is not None else 0
     count = max(known or 0, max(by_number) + 1)
+    if count - len(by_number) > _HOLES_MAX:
+        highest = by_number[max(by_number)][0]
+        raise RefusedError(
+            f"The partition number {highest.number} would need a topic of {count} partitions.",
+            path=highest.path,
+            hint="Leave that directory out.",
+        )
     if count > len(by_number):
         choice.missing = tuple(one for one in range(count) if one not in by_number)
     return choice

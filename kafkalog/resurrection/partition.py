@@ -26,11 +26,13 @@ from kafkalog.recovery import (
     StartInProgress,
     StartMode,
     TruncateLog,
+    WriteFile,
 )
 from kafkalog.rescue.log_copy import copy_file
 from kafkalog.rescue.partition import PartitionCopy
 from kafkalog.rescue.sources import logs_of
 from kafkalog.resurrection.model import LOG_ROOT, Copy
+from kafkalog.resurrection.sources import TORN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.choice import Candidate
     from kafkalog.storage import NewDirectory
 
-_TORN: Final = "torn-tail"
+_WAITING_MAX: Final = 16 << 20
+_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class PartitionCopier:
             is_cloned &= self._copy(self.directory, entry, f"{place}/{entry.name.name}")
         self._identify(self.directory, place, topic_id)
         judged = judge(
-            list_partition(self.directory.place(place)),
+            _with_indexes(list_partition(self.directory.place(place)), one.directory),
             log_start,
             Writer(self.directory, place),
             self.progress,
@@ -169,25 +172,46 @@ def _cannot_share(path: str) -> RefusedError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Writer:
-    """Writes what a recovery would change in a new partition."""
+    """Writes what a recovery would change in a new partition.
+
+    Files wait until the recovery ends: it writes some of them several times.
+    """
 
     directory: NewDirectory
     place: str
+    _waiting: dict[str, bytes] = field(default_factory=dict)
+    _size: int = 0
 
     def __call__(self, name: str, data: bytes) -> None:
         """Write a file."""
-        self.directory.write(f"{self.place}/{name}", data)
+        self._waiting[name] = data
+        self._size += len(data)
+        if self._size > _WAITING_MAX:
+            self._flush()
 
     def finish(self, predicted: PredictedStart) -> None:
-        """Remove and cut files as the recovery would."""
+        """Write what waits; remove and cut files as the recovery would."""
+        removed: set[str] = set()
         for action in predicted.actions:
             if isinstance(action, RemoveFile):
-                self.directory.remove(f"{self.place}/{action.name}")
+                removed.add(action.name)
+            elif isinstance(action, WriteFile):
+                removed.discard(action.name)
             elif isinstance(action, TruncateLog):
                 log = segment_file_name(action.base_offset, FileKind.LOG)
                 self.directory.truncate(f"{self.place}/{log}", action.position)
+        for name in removed:
+            self._waiting.pop(name, None)
+            self.directory.remove(f"{self.place}/{name}")
+        self._flush()
+
+    def _flush(self) -> None:
+        for name, data in self._waiting.items():
+            self.directory.write(f"{self.place}/{name}", data)
+        self._waiting.clear()
+        self._size = 0
 
 
 def _as_copied(partition: PartitionDir) -> PartitionDir:
@@ -200,6 +224,17 @@ def _as_copied(partition: PartitionDir) -> PartitionDir:
     for kind in (FileKind.PRODUCER_SNAPSHOT, FileKind.LEADER_EPOCH_CHECKPOINT):
         files += filter(_can_be_read, partition.live(kind))
     return replace(partition, files=tuple(files), directories=())
+
+
+def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
+    """Return a copy as if it had the old indexes: a start scans a log without them twice."""
+    bases = {segment.base_offset for segment in new.segments}
+    files = list(new.files)
+    for kind in _INDEXES:
+        files += (
+            entry for entry in old.live(kind) if entry.name.offset in bases and entry.error is None
+        )
+    return replace(new, files=tuple(sorted(files, key=lambda entry: entry.name.name)))
 
 
 def _can_be_read(entry: FileEntry) -> bool:
@@ -238,6 +273,9 @@ def judge(
     for entry in partition.live(FileKind.PRODUCER_SNAPSHOT):  # the recovery may remove them
         states = read_producer_snapshot(entry.path)
         found.producer_id = max([found.producer_id, *(one.producer_id for one in states)])
+    for entry in partition.live(FileKind.LEADER_EPOCH_CHECKPOINT):  # so of the last epoch
+        known = read_leader_epochs(entry.path)
+        found.leader_epoch = max([found.leader_epoch, *(one.epoch for one in known)])
     start = StartInProgress(
         partition, StartMode.FULL, recovery_point=0, log_start_checkpoint=log_start, tell=write
     )
@@ -245,7 +283,7 @@ def judge(
     for segment in partition.segments:
         start.begin(segment.log.path, segment.base_offset)
         for defect in _walk(segment, start, found, progress):
-            if defect.reference == _TORN and segment.is_active:
+            if defect.reference == TORN and segment.is_active:
                 torn.add(segment.base_offset)
             elif found.damage is None:
                 found.damage = _damage(defect.detail, defect.path, defect.position)

@@ -5,6 +5,7 @@ Follows `KafkaConfig` and `MetaProperties` of Kafka 4.3.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.state.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -23,15 +24,17 @@ _COORDINATORS: Final = {
 
 
 def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> bytes:
-    """Return `meta.properties` of version 1."""
-    return _text(
-        {
-            "version": "1",
-            "cluster.id": cluster_id,
-            "node.id": str(node_id),
-            "directory.id": directory_id,
-        }
-    )
+    """Return `meta.properties` of version 1, with comments as Kafka writes them."""
+    import javaproperties
+
+    properties = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": directory_id,
+    }
+    text = javaproperties.dumps(properties, comments="", timestamp=datetime.now(UTC))
+    return text.encode("ascii")
 
 
 def server_properties(

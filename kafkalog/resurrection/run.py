@@ -9,15 +9,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
+from kafkalog.checkpoints import checkpoint_text
 from kafkalog.cluster_image import ImageReader
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
-from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, UsageError
+from kafkalog.errors import CorruptDataError, NotFoundError, UsageError
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
 from kafkalog.metadata_files import uuid_bytes
-from kafkalog.names import DirectoryState, parse_file_name
-from kafkalog.paths import file_system
+from kafkalog.names import parse_file_name
 from kafkalog.rescue.model import manifest_line as salvage_line
 from kafkalog.resurrection.choice import NEW, choose, losers_of
 from kafkalog.resurrection.model import (
@@ -44,6 +43,7 @@ from kafkalog.resurrection.records import (
 )
 from kafkalog.resurrection.sources import (
     METADATA_VERSION,
+    OldCheckpoints,
     log_dirs_of,
     source_images,
 )
@@ -173,7 +173,7 @@ class _Run:
             directory, options.copy, self._salvaged, progress or (lambda _: None)
         )
         self._opened: list[tuple[str, int, int]] = []
-        self._checkpoints = _OldCheckpoints()
+        self._checkpoints = OldCheckpoints()
         self._entries: dict[str, list[tuple[str, int, int]]] = {
             file_names.RECOVERY_POINTS: [], file_names.LOG_STARTS: [],
             file_names.CLEANER_OFFSETS: [], file_names.HIGH_WATERMARKS: [],
@@ -424,33 +424,6 @@ class _Run:
             self._manifest.write(manifest_line(row))
         if self._tell is not None:
             self._tell(row)
-
-
-class _OldCheckpoints:
-    """The checkpoints of the sources, each read once."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
-
-    def of(self, one: Candidate, name: str) -> int | None:
-        """Return the entry of a partition; None without one, and for one that was dead."""
-        if one.directory.state != DirectoryState.LIVE:
-            return None
-        log_dir = os.path.dirname(file_system.absolute(one.path))
-        key = log_dir, name
-        if key not in self._read:
-            self._read[key] = _entries(os.path.join(log_dir, name))
-        return self._read[key].get((one.old_name, one.number))
-
-
-def _entries(path: str) -> dict[tuple[str, int], int]:
-    if not file_system.exists(path):
-        return {}
-    try:
-        found = read_offset_checkpoint(path)
-    except KafkaLogError:
-        return {}  # a broker would not have started with it; the logs say where they begin
-    return {(entry.topic, entry.partition): entry.offset for entry in found}
 
 
 def _some(numbers: Iterable[int]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
@@ -18,17 +19,23 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.metadata_files import read_meta_properties
+from kafkalog.model import LogView, Severity
+from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system, uris
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
+from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.cluster_image import ClusterImage
+    from kafkalog.resurrection.choice import Candidate
     from kafkalog.targets import Target
 
+TORN: Final = "torn-tail"
+"""The incomplete batch that a killed broker leaves at the end of a log."""
 METADATA_VERSION: Final = 30
 """`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
 
@@ -56,8 +63,10 @@ def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Targe
     """
     targets: list[Target] = []
     for path in paths:
-        is_open = isinstance(path, LogDirListing | PartitionDir | FileEntry)
-        targets += [path] if is_open else open_targets([path])
+        if isinstance(path, LogDirListing | PartitionDir | FileEntry):
+            targets.append(path)
+        else:
+            targets += open_targets([path])
     for target in targets:
         if isinstance(target, FileEntry):
             raise UsageError(
@@ -121,10 +130,13 @@ def source_images(
 
 
 def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
-    found = read_metadata(log_dir)
+    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
     image = found.image
-    if not (image.is_whole or takes_damage):
-        defect = image.defects[0]
+    damage = [
+        one for one in image.defects if one.severity != Severity.NOTE and one.reference != TORN
+    ]
+    if damage and not takes_damage:
+        defect = damage[0]
         raise CorruptDataError(
             f"The metadata log is damaged: {defect.detail}",
             path=defect.path,
@@ -149,3 +161,30 @@ def _cluster_id(log_dir: LogDirListing) -> str | None:
         if file_system.exists(path):
             return read_meta_properties(path).cluster_id
     return None
+
+
+class OldCheckpoints:
+    """The checkpoints of the sources, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+
+    def of(self, one: Candidate, name: str) -> int | None:
+        """Return the entry of a partition; None without one, and for one that was dead."""
+        if one.directory.state != DirectoryState.LIVE:
+            return None
+        log_dir = os.path.dirname(file_system.absolute(one.path))
+        key = log_dir, name
+        if key not in self._read:
+            self._read[key] = _checkpoint_entries(os.path.join(log_dir, name))
+        return self._read[key].get((one.old_name, one.number))
+
+
+def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:
+    if not file_system.exists(path):
+        return {}
+    try:
+        found = read_offset_checkpoint(path)
+    except KafkaLogError:
+        return {}  # a broker would not have started with it; the logs say where they begin
+    return {(entry.topic, entry.partition): entry.offset for entry in found}
