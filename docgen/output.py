@@ -11,9 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from kafkalog.producing.model import TranslatedOffset
 from kafkalog.rescue import FailedPartition, manifest_object
 from kafkalog.resurrection import LeftOutDirectory
-from kafkalog.resurrection import manifest_object as manifest_object_of
+from kafkalog.resurrection import manifest_object as resurrected_object
 from kafkalog.state.model import Member
 from kafkalog.state.transactions import OpenData
 from kafkalog.unified_log import OpenTransaction
@@ -38,6 +39,7 @@ from kafkalog_cli.output import (
     profiles,
     records,
     repairs,
+    replayed,
     resurrected,
     retention,
     rolls,
@@ -93,6 +95,7 @@ COMMANDS = (
     f"find {LOG_DIR} --key order-7",
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
+    f"replay {LOG_DIR}/orders-0 --dry-run",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
 OBJECT_TYPES = {
@@ -100,7 +103,7 @@ OBJECT_TYPES = {
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
         salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
-        profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        replayed, profiles, exported, groups, transactions, found, compared, metadata, overviews,
         resurrected,
     )
     for one in vars(family).values()
@@ -167,7 +170,7 @@ def _export_rows() -> list[dict[str, Any]]:
 def _resurrect_rows() -> list[dict[str, Any]]:
     """Return what `resurrect` prints about the examples, and a directory that is left out."""
     rows = rows_of(f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to revived")
-    rows.append(manifest_object_of(LeftOutDirectory(
+    rows.append(resurrected_object(LeftOutDirectory(
         "/var/lib/kafka/old-0.2a96b1d1d0c64b6d8a4f6a4f3c1f2b7e-delete",
         "its name ends in -delete; --undelete takes it",
     )))  # fmt: skip
@@ -207,6 +210,15 @@ def _group_member() -> dict[str, Any]:
     """Return a member of a group, which no example has."""
     member = Member("billing-7-5c0d1a9e", None, "billing-7", "/10.0.0.7", 12)
     row = groups.MEMBER.row(groups.ShownMember("billing", member))
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
+def _translated_offset() -> dict[str, Any]:
+    """Return what a committed offset became in a cluster, which no example has."""
+    offset = TranslatedOffset("billing", "orders", 0, 400, "orders", 400)
+    row = replayed.TRANSLATED.row(offset)
     if problems := mistakes(row):
         raise AssertionError("; ".join(problems))
     return row
@@ -257,6 +269,7 @@ def object_sections() -> str:
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
+    samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
     for row in _resurrect_rows():

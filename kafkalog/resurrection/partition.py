@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.choice import Candidate
     from kafkalog.storage import NewDirectory
 
+_MAGIC_MAX: Final = 2
 _WAITING_MAX: Final = 16 << 20
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -58,6 +59,8 @@ class Judged:
         leader_epoch: the latest, -1 without one.
         producer_id: the largest, -1 without one.
         bytes_cut: of an incomplete batch at the end.
+        last_epoch: the largest in a batch, -1 without one.
+        has_falling_epochs: whether a later batch has an earlier epoch.
         damage: what is wrong; None if nothing is.
         how: how it was copied.
     """
@@ -70,6 +73,8 @@ class Judged:
     leader_epoch: int = -1
     producer_id: int = -1
     bytes_cut: int = 0
+    last_epoch: int = -1
+    has_falling_epochs: bool = False
     damage: CorruptDataError | None = None
     how: str = "copied"
 
@@ -325,10 +330,22 @@ def _walk(
                 position = int(one.headers[h.POSITION, int(one.crc_valid.argmin())])
                 detail = "The checksum of a batch is wrong."
                 yield make_defect("batch-crc-mismatch", segment.log.path, detail, position=position)
+            if int(one.headers[h.MAGIC].max()) > _MAGIC_MAX:
+                position = int(one.headers[h.POSITION, int(one.headers[h.MAGIC].argmax())])
+                detail = "A batch has a format that no consumer knows."
+                yield make_defect("magic-unknown", segment.log.path, detail, position=position)
+            _follow_epochs(one.headers[h.EPOCH].tolist(), found)
             found.records += int(one.headers[h.COUNT].sum())
             found.producer_id = max(found.producer_id, int(one.headers[h.PRODUCER_ID].max()))
-            found.leader_epoch = max(found.leader_epoch, int(one.headers[h.EPOCH].max()))
             progress(one.size_bytes)
+
+
+def _follow_epochs(epochs: list[int], found: Judged) -> None:
+    """Take the epochs of some batches into account, in order."""
+    for epoch in epochs:
+        found.has_falling_epochs |= 0 <= epoch < found.last_epoch
+        found.last_epoch = max(found.last_epoch, epoch)
+    found.leader_epoch = max(found.leader_epoch, found.last_epoch)
 
 
 def _unexpected(

@@ -103,7 +103,7 @@ def run_resurrection(
         directory, manifest = None, None
         if not dry_run:
             _require_room(destination, chosen, options)
-            home = targets[0].path if log_dirs else None
+            home = log_dirs[0] if log_dirs else None
             directory = held.enter_context(NewDirectory(destination, home, syncs_once=True))
             manifest = held.enter_context(directory.create(MANIFEST))
         run = _Run(directory, manifest, destination, options, images, tell, progress)
@@ -306,6 +306,8 @@ class _Run:
             yield f"partitions without a leader: {_some(topic.missing)}"
         if cut := [number for number, one in judged.items() if one.bytes_cut]:
             yield f"an incomplete batch at the end was cut off: partition {_some(cut)}"
+        if falling := [number for number, one in judged.items() if one.has_falling_epochs]:
+            yield f"leader epochs go back, as `verify` shows: partition {_some(falling)}"
         if salvaged := [number for number, one in judged.items() if one.how == "salvaged"]:
             yield f"salvaged: partition {_some(salvaged)}"
         if opened := {
