@@ -112,6 +112,7 @@ class Server:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+            await asyncio.sleep(0)  # the loop closes their sockets
 
     def _identified(self, client: Client) -> None:
         """Name a client, once: it has several connections."""
@@ -151,6 +152,8 @@ class Server:
             self.listener.failed(as_internal_error(error))
         finally:
             self._connections.discard(task)
+            if self._stopped.is_set():
+                writer.transport.abort()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
