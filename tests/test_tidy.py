@@ -29,6 +29,7 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/rebuild_index.py:rebuild_index": "its signature is the list of options",
     "kafkalog_cli/commands/recover.py:recover": "its signature is the list of options",
     "kafkalog_cli/commands/report.py:report": "its signature is the list of options",
+    "kafkalog_cli/commands/serve.py:serve": "its signature is the list of options",
     "kafkalog_cli/commands/verify.py:verify": "its signature is the list of options",
 }
 

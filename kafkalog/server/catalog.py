@@ -103,6 +103,7 @@ class Catalog:
         listener: ServeListener,
         parents: Callable[[Parent], object] = lambda _: None,
     ) -> None:
+        self.paths = tuple(paths)
         self._options = options
         self._listener = listener
         self._logs: OrderedDict[tuple[str, int], ServedLog] = OrderedDict()
@@ -117,7 +118,7 @@ class Catalog:
         found: dict[tuple[str, int], list[str]] = {}
         leftovers: set[str] = set()
         present: set[str] = set()
-        for path, name in self._directories(paths, parents):
+        for path, name in self._directories(self.paths, parents):
             topic = _topic_name(name, path)
             present.add(topic)
             if self._is_wanted(name, topic):
