@@ -15,6 +15,7 @@ from kafkalog.errors import KafkaLogError, contained
 from kafkalog.listener import Listener
 from kafkalog.log_dir import list_partition
 from kafkalog.names import DirectoryState, FileKind, FileState, is_staging, parse_file_name
+from kafkalog.paths import file_system
 from kafkalog.targets import look_at_targets, open_targets
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _Sums:
         if self.by == SplitBy.TOPIC:
             key = (place.topic, None)
         elif self.by == SplitBy.PARTITION:
-            key = (os.path.basename(os.path.normpath(place.path)), place.log_dir)
+            key = (os.path.basename(file_system.absolute(place.path)), place.log_dir)
             key = key if place.topic is not None else (None, place.log_dir)
         if key not in self.shares:
             known = place.topic is not None
@@ -131,6 +132,7 @@ def disk_usage(
     zone: tzinfo = UTC,
     listener: Listener | None = None,
     parents: Callable[[Parent], object] = lambda _: None,
+    progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Report:
     """Return what takes room below some paths: blocks on disk, as `du` counts them.
 
@@ -142,6 +144,7 @@ def disk_usage(
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
         parents: called with each parent, as by `open_targets`.
+        progress: called with the number of partitions that a forecast has measured, and of all.
 
     Raises:
         KafkaLogError: a path cannot be opened, or something in it cannot be read.
@@ -164,6 +167,7 @@ def disk_usage(
             until_ms=forecast.until_ms,
             configs=forecast.configs,
             listener=hears,
+            progress=progress,
         )
         for outlook in ahead.outlooks:
             if sums.by in (SplitBy.TOPIC, SplitBy.PARTITION):
