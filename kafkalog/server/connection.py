@@ -11,22 +11,33 @@ import asyncio
 import contextlib
 import io
 import struct
+import time
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
+from kafkalog.server.meter import Meter
 from kafkalog.server.model import Client, FileRange
+from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
+    from kafkalog.server.security import SaslPlain
 
-REQUEST_SIZE_MAX: Final = 100 << 20
-_SMALL_SIZE: Final = 1 << 20
-"""Larger requests are received one at a time, so that many clients cannot fill the memory."""
+REQUEST_SIZE_MAX: Final = 16 << 20
+"""What a client asks for fits; a broker takes 100 MiB, for records that nobody can write here."""
+_SMALL_SIZE: Final = 1 << 12
+"""Larger requests wait for room, so that many clients cannot fill the memory."""
+_GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
+_IDLE_SECONDS_MAX: Final = 600
+"""`connections.max.idle.ms` of a broker, by default."""
+_STRANGER_SIZE_MAX: Final = 512 << 10
+_STRANGER_SECONDS_MAX: Final = 30
+"""Who has not authenticated yet is not waited for longer."""
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -37,6 +48,32 @@ class MalformedRequestError(Exception):
     """The bytes are no request; the connection ends."""
 
 
+class Room:
+    """Memory for requests, shared by all connections.
+
+    Args:
+        size: how many bytes there are.
+    """
+
+    def __init__(self, size: int = 64 << 20) -> None:
+        self._size = self._left = size
+        self._changed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Take some while the block runs; wait until there is as much."""
+        wanted = min(size, self._size)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._left >= wanted)
+            self._left -= wanted
+        try:
+            yield
+        finally:
+            self._left += wanted
+            async with self._changed:
+                self._changed.notify_all()
+
+
 class Connection:
     """Answers the requests of one client until it goes away.
 
@@ -44,7 +81,10 @@ class Connection:
         reader, writer: the streams.
         apis: what is answered, by API key.
         pace: limits how fast bytes are sent.
-        large: held while a large request is received.
+        room: what larger requests take memory from.
+        identified: called once, when the client has said who it is.
+        meter: counts what is answered.
+        guard: says who may ask what; None for everybody.
     """
 
     def __init__(
@@ -53,13 +93,20 @@ class Connection:
         writer: asyncio.StreamWriter,
         apis: Mapping[int, Api],
         pace: Pace,
-        large: asyncio.Semaphore,
+        room: Room,
+        identified: Callable[[Client], object] = lambda _: None,
+        meter: Meter | None = None,
+        guard: SaslPlain | None = None,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._apis = apis
         self._pace = pace
-        self._large = large
+        self._room = room
+        self._identified = identified
+        self._is_identified = False
+        self._meter = meter or Meter()
+        self._guard = guard
         host, port = writer.get_extra_info("peername")[:2]
         self.client = Client(host, port)
 
@@ -75,31 +122,38 @@ class Connection:
 
     async def _answer_one(self) -> bool:
         """Answer the next request; return whether there may be more."""
+        is_stranger = self._guard is not None and not self._guard.knows(self.client)
         try:
-            head = await self._reader.readexactly(_SIZE.size)
-        except asyncio.IncompleteReadError:
+            async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
+                head = await self._reader.readexactly(_SIZE.size)
+        except (asyncio.IncompleteReadError, TimeoutError):
             return False
         (size,) = _SIZE.unpack(head)
-        if not _HEADER.size <= size <= REQUEST_SIZE_MAX:
+        if not _HEADER.size <= size <= (_STRANGER_SIZE_MAX if is_stranger else REQUEST_SIZE_MAX):
             raise MalformedRequestError(f"a request of {size} bytes")
         try:
             if size <= _SMALL_SIZE:
-                data = await self._reader.readexactly(size)
-            else:
-                async with self._large, asyncio.timeout(_LARGE_SECONDS_MAX):
-                    data = await self._reader.readexactly(size)
-                    return await self._answer(data)
+                return await self._answer(await self._received(size))
+            async with self._room.taken(size * _GROWTH):
+                return await self._answer(await self._received(size))
         except asyncio.IncompleteReadError:
             return False
+
+    async def _received(self, size: int) -> bytes:
+        try:
+            async with asyncio.timeout(_LARGE_SECONDS_MAX):
+                return await self._reader.readexactly(size)
         except TimeoutError:
             raise MalformedRequestError(f"{size} bytes did not come in time") from None
-        return await self._answer(data)
 
     async def _answer(self, data: bytes) -> bool:
         key, version, correlation = _HEADER.unpack_from(data)
         api = self._apis.get(key)
         if api is None:
             raise MalformedRequestError(f"API {key} is not served")
+        if self._guard is not None and not self._guard.permits(key, self.client):
+            raise MalformedRequestError(f"{api.name} of a client that has not authenticated")
+        begin = time.monotonic()
         if version not in api.versions:
             if key != _API_VERSIONS:
                 raise MalformedRequestError(f"{api.name} has no version {version}")
@@ -118,16 +172,22 @@ class Connection:
                 source.take(source.varint())
         request = decoder(api.request, version)(source)
         del data, source
+        if key not in BEFORE_AUTHENTICATION and not self._is_identified:
+            self._is_identified = True
+            self._identified(self.client)
         response = await api.handler(request, version, self.client)
         if response is None:
             return False
+        size = 0
         if response is not NO_ANSWER:
-            await self._send(api, version, correlation, response)
+            size = await self._send(api, version, correlation, response)
+        self._meter.answered(api.name, time.monotonic() - begin, size)
         return True
 
     async def _send(
         self, api: Api, version: int, correlation: int, response: dict[str, Any]
-    ) -> None:
+    ) -> int:
+        """Send a response; return its size."""
         output = Output()
         output.buffer += _SIZE.pack(correlation)
         if api.is_flexible(version) and api.key != _API_VERSIONS:
@@ -145,6 +205,7 @@ class Connection:
                 if self._pace.is_limited:
                     await self._pace.take(len(part))
         await self._writer.drain()
+        return size
 
     async def _send_range(self, part: FileRange) -> None:
         """Send bytes of a file: by the kernel, or through memory where that cannot be."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from formats.message_schema import message
 from kafkalog.listener import Listener
 
 if TYPE_CHECKING:
+    from formats.message_table import Message
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
     from kafkalog.paths.source import Source
@@ -39,6 +40,14 @@ class Address(NamedTuple):
 
 
 LISTEN: Final = Address("127.0.0.1", 9092)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class OnDamage(StrEnum):
@@ -71,6 +80,11 @@ class ServeOptions:
         once: whether to end when some client has fetched every partition to its end.
         rate: bytes per second for all clients together; None for no limit.
         max_connections: connections above this number are closed at once.
+        groups_file: where committed offsets outlive the server; None for memory only.
+        read_only_groups: whether commits are refused.
+        tls: files with the certificate and its key; None for no TLS.
+        sasl_file: file with the users that are let in; None for everybody.
+        metrics: where Prometheus finds metrics; None for none.
     """
 
     listen: Address = LISTEN
@@ -84,6 +98,17 @@ class ServeOptions:
     once: bool = False
     rate: int | None = None
     max_connections: int = 64
+    groups_file: str | None = None
+    read_only_groups: bool = False
+    tls: tuple[str, str] | None = None
+    sasl_file: str | None = None
+    metrics: Address | None = None
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether other machines may connect, and nothing protects what is served."""
+        is_protected = self.tls is not None or self.sasl_file is not None
+        return not is_protected and not is_loopback(self.listen.host)
 
 
 class ServeListener(Listener):
@@ -91,6 +116,9 @@ class ServeListener(Listener):
 
     def failed(self, error: KafkaLogError) -> None:
         """Handle the failure of one path or partition; the others are served."""
+
+    def warned(self, text: str) -> None:
+        """Handle a line that somebody should act on."""
 
     def started(self, address: Address) -> None:
         """Handle the start: clients can connect to this address."""
@@ -137,7 +165,7 @@ class Api:
     @property
     def key(self) -> int:
         """The number of the API."""
-        key = message(self.request).api_key
+        key = self._message.api_key
         assert key is not None, "each request has one"
         return key
 
@@ -151,14 +179,20 @@ class Api:
         """Name of the response's message."""
         return f"{self.name}Response"
 
-    @cached_property
+    @property
     def versions(self) -> range:
         """The versions that are answered."""
-        return message(self.request).versions
+        return self._message.versions
+
+    @cached_property
+    def _message(self) -> Message:
+        from formats.message_schema import message  # the command's help needs no schemas
+
+        return message(self.request)
 
     def is_flexible(self, version: int) -> bool:
         """Return whether a version has tagged fields, and so has its header."""
-        return version in message(self.request).flexible_versions
+        return version in self._message.flexible_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +200,16 @@ class FileRange:
     """Bytes of a file, sent as they lie there; the value of a `records` field.
 
     Attributes:
-        source: the open file; it stays open as long as this lives.
+        source: the open file.
         position: where they begin.
         size: how many there are.
+        owner: what keeps the file open as long as this lives.
     """
 
     source: Source
     position: int
     size: int
+    owner: object
 
     def __len__(self) -> int:
         return self.size

@@ -10,19 +10,31 @@ from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
+from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
-from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.configs import ConfigApis
+from kafkalog.server.connection import Connection, MalformedRequestError, Room
+from kafkalog.server.fetch import Fetch
+from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
+from kafkalog.server.meter import Meter, Metered, PrometheusMeter
 from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
+from kafkalog.server.security import SaslPlain, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.parents import Parent
+    from kafkalog.server.catalog import ServedPartition
+    from kafkalog.server.model import Client
 
 _GRACE_SECONDS: Final = 5
+_LAST_RESPONSE_SECONDS: Final = 1
+_HANDSHAKE_SECONDS_MAX: Final = 10
+_CLIENTS_NAMED_MAX: Final = 1000
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -39,17 +51,32 @@ class Server:
         catalog: what is served.
         options: how.
         listener: hears what happens.
+        meter: counts what happens.
     """
 
-    def __init__(self, catalog: Catalog, options: ServeOptions, listener: ServeListener) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: ServeOptions,
+        listener: ServeListener,
+        meter: Meter | None = None,
+    ) -> None:
         self.catalog = catalog
         self.options = options
         self.listener = listener
         self.pace = Pace(options.rate)
         self.address = options.listen
+        self.meter = meter or Meter()
+        self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
+        self._tls = None if options.tls is None else tls_context(*options.tls)
+        self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
-        self._large = asyncio.Semaphore(1)
+        self._room = Room()
+        self._clients: set[tuple[str, str | None, str]] = set()
         self._stopped = asyncio.Event()
+        self._unread = {
+            (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
+        }
 
     async def start(self) -> None:
         """Begin to listen.
@@ -57,10 +84,28 @@ class Server:
         Raises:
             AddressInUseError: something else listens there.
             UsageError: there is no such address on this machine.
+            KafkaLogError: see `served_groups`.
         """
-        host, port = self.options.listen
+        self._loop = asyncio.get_running_loop()
         try:
-            self._server = await asyncio.start_server(self._serve, host or None, port)
+            await self._start()
+        except BaseException:
+            await self._opened.aclose()
+            raise
+
+    async def _start(self) -> None:
+        options = self.options
+        groups, coordinator = await self._opened.enter_async_context(
+            served_groups(self.catalog, options, self.listener)
+        )
+        self.meter.members = lambda: coordinator.member_count
+        host, port = options.listen
+        timeout = None if self._tls is None else _HANDSHAKE_SECONDS_MAX
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, host or None, port, ssl=self._tls, ssl_handshake_timeout=timeout,
+                start_serving=False,
+            )  # fmt: skip
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUseError(
@@ -73,8 +118,22 @@ class Server:
         if advertised is None:
             advertised = Address(_reachable(host), self.address.port)
         self.advertised = advertised
-        metadata = Metadata(self.catalog, advertised)
-        self._apis = api_table(metadata.apis())
+        self._apis = api_table([
+            *Metadata(self.catalog, advertised).apis(),
+            *Offsets(self.catalog).apis(),
+            *Fetch(self.catalog, self.options, self._reached).apis(),
+            *groups.apis(),
+            *ConfigApis(self.catalog, self.listener).apis(),
+            *([] if self._guard is None else self._guard.apis()),
+        ])  # fmt: skip
+        await self._server.start_serving()
+        if self.catalog.left_out:
+            what = counted(self.catalog.left_out, "internal partition")
+            self.listener.noted(f"{what} left out; --internal includes them")
+        if options.is_open_to_others:
+            self.listener.warned(
+                f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
+            )
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -83,13 +142,31 @@ class Server:
 
     async def run(self) -> None:
         """Serve until `stop` is called; then end the connections."""
-        async with self._server:
+        async with self._opened, self._server:
             await self._stopped.wait()
             self._server.close()
             for task in self._connections:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    def _identified(self, client: Client) -> None:
+        """Name a client, once: it has several connections."""
+        who = (client.host, client.client_id, client.software)
+        if who not in self._clients and len(self._clients) < _CLIENTS_NAMED_MAX:
+            self._clients.add(who)
+            self.listener.connected(client)
+
+    def _reached(self, partition: ServedPartition) -> None:
+        """Note that a client has read a partition to its end; called in any thread."""
+        if self.options.once:
+            self._unread.discard((partition.topic, partition.index))
+            if not self._unread:
+                self._loop.call_soon_threadsafe(self._stop_soon)
+
+    def _stop_soon(self) -> None:
+        """Stop once the last response is on its way."""
+        self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -98,8 +175,12 @@ class Server:
             writer.close()
             return
         self._connections.add(task)
+        self.meter.connected()
         try:
-            connection = Connection(reader, writer, self._apis, self.pace, self._large)
+            connection = Connection(
+                reader, writer, self._apis, self.pace, self._room, self._identified,
+                self.meter, self._guard,
+            )  # fmt: skip
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -109,6 +190,7 @@ class Server:
             self.listener.failed(as_internal_error(error))
         finally:
             self._connections.discard(task)
+            self.meter.disconnected()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
@@ -132,14 +214,15 @@ def serve(
     Raises:
         AddressInUseError: something else listens there.
         UsageError: a topic is not there, or the address is none of this machine.
-        KafkaLogError: no path can be listed.
+        KafkaLogError: no path can be listed, or see `served_groups` and `PrometheusMeter`.
     """
     options = options or ServeOptions()
-    listener = listener or ServeListener()
-    catalog = Catalog(paths, options, listener, parents)
+    meter = Meter() if options.metrics is None else PrometheusMeter(options.metrics)
+    listener = Metered(listener or ServeListener(), meter)
 
     async def run() -> None:
-        server = Server(catalog, options, listener)
+        catalog = Catalog(paths, options, listener, parents)
+        server = Server(catalog, options, listener, meter)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -151,6 +234,7 @@ def serve(
         asyncio.run(run())
     finally:
         signal.signal(signal.SIGPIPE, before)
+        meter.close()
 
 
 def _reachable(host: str) -> str:

@@ -278,9 +278,13 @@ class _Records:
             state, epoch, protocol, members, shown = "Empty", -1, None, (), "classic"
         else:
             return None
+        protocol_type = "" if kind is None else shown
+        if kind is None and _CLASSIC in self.records:
+            protocol_type = self.records[_CLASSIC][-1][1]["protocolType"]
         return Group(
-            name, shown, state, epoch, protocol, coordinator, members, offsets, self.undecoded
-        )
+            name, shown, state, epoch, protocol, coordinator, members, offsets, self.undecoded,
+            protocol_type,
+        )  # fmt: skip
 
     def _classic(self) -> tuple[str, int, str | None, tuple[Member, ...]]:
         _, value = self.records[_CLASSIC][-1]

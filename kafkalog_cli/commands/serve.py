@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.model import Defect
+from kafkalog.server.model import (
+    LISTEN,
+    Address,
+    Client,
+    OnDamage,
+    ServeListener,
+    ServeOptions,
+    Watermark,
+)
 from kafkalog_cli import options as opt
 
 if TYPE_CHECKING:
-    from kafkalog.server.model import Address, Client
+    from kafkalog_cli.outcome import Outcome
 
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
@@ -21,58 +31,145 @@ def serve(
     paths: opt.PathsArgument,
     listen: Annotated[str, typer.Option(
         "--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.",
-    )] = "127.0.0.1:9092",
+    )] = str(LISTEN),
     advertise: Annotated[str | None, typer.Option(
         "--advertise", metavar="HOST:PORT",
         help="What clients are told to connect to, if it is another address.",
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
+    leftovers: Annotated[bool, typer.Option(
+        "--leftovers", help="Also -delete and -stray directories, as orders.deleted-1a2b3c4d.",
+    )] = False,
+    high_watermark: Annotated[Watermark, typer.Option(
+        "--high-watermark",
+        help="Serve up to the high watermark that the broker noted, or to the log end.",
+    )] = Watermark.CHECKPOINT,
+    on_damage: Annotated[OnDamage, typer.Option(
+        "--on-damage", help="Where a batch is damaged: an error, or the next sound batch.",
+    )] = OnDamage.STOP,
+    follow: Annotated[bool, typer.Option(
+        "--follow", help="Serve what a running broker appends, too.",
+    )] = False,
+    once: Annotated[bool, typer.Option(
+        "--once", help="End when clients have read every partition to its end.",
+    )] = False,
+    rate_limit: Annotated[str | None, typer.Option(
+        "--rate-limit", metavar="SIZE", help="Bytes per second, for all clients together: 50MiB.",
+    )] = None,
+    max_connections: Annotated[int, typer.Option(
+        "--max-connections", min=1, max=10_000, metavar="N",
+        help="Connections at a time; more are closed at once.",
+    )] = 64,
+    groups: Annotated[str | None, typer.Option(
+        "--groups", metavar="FILE",
+        help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",
+    )] = None,
+    read_only_groups: Annotated[bool, typer.Option(
+        "--read-only-groups", help="Refuse to commit offsets.",
+    )] = False,
+    tls_cert: Annotated[str | None, typer.Option(
+        "--tls-cert", metavar="FILE", help="Speak TLS, with this certificate (PEM).",
+    )] = None,
+    tls_key: Annotated[str | None, typer.Option(
+        "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
+    )] = None,
+    sasl_plain: Annotated[str | None, typer.Option(
+        "--sasl-plain", metavar="FILE",
+        help="Let in who knows a password of FILE, by SASL/PLAIN; a line is USER=PASSWORD.",
+    )] = None,
+    metrics: Annotated[str | None, typer.Option(
+        "--metrics", metavar="HOST:PORT", help="Show metrics to Prometheus there.",
+    )] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not name clients.")] = False,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-    as they lie in the files, up to the high watermark that the broker noted. Nothing is written,
-    and whatever would write is refused. SIGTERM or Ctrl-C ends it.
+    as they lie in the files. Nothing is written to PATH, and whatever would write is refused. Of
+    several copies of a partition the most recent one is served. Consumer groups work, and begin
+    with the offsets that they had committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met
+    damage.
 
 
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
+    kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
+    kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
-    from kafkalog.server.model import ServeListener, ServeOptions
     from kafkalog.server.run import serve as run
-    from kafkalog_cli.outcome import Outcome, show_note, show_parent
-
-    outcome = Outcome()
-
-    class Shown(ServeListener):
-        failed = staticmethod(outcome.error)
-        noted = staticmethod(show_note)
-
-        def started(self, address: Address) -> None:
-            sys.stdout.write(f"bootstrap.servers={address}\n")
-            sys.stdout.flush()
-
-        def connected(self, client: Client) -> None:
-            if not quiet:
-                show_note(f"{client.host} {client.software} {client.client_id or ''}".rstrip())
+    from kafkalog_cli.outcome import Outcome, show_parent
 
     options = ServeOptions(
         listen=parse_address(listen),
         advertise=None if advertise is None else parse_address(advertise),
         topics=None if topic is None else tuple(topic),
         internal=internal,
+        leftovers=leftovers,
+        high_watermark=high_watermark,
+        on_damage=on_damage,
+        follow=follow,
+        once=once,
+        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
+        max_connections=max_connections,
+        groups_file=groups,
+        read_only_groups=read_only_groups,
+        tls=_tls(tls_cert, tls_key),
+        sasl_file=sasl_plain,
+        metrics=None if metrics is None else parse_address(metrics),
     )
-    run(paths, options, Shown(), parents=show_parent)
+    if groups is not None and read_only_groups:
+        raise UsageError("--groups and --read-only-groups exclude each other.")
+    outcome = Outcome()
+    run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
+
+
+def _tls(certificate: str | None, key: str | None) -> tuple[str, str] | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("--tls-cert and --tls-key belong together.")
+    return certificate, key
+
+
+class _Shown(ServeListener):
+    """Shows what a server reports: the address on stdout, everything else on stderr."""
+
+    def __init__(self, outcome: Outcome, *, quiet: bool) -> None:
+        self._outcome = outcome
+        self._quiet = quiet
+
+    def failed(self, error: KafkaLogError) -> None:
+        self._outcome.error(error)
+
+    def noted(self, text: str) -> None:
+        from kafkalog_cli.outcome import show_note
+
+        show_note(text)
+
+    def warned(self, text: str) -> None:
+        from kafkalog_cli.outcome import show_warning
+
+        show_warning(text)
+
+    def started(self, address: Address) -> None:
+        sys.stdout.write(f"bootstrap.servers={address}\n")
+        sys.stdout.flush()
+
+    def connected(self, client: Client) -> None:
+        if not self._quiet:
+            name = client.client_id or "a client"
+            self.noted(f"{name} ({client.software or 'unknown'}) from {client.host}")
+
+    def damaged(self, defect: Defect) -> None:
+        self._outcome.count(defect)
+        self._outcome.defect(defect)
 
 
 def parse_address(text: str) -> Address:
     """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises `UsageError`."""
-    from kafkalog.server.model import Address
-
     match = _HOST_PORT.fullmatch(text.strip())
     if match is None or int(match[3]) > 0xFFFF:
         raise UsageError(f"{text!r} is not HOST:PORT.", hint="For example 127.0.0.1:9092.")

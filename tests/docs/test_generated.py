@@ -50,6 +50,7 @@ VALUES = {
     "order.json": "examples/order.schema.json",
     "payment.json": "tests/docs/payment.schema.json",  # orders are not payments
     "backup": "examples/log-dir/customers-0",
+    "127.0.0.1:9100": "127.0.0.1:0",
 }
 
 
@@ -126,9 +127,11 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     if "undo" in line:
         assert kafkalog(*RUN_TO_UNDO).status == 0
     words = [real_word(word) for word in shlex.split(line)[1:]]
+    if "--bootstrap" in words:  # no broker is here
+        words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup", "--export", "--html"} & set(words):
+    for option in {"--to", "--state", "--backup", "--export", "--html", "--groups"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     if words[0] == "serve":

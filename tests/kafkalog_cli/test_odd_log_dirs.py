@@ -82,14 +82,15 @@ def test_ls_du_and_profile_call_directories_alike_and_count_numbers(
     """By the directory's name, also where that is not a partition's; 2 comes before 10."""
     names = ["junk", "orders-2", "orders-10"]
     (tmp_path / "logs").mkdir()
-    for name in reversed(names):
-        copy_tree(Path("examples/log-dir/orders-0"), tmp_path / "logs" / name)
+    logs = [tmp_path / "logs" / name for name in reversed(names)]
+    for log in logs:
+        copy_tree(Path("examples/log-dir/orders-0"), log)
 
     def called(*command: object) -> list[str]:
         lines = kafkalog(*command).stdout.decode().splitlines()
         return [line.split()[0] for line in lines if line.startswith(("junk", "orders"))]
 
-    assert called("profile", tmp_path / "logs") == [*names, "orders-*"]
-    assert sorted(called("ls", tmp_path / "logs")) == sorted(names)
-    assert sorted(called("ls", "--segments", tmp_path / "logs")) == sorted(names * 4)
-    assert sorted(called("du", "--by", "partition", tmp_path / "logs")) == sorted(names)
+    assert called("profile", *logs) == [*names, "orders-*"]
+    assert sorted(called("ls", *logs)) == sorted(names)
+    assert sorted(called("ls", "--segments", *logs)) == sorted(names * 4)
+    assert sorted(called("du", "--by", "partition", *logs)) == sorted(names)

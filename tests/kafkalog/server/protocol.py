@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
+    from kafkalog.server.meter import Meter
 
 SECONDS_MAX = 60
 
@@ -49,7 +50,7 @@ class Serving:
 
 
 @contextmanager
-def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
+def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterator[Serving]:
     """A server over paths, on a free port, until the block ends."""
     heard, ready = Heard(), threading.Event()
     chosen = replace(ServeOptions(listen=Address("127.0.0.1", 0)), **options)
@@ -57,7 +58,7 @@ def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
-        server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard)
+        server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard, meter)
         await server.start()
         running.append(Serving(server.address, heard, server))
         ready.set()
