@@ -13,6 +13,8 @@ from typing import Any
 
 from kafkalog.producing.model import TranslatedOffset
 from kafkalog.rescue import FailedPartition, manifest_object
+from kafkalog.resurrection import LeftOutDirectory
+from kafkalog.resurrection import manifest_object as resurrected_object
 from kafkalog.state.model import Member
 from kafkalog.state.transactions import OpenData
 from kafkalog.unified_log import OpenTransaction
@@ -38,6 +40,7 @@ from kafkalog_cli.output import (
     records,
     repairs,
     replayed,
+    resurrected,
     retention,
     rolls,
     salvaged,
@@ -101,6 +104,7 @@ OBJECT_TYPES = {
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
         salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
         replayed, profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        resurrected,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
@@ -162,6 +166,26 @@ def _export_rows() -> list[dict[str, Any]]:
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
+    for row in rows:
+        if problems := mistakes(row):
+            raise AssertionError("; ".join(problems))
+    return [row | {name: known[name] for name in known if name in row} for row in rows]
+
+
+def _resurrect_rows() -> list[dict[str, Any]]:
+    """Return what `resurrect` prints about the examples, and a directory that is left out."""
+    rows = rows_of(f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to revived")
+    rows.append(resurrected_object(LeftOutDirectory(
+        "/var/lib/kafka/old-0.2a96b1d1d0c64b6d8a4f6a4f3c1f2b7e-delete",
+        "its name ends in -delete; --undelete takes it",
+    )))  # fmt: skip
+    known = {
+        "log_dir": "/var/lib/revived/log",
+        "destination": "/var/lib/revived",
+        "start_command": "kafka-server-start.sh /var/lib/revived/server.properties",
+        "cluster_id": "VzQ4pGm1T9eTMcCkBqbR3w",
+        "directory_id": "7yHqGd0mQ2yPqVQ8m6cZ8g",
+    }
     for row in rows:
         if problems := mistakes(row):
             raise AssertionError("; ".join(problems))
@@ -253,6 +277,8 @@ def object_sections() -> str:
     samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
+    for row in _resurrect_rows():
+        samples.setdefault(row["type"], row)
     parts = []
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}

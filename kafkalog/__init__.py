@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
     from kafkalog.rescue import salvage as salvage
+    from kafkalog.resurrection import ResurrectOptions as ResurrectOptions
+    from kafkalog.resurrection import resurrect as resurrect
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.trials import simulate_roll as simulate_roll
@@ -86,6 +88,7 @@ _MODULES = {
     "repair.rebuild_run": ("rebuild_index",),
     "repair.run": ("recover",),
     "rescue": ("salvage",),
+    "resurrection": ("ResurrectOptions", "resurrect"),
     "retention.run": ("apply_retention",),
     "retention.simulation": ("simulate_retention",),
     "roll.trials": ("simulate_roll",),

@@ -62,6 +62,7 @@ class PartitionCopy:
         directory: the new directory; if None, nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.
+        name: name of the new directory; None keeps the old one.
 
     Attributes:
         name: name of the new directory. `-delete` becomes `-stray`, which brokers leave alone.
@@ -74,10 +75,11 @@ class PartitionCopy:
         directory: NewDirectory | None,
         tell: Callable[[Row], None],
         progress: Callable[[int], None],
+        name: str | None = None,
     ) -> None:
         self.partition = partition
-        self.name = os.path.basename(os.path.abspath(partition.path))
-        if partition.state == DirectoryState.DELETE:
+        self.name = name or os.path.basename(os.path.abspath(partition.path))
+        if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
         self._directory = directory

@@ -16,7 +16,6 @@ from kafkalog.storage.changes import (
 )
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
-    FileTree,
     NewDirectory,
     final_path,
     free_space,
@@ -25,6 +24,7 @@ from kafkalog.storage.directories import (
     require_vacant,
     require_writable,
 )
+from kafkalog.storage.file_tree import FileTree
 from kafkalog.storage.files import NewFile, written
 from kafkalog.storage.locks import LogDirLock
 from kafkalog.storage.staging import Attempt, StagingDirectory
