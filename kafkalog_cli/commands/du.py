@@ -81,14 +81,9 @@ def du(
     outcome = Outcome()
     with partition_progress(enabled=not quiet) as progress:
         report = disk_usage(
-            *paths,
-            by=by,
-            forecast=ahead,
-            zone=zone,
-            listener=ShownListener(outcome),
-            parents=show_parent,
-            progress=progress,
-        )
+            *paths, by=by, forecast=ahead, zone=zone, listener=ShownListener(outcome),
+            parents=show_parent, progress=progress,
+        )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms
     _write(report, by, form, Style(exact, zone), outcome, until_ms)
     if report.links:
