@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -122,7 +122,7 @@ def choose(
     chosen = Chosen([], [])
     found = list(_candidates(targets, images, options, chosen.left_out))
     groups: dict[str, list[Candidate]] = defaultdict(list)
-    for one in _renamed(found, options.rename):
+    for one in _renamed(_alive(found, images), images, options.rename):
         groups[one.topic].append(one)
     for name in sorted(groups):
         chosen.topics.append(_topic(name, groups[name], images, options, chosen.left_out))
@@ -192,7 +192,22 @@ def _require_known(given: Iterable[str], known: Iterable[str], option: str) -> N
         raise UsageError(f"{option} names the topic {unknown[0]}, which is not here.")
 
 
-def _renamed(found: list[Candidate], rename: Mapping[str, str]) -> Iterator[Candidate]:
+def _alive(found: list[Candidate], images: Sequence[SourceImage]) -> list[Candidate]:
+    """Return the candidates; what has the id of a live topic is one more copy, not a dead topic.
+
+    A broker makes a stray of a replica that was moved away from it.
+    """
+    live = {(one.old_name, one.topic_id) for one in found if not one.is_dead}
+    live |= {(name, topic_id) for one in images for name, topic_id in one.image.topics.items()}
+    return [
+        replace(one, is_dead=False) if (one.old_name, one.topic_id) in live else one
+        for one in found
+    ]
+
+
+def _renamed(
+    found: list[Candidate], images: Sequence[SourceImage], rename: Mapping[str, str]
+) -> Iterator[Candidate]:
     """Yield the candidates under their new names.
 
     Raises:
@@ -203,14 +218,13 @@ def _renamed(found: list[Candidate], rename: Mapping[str, str]) -> Iterator[Cand
         if not is_topic(new):
             raise UsageError(f"{new!r} is not a name that Kafka accepts for a topic.")
     live = {one.old_name for one in found if not one.is_dead}
+    dead = {one.old_name for one in found if one.is_dead}
+    live |= {name for one in images for name in one.image.topics}
     for one in found:
         new_name = rename.get(one.old_name)
-        is_kept = not one.is_dead and any(
-            other.is_dead and other.old_name == one.old_name for other in found
-        ) if new_name is not None else False  # fmt: skip
+        is_kept = not one.is_dead and one.old_name in dead
         if new_name is not None and not is_kept:
-            yield Candidate(one.directory, one.old_name, new_name, one.number, one.topic_id,
-                            one.is_dead)  # fmt: skip
+            yield replace(one, topic=new_name)
             continue
         if one.is_dead and new_name is None:
             _require_own_name(one, live)
@@ -405,6 +419,8 @@ def _without_directories(
                 continue
             known.add(name)
             new_name = options.rename.get(name, name)
+            if any(other.name == new_name for other in topics):
+                new_name = name  # the deleted topic of that name has the new one
             yield TopicChoice(
                 new_name, name, topic_id, one, f"the metadata log in {one.path}",
                 missing=tuple(range(count)),

@@ -103,7 +103,7 @@ def run_resurrection(
         directory, manifest = None, None
         if not dry_run:
             _require_room(destination, chosen, options)
-            home = targets[0].path if log_dirs else None
+            home = log_dirs[0] if log_dirs else None
             directory = held.enter_context(NewDirectory(destination, home, syncs_once=True))
             manifest = held.enter_context(directory.create(MANIFEST))
         run = _Run(directory, manifest, destination, options, images, tell, progress)

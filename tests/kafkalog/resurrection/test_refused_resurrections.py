@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import flip
+from tests.builders import batch, flip, record
 from tests.kafkalog.resurrection.test_resurrect import (
     OTHER_ID,
     TOPIC_ID,
@@ -50,6 +50,11 @@ def later_metadata(root: Path) -> None:
 def damaged(root: Path) -> None:
     sound = log_of(5)
     make(root / "a", "t-0", [*sound[:2], flip(sound[2], 8 * 63), *sound[3:]])
+
+
+def magic_3(root: Path) -> None:
+    """Kafka's recovery keeps such a batch, and no consumer gets past it."""
+    make(root / "a", "t-0", [*log_of(2), batch(2, [record()], magic=3)])
 
 
 def damaged_metadata(root: Path) -> None:
@@ -95,6 +100,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "taken": (a_file_at_the_destination, (), 4, "It exists, and is not an empty directory."),
     "later Kafka": (later_metadata, (), 5, "metadata.version is 31 (4.4-IV0), Kafka 4.3 knows 30"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
+    "magic 3": (magic_3, (), 6, "The partition is damaged:"),
     "damaged metadata": (damaged_metadata, (), 6, "The metadata log is damaged"),
     "holes": (holes, (), 4, "Partitions are missing: t: 1, 2."),
     "topic of others": (known_elsewhere, (), 4, "Partitions are missing: u: 0, 1."),

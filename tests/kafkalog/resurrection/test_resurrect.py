@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.errors import RefusedError
 from kafkalog.metadata_files import read_meta_properties, read_properties, read_topic_id
 from kafkalog.resurrection import Missing, ResurrectOptions, Retention, resurrect
 from kafkalog.state.metadata import metadata
 from tests.builders import batch, flip, record, write_log
 from tests.metadata_logs import value_of
+from tests.stores import running_store
 
 if TYPE_CHECKING:
     from kafkalog.resurrection import ResurrectSummary
@@ -317,6 +319,61 @@ def test_a_topic_that_the_metadata_log_deletes_is_dead(tmp_path: Path) -> None:
     assert [row["topic"] for row in rows(tmp_path / "out", "resurrected_topic")] == ["u"]
     run(tmp_path / "a", to=tmp_path / "all", undelete=True)
     assert [row["topic"] for row in rows(tmp_path / "all", "resurrected_topic")] == ["t", "u"]
+
+
+def test_a_stray_with_the_id_of_a_live_topic_is_a_copy(tmp_path: Path) -> None:
+    """A replica that was moved to another broker, which died: the stray has more than nothing."""
+    stray = f"t-0.{'ab' * 16}-stray"
+    make(tmp_path / "a", stray, log_of(4, epoch=2), epochs="2 0")
+    make(tmp_path / "b", "t-0", log_of(2, epoch=1), epochs="1 0")
+    to = tmp_path / "out"
+    run(tmp_path / "a", tmp_path / "b", to=to, undelete=True)
+    [row] = rows(to, "resurrected_partition")
+    assert (row["path"], row["topic_id"]) == (str(tmp_path / "a" / stray), TOPIC_ID)
+    assert [one["log_end_offset"] for one in row["losers"]] == [2]
+
+
+def test_a_deleted_topic_has_no_claim_on_the_name_of_a_known_one(tmp_path: Path) -> None:
+    """The live topic has no directory here; the metadata log knows of it."""
+    make(tmp_path / "a", f"t-0.{'ab' * 16}-delete", log_of(4))
+    write_metadata(tmp_path / "a", *topic("t", OTHER_ID, 1))
+    options: dict[str, Any] = {"undelete": True, "missing": Missing.EMPTY}
+    with pytest.raises(RefusedError, match="the deleted one needs another name"):
+        run(tmp_path / "a", to=tmp_path / "out", **options)
+    run(tmp_path / "a", to=tmp_path / "out", rename={"t": "old"}, **options)
+    image = metadata(tmp_path / "out" / "log" / "bootstrap.checkpoint").image
+    assert image.topics["t"] == OTHER_ID
+    assert image.topics["old"] not in (TOPIC_ID, OTHER_ID)
+
+
+def test_leader_epochs_that_go_back_are_noted(tmp_path: Path) -> None:
+    """Kafka serves them; `verify` reports them."""
+    make(tmp_path / "a", "t-0", [*log_of(2, epoch=9), *log_of(2, epoch=3, first=2)])
+    run(tmp_path / "a", to=tmp_path / "out")
+    [row] = rows(tmp_path / "out", "resurrected_topic")
+    assert "leader epochs go back" in row["notes"][0]
+    assert records(tmp_path / "out", "PartitionRecord")[0]["leaderEpoch"] == 10
+
+
+def test_ten_thousand_holes_cost_little(tmp_path: Path) -> None:
+    """A record each, in more than one batch."""
+    make(tmp_path / "a", "t-9999", log_of(1))
+    to = tmp_path / "out"
+    run(tmp_path / "a", to=to, missing=Missing.OFFLINE)
+    image = metadata(to / "log" / "bootstrap.checkpoint").image
+    assert image.partition_count("t") == 10_000
+    assert image.partition(TOPIC_ID, 9999).leader == 1
+
+
+def test_objects_are_copied(tmp_path: Path) -> None:
+    """From an object store, where nothing can be locked or shared."""
+    made = make(tmp_path / "a", "t-0", log_of(3))
+    with running_store() as store:
+        store.upload(tmp_path / "a", "backup")
+        summary = resurrect(store.uri("backup"), str(tmp_path / "out"))
+    assert (summary.partitions, summary.records) == (1, 3)
+    [log] = made.glob("*.log")
+    assert (tmp_path / "out" / "log" / "t-0" / log.name).read_bytes() == log.read_bytes()
 
 
 def test_a_name_is_refused_for_two_topics(tmp_path: Path) -> None:
