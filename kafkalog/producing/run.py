@@ -201,7 +201,9 @@ class Replay:
 def _committed_words(sending: Sending) -> str:
     assert sending.position is not None, "the run has begun"
     count = counted(sending.position.records, "record")
-    return f"{count} of the run {'is' if sending.position.records == 1 else 'are'} in the cluster."
+    return (
+        f"At least {count} of the run {'is' if count.startswith('1 ') else 'are'} in the cluster."
+    )
 
 
 def _begin(file: ProgressFile, sending: Sending, cluster: Cluster, topic: str, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
@@ -24,6 +25,7 @@ _TYPES: Final = {
     Kind.BOOLEAN: 1, Kind.STRING: 2, Kind.INT: 3, Kind.LONG: 5, Kind.DOUBLE: 6, Kind.LIST: 7,
 }  # fmt: skip
 """`DescribeConfigsResponse.ConfigType`."""
+_REPLACEMENTS: Final = {one.replaced_by: one for one in DEFINITIONS.values() if one.replaced_by}
 
 
 class ConfigApis:
@@ -108,6 +110,10 @@ def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int
         if definition.is_of_broker:
             continue
         value = of_topic[name]
+        other = definition.replaced_by
+        if other is not None and value.set_as == other and other in own:
+            found.append((replace(value, name=other), _OF_TOPIC))
+            value = ConfigValue(name, definition.default, DEFAULT_SOURCE)
         source = _OF_ALL_BROKERS
         if value.source == DEFAULT_SOURCE:
             source = _DEFAULT
@@ -127,7 +133,7 @@ def _of_broker(configs: LogDirConfigs) -> list[tuple[ConfigValue, int]]:
 
 
 def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]:
-    definition = DEFINITIONS.get(value.name)
+    definition = DEFINITIONS.get(value.name) or _REPLACEMENTS.get(value.name)
     is_known = value.name in KNOWN_NAMES  # others may be passwords
     text = _text(value.value) if is_known else None
     known = [{"name": value.set_as or value.name, "value": text, "source": source}]

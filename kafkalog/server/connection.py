@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
 from kafkalog.server.meter import Meter
-from kafkalog.server.model import Client, FileRange
+from kafkalog.server.model import Client, FileRange, nothing
 from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
@@ -58,20 +58,35 @@ class Room:
     def __init__(self, size: int = 64 << 20) -> None:
         self._size = self._left = size
         self._changed = asyncio.Condition()
+        self._telling: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def taken(self, size: int) -> AsyncIterator[None]:
-        """Take some while the block runs; wait until there is as much."""
+    async def taken(self, size: int) -> AsyncIterator[Callable[[], None]]:
+        """Take some while the block runs; wait until there is as much.
+
+        The block gets a function that gives it back earlier.
+        """
         wanted = min(size, self._size)
         async with self._changed:
             await self._changed.wait_for(lambda: self._left >= wanted)
             self._left -= wanted
-        try:
-            yield
-        finally:
+
+        def give_back() -> None:
+            nonlocal wanted
             self._left += wanted
-            async with self._changed:
-                self._changed.notify_all()
+            wanted = 0
+            task = asyncio.create_task(self._tell())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+        try:
+            yield give_back
+        finally:
+            give_back()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
 
 class Connection:
@@ -134,8 +149,12 @@ class Connection:
         try:
             if size <= _SMALL_SIZE:
                 return await self._answer(await self._received(size))
-            async with self._room.taken(size * _GROWTH):
-                return await self._answer(await self._received(size))
+            async with self._room.taken(size * _GROWTH) as give_back:
+                self.client.forget_request = give_back
+                try:
+                    return await self._answer(await self._received(size))
+                finally:
+                    self.client.forget_request = nothing
         except asyncio.IncompleteReadError:
             return False
 
@@ -175,7 +194,9 @@ class Connection:
         if key not in BEFORE_AUTHENTICATION and not self._is_identified:
             self._is_identified = True
             self._identified(self.client)
-        response = await api.handler(request, version, self.client)
+        handling = api.handler(request, version, self.client)
+        del request
+        response = await handling
         if response is None:
             return False
         size = 0

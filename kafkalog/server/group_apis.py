@@ -85,9 +85,11 @@ class GroupApis:
         except RequestError as error:
             return join_response(request["memberId"], error.code)
         caller = Caller(client.client_id or "", f"/{client.host}")
-        response = await _awaited(
-            lambda respond: self._coordinator.join(request, version, caller, respond)
-        )
+        answer, respond = _later()
+        self._coordinator.join(request, version, caller, respond)
+        del request
+        client.forget_request()
+        response = await answer
         if version < _NULLABLE_PROTOCOL and response["protocolName"] is None:
             response["protocolName"] = ""
         return response
@@ -100,7 +102,11 @@ class GroupApis:
             await self._committed.ready()
         except RequestError as error:
             return sync_response(error.code)
-        return await _awaited(lambda respond: self._coordinator.sync(request, respond))
+        answer, respond = _later()
+        self._coordinator.sync(request, respond)
+        del request
+        client.forget_request()
+        return await answer
 
     async def heartbeat(
         self, request: dict[str, Any], version: int, client: Client
@@ -291,18 +297,15 @@ def _fetched(index: int, commit: Commit | None, error: ErrorCode) -> dict[str, A
     }
 
 
-async def _awaited(
-    ask: Callable[[Callable[[dict[str, Any]], None]], None],
-) -> dict[str, Any]:
-    """Wait for an answer that may come later; whoever has gone by then is not told."""
+def _later() -> tuple[asyncio.Future[dict[str, Any]], Callable[[dict[str, Any]], None]]:
+    """Return an answer to wait for, and what gives it; whoever has gone by then is not told."""
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def respond(response: dict[str, Any]) -> None:
         if not answer.done():
             answer.set_result(response)
 
-    ask(respond)
-    return await answer
+    return answer, respond
 
 
 @asynccontextmanager

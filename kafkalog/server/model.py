@@ -130,6 +130,10 @@ class ServeListener(Listener):
         """Handle damage that a fetch met, once per place."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass
 class Client:
     """One connection.
@@ -140,6 +144,7 @@ class Client:
         software: name and version of its library, if it told them.
         principal: the user who authenticated; `ANONYMOUS` without SASL.
         state: what other parts of the server keep about the connection, by their names.
+        forget_request: called by a handler that waits and needs the request no more.
     """
 
     host: str
@@ -148,6 +153,7 @@ class Client:
     software: str = ""
     principal: str = "ANONYMOUS"
     state: dict[str, Any] = field(default_factory=dict)
+    forget_request: Callable[[], None] = nothing
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 TOPIC = "codec-none"
+OWN = 1
 _GIVES_ID = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
 METADATA = bytes.fromhex("0000000000010005") + b"topic" + b"\xff\xff\xff\xff"
 
@@ -275,3 +276,21 @@ def test_the_offsets_of_the_log_are_those_of_a_broker(both: tuple[Address, Addre
     offsets = [len(one["topics"]) for one in told[0]["groups"]]
     assert len(offsets) >= 3
     assert sum(offsets) >= 4
+
+
+def test_the_own_configs_of_topics_are_those_of_a_broker(both: tuple[Address, Address]) -> None:
+    told = []
+    for address in both:
+        with Wire(address) as wire:
+            topics = wire.tell("Metadata", 12, topics=None)["topics"]
+            names = [one["name"] for one in topics if not one["isInternal"]]
+            asked = [{"resourceType": 2, "resourceName": name, "configurationKeys": None}
+                     for name in sorted(names)]  # fmt: skip
+            told.append({
+                (topic["resourceName"], one["name"], one["value"], one["configType"])
+                for topic in wire.tell("DescribeConfigs", 4, resources=asked)["results"]
+                for one in topic["configs"]
+                if one["configSource"] == OWN
+            })  # fmt: skip
+    assert told[0] == told[1]
+    assert len(told[0]) >= 10

@@ -242,3 +242,21 @@ def test_metrics(corpus_dir: Path) -> None:
 def scraped(meter: PrometheusMeter) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{meter.port}/metrics") as answer:
         return str(answer.read().decode())
+
+
+def test_large_requests_that_wait_do_not_keep_others_waiting(served: Serving) -> None:
+    """Members with large metadata fill no room while their group waits for a silent member."""
+    protocols = [{"name": "range", "metadata": bytes(1 << 20)}]
+    request = {"groupId": "large", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 300_000,
+               "protocolType": "consumer", "protocols": protocols}  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(served.address)) for _ in range(4)]
+        for wire in wires:
+            wire.request("JoinGroup", 3, **request)
+        for wire in wires:  # the first rebalance ends for all of them
+            assert wire.answer()["errorCode"] == 0
+        for wire in wires[1:]:
+            wire.request("JoinGroup", 3, **request)
+        groups = [{"groupId": f"{number:0200}", "topics": None} for number in range(100)]
+        answer = wires[0].tell("OffsetFetch", 9, groups=groups)
+        assert len(answer["groups"]) == 100
