@@ -287,8 +287,13 @@ def manifest_object(row: Row) -> dict[str, object]:
             "data": row.data,
             "evidence": row.evidence,
         }
-    fields = {_NAMES.get(name, name): value for name, value in asdict(row).items()}
+    fields = {_NAMES.get(name, name): _listed(value) for name, value in asdict(row).items()}
     return {"type": _TYPES[type(row)], **fields}
+
+
+def _listed(value: object) -> object:
+    """Return a tuple as a list, as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def manifest_line(row: Row) -> bytes:

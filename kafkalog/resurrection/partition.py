@@ -15,7 +15,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import FileKind, parse_file_name, segment_file_name
+from kafkalog.names import FileKind, parse_directory_name, parse_file_name, segment_file_name
 from kafkalog.paths import uris
 from kafkalog.paths.source import Source
 from kafkalog.producers import read_producer_snapshot
@@ -104,7 +104,8 @@ class PartitionCopier:
             UnreadableError, UnwritableError: the work cannot go on.
         """
         if self.directory is None:
-            return judge(_as_copied(one.directory), log_start, None, self.progress)
+            copy = replace(_as_copied(one.directory), name=parse_directory_name(name))
+            return judge(_with_indexes(copy, one.directory), log_start, None, self.progress)
         place = f"{LOG_ROOT}/{name}"
         self.directory.make(place)
         is_cloned = True

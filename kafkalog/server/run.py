@@ -145,10 +145,11 @@ class Server:
         async with self._opened, self._server:
             await self._stopped.wait()
             self._server.close()
-            for task in self._connections:
+            for task in list(self._connections):
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+            await asyncio.sleep(0)  # the loop closes their sockets
 
     def _identified(self, client: Client) -> None:
         """Name a client, once: it has several connections."""
@@ -189,11 +190,13 @@ class Server:
         except Exception as error:  # noqa: BLE001 # costs one connection, never the server
             self.listener.failed(as_internal_error(error))
         finally:
-            self._connections.discard(task)
             self.meter.disconnected()
+            if self._stopped.is_set():
+                writer.transport.abort()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
+            self._connections.discard(task)
 
 
 def serve(

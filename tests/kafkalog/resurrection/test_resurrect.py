@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -347,7 +348,6 @@ def test_a_deleted_topic_has_no_claim_on_the_name_of_a_known_one(tmp_path: Path)
 
 
 def test_leader_epochs_that_go_back_are_noted(tmp_path: Path) -> None:
-    """Kafka serves them; `verify` reports them."""
     make(tmp_path / "a", "t-0", [*log_of(2, epoch=9), *log_of(2, epoch=3, first=2)])
     run(tmp_path / "a", to=tmp_path / "out")
     [row] = rows(tmp_path / "out", "resurrected_topic")
@@ -356,7 +356,6 @@ def test_leader_epochs_that_go_back_are_noted(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_holes_cost_little(tmp_path: Path) -> None:
-    """A record each, in more than one batch."""
     make(tmp_path / "a", "t-9999", log_of(1))
     to = tmp_path / "out"
     run(tmp_path / "a", to=to, missing=Missing.OFFLINE)
@@ -366,7 +365,6 @@ def test_ten_thousand_holes_cost_little(tmp_path: Path) -> None:
 
 
 def test_objects_are_copied(tmp_path: Path) -> None:
-    """From an object store, where nothing can be locked or shared."""
     made = make(tmp_path / "a", "t-0", log_of(3))
     with running_store() as store:
         store.upload(tmp_path / "a", "backup")
@@ -419,6 +417,25 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path, kafkalog: A
         for name in ("cluster_id", "directory_id", "dry_run", "data", "how", "next_producer_id"):
             row.pop(name, None)
     assert plan == done
+
+
+@pytest.mark.parametrize("state", ["delete", "stray", "future"])
+def test_a_dry_run_looks_into_what_was_deleted(tmp_path: Path, kafkalog: Any, state: str) -> None:
+    dead = make(tmp_path / "a", f"t-0.{'ab' * 16}-{state}", log_of(7, producer=3))
+    argv = ("resurrect", dead, "--undelete", "--to", tmp_path / "out", "--format", "ndjson", "-q")
+    plan = json.loads(kafkalog(*argv, "--dry-run").stdout.splitlines()[0])
+    done = json.loads(kafkalog(*argv).stdout.splitlines()[0])
+    assert (done["log_end_offset"], done["records"]) == (7, 7)
+    assert plan == done | {"topic_id": plan["topic_id"]}
+
+
+def test_lists_are_json_in_csv(tmp_path: Path, kafkalog: Any) -> None:
+    make(tmp_path / "a", "t-1", log_of(2))
+    done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q",
+                    "--missing", "empty", "--format", "csv")  # fmt: skip
+    [row] = csv.DictReader(done.stdout.decode().splitlines())
+    assert json.loads(row["missing"]) == [0]
+    assert json.loads(row["sources"]) == [str(tmp_path / "a")]
 
 
 def test_the_command_that_starts_kafka_comes_last(tmp_path: Path, kafkalog: Any) -> None:

@@ -47,6 +47,12 @@ class Serving:
     address: Address
     heard: Heard
     server: Server
+    thread: threading.Thread
+
+    def partitions(self, topic: str) -> list[int]:
+        """Numbers of the partitions that are served of a topic."""
+        found = self.server.catalog.topics.get(topic)
+        return [*found.partitions] if found is not None else []
 
 
 @contextmanager
@@ -60,7 +66,7 @@ def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterato
     async def run() -> None:
         server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard, meter)
         await server.start()
-        running.append(Serving(server.address, heard, server))
+        running.append(Serving(server.address, heard, server, threading.current_thread()))
         ready.set()
         await server.run()
 
@@ -76,7 +82,7 @@ def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterato
     try:
         yield running[0]
     finally:
-        if running:
+        if running and thread.is_alive():
             loop.call_soon_threadsafe(running[0].server.stop)
         thread.join(SECONDS_MAX)
         loop.close()
