@@ -117,13 +117,20 @@ def test_log_directories_of_several_brokers_become_one(
 
 
 def require_checkpoint(brokers: Brokers, log_dir: Path, rows: list[dict[str, Any]]) -> None:
-    """Kafka reads from `bootstrap.checkpoint` the records that were told."""
+    """Kafka reads from `bootstrap.checkpoint` what was told, but for secrets; its shell, too."""
     read = brokers.ask("checkpoint", log_dir)
     told = [row for row in rows if row["type"] == "metadata_record"]
-    names = [re.sub("(?<!^)(?=[A-Z])", "_", row["record"]).upper() for row in told]
-    assert [(one["type"], one["version"]) for one in read] == [
-        (name, row["version"]) for name, row in zip(names, told, strict=True)
-    ]
+    assert len(read) == len(told)
+    for one, row in zip(read, told, strict=True):
+        assert one["type"] == re.sub("(?<!^)(?=[A-Z])", "_", row["record"]).upper()
+        assert one["version"] == row["version"]
+        shown = {name: value for name, value in row["data"].items() if value is not None}
+        assert {name: one["data"][name] for name in shown} == shown
+        assert one["data"].keys() == row["data"].keys()
+    tree = brokers.ask("shell", log_dir / "bootstrap.checkpoint")["tree"]
+    topics = [row["topic"] for row in rows if row["type"] == "resurrected_topic"]
+    assert topics
+    assert [topic for topic in topics if f"TOPIC:{topic}:" not in tree] == []
 
 
 def require_topics(told: Told, expected: Path) -> None:
