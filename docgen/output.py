@@ -137,7 +137,7 @@ def rows_of(line: str) -> list[dict[str, Any]]:
     return [json.loads(row) for row in text.splitlines()]
 
 
-def _undo_row() -> dict[str, Any]:
+def _undo_rows() -> dict[str, dict[str, Any]]:
     """Return what `undo` prints about a retention run on a copy of the examples."""
     with TemporaryDirectory() as place:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
@@ -147,9 +147,14 @@ def _undo_row() -> dict[str, Any]:
             f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
         )
         [row] = rows_of(f"undo {backup}")
-    if problems := mistakes(row):
+        [run] = rows_of(f"undo --list {backup}")
+    if problems := [*mistakes(row), *mistakes(run)]:
         raise AssertionError("; ".join(problems))
-    return row | {"path": "/var/lib/kafka/orders-0"}
+    known = {"backup": "/backups/retention", "log_dir": "/var/lib/kafka", "begun": 1704067950000}
+    return {
+        "undo": row | {"path": "/var/lib/kafka/orders-0"},
+        "recorded_run": run | known,
+    }
 
 
 def _export_rows() -> list[dict[str, Any]]:
@@ -261,7 +266,7 @@ def object_sections() -> str:
             if problems := mistakes(row):
                 raise AssertionError("; ".join(problems))
             samples.setdefault(row["type"], row)
-    samples["undo"] = _undo_row()
+    samples |= _undo_rows()
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()

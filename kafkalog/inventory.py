@@ -180,14 +180,15 @@ def list_partitions(
     targets: Iterable[Target],
     view: LogView = LogView.STARTED,
     differences: Callable[[Difference], object] = lambda _: None,
+    views: Callable[[PartitionDir, LogView], Shown] = show,
 ) -> Iterator[PartitionRow]:
     """Yield a row for each partition directory; a file among the targets stands for its partition.
 
     Segments and offsets are those of the view, sizes and other files those on disk; `differences`
-    is called with each difference between the two.
+    is called with each difference between the two. `views` makes the views.
     """
     for partition in partitions_of(targets):
-        yield from _living(partition, _partition_row, view, differences)
+        yield from _living(partition, _partition_row, view, differences, views)
 
 
 def _living(
@@ -195,6 +196,7 @@ def _living(
     rows: Callable[[PartitionDir, Shown, Errors], Iterator[T]],
     view: LogView,
     differences: Callable[[Difference], object],
+    views: Callable[[PartitionDir, LogView], Shown] = show,
 ) -> list[T]:
     """Return the rows of a partition, listing it again if its files change meanwhile.
 
@@ -203,7 +205,10 @@ def _living(
     """
 
     def first(partition: PartitionDir = partition) -> list[T]:
-        return list(rows(partition, _shown(partition, view, differences), CHANGES))
+        shown = views(partition, view)
+        if shown.difference is not None:
+            differences(shown.difference)
+        return list(rows(partition, shown, CHANGES))
 
     try:
         return answered(first, lambda: first(list_partition(partition.path)))
@@ -253,15 +258,6 @@ def _partition_row(
 
 def _used_bytes(partition: PartitionDir) -> int:
     return sum(entry.used_bytes for entry in partition.files)
-
-
-def _shown(
-    partition: PartitionDir, view: LogView, differences: Callable[[Difference], object]
-) -> Shown:
-    shown = show(partition, view)
-    if shown.difference is not None:
-        differences(shown.difference)
-    return shown
 
 
 def list_segments(

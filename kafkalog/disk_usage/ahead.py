@@ -22,6 +22,7 @@ from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
 from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
+from kafkalog.inventory import partitions_of
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState
 from kafkalog.paths.uris import is_object
@@ -30,7 +31,7 @@ from kafkalog.retention.model import Reason
 from kafkalog.retention.simulation import simulate_retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import PartitionDir, Segment
@@ -241,6 +242,7 @@ def look_ahead(
     until_ms: int,
     configs: Mapping[str, str] | ConfigSources | None,
     listener: Listener,
+    progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Ahead:
     """Return what lies ahead of the partitions of targets.
 
@@ -250,13 +252,16 @@ def look_ahead(
         until_ms: the end of what is counted as freed later.
         configs: as for `simulate_retention`.
         listener: receives the failure of a partition, which is left out.
+        progress: called with the number of partitions done, and of all.
 
     Cost:
         That of `simulate_retention`, of `growth_of`, and of `find_candidate` for compacted topics.
     """
     ahead = Ahead(now_ms)
     judged = simulate_retention(*targets, configs=configs, now_ms=now_ms, listener=listener)
-    for found in judged:
+    total = sum(1 for _ in partitions_of(targets))
+    for number, found in enumerate(judged, 1):
+        progress(number, total)
         with contained(found.partition.path, listener.failed):
             ahead.outlooks.append(_outlook(found, until_ms))
             if (over := over_limit(found)) is not None:

@@ -213,7 +213,7 @@ class _Sums:
         if self.by == SplitBy.TOPIC:
             key = (place.topic, None)
         elif self.by == SplitBy.PARTITION:
-            key = (os.path.basename(os.path.normpath(place.path)), place.log_dir)
+            key = (os.path.basename(file_system.absolute(place.path)), place.log_dir)
             key = key if place.topic is not None else (None, place.log_dir)
         if key not in self.shares:
             known = place.topic is not None
@@ -268,6 +268,7 @@ def disk_usage(
     zone: tzinfo = UTC,
     listener: Listener | None = None,
     parents: Callable[[Parent], object] = lambda _: None,
+    progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Report:
     """Return what takes room below some paths: blocks on disk, as `du` counts them.
 
@@ -279,6 +280,7 @@ def disk_usage(
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
         parents: called with each parent, as by `open_targets`.
+        progress: called with the number of partitions that a forecast has measured, and of all.
 
     Raises:
         KafkaLogError: a path cannot be opened, or something in it cannot be read.
@@ -301,6 +303,7 @@ def disk_usage(
             until_ms=forecast.until_ms,
             configs=forecast.configs,
             listener=hears,
+            progress=progress,
         )
         for outlook in ahead.outlooks:
             if sums.by in (SplitBy.TOPIC, SplitBy.PARTITION):

@@ -26,6 +26,7 @@ from kafkalog.state.model import OffsetLag, total_lag
 from kafkalog.state.transactions import read_transactions
 from kafkalog.targets import open_targets
 from kafkalog.verification import Findings
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from kafkalog.disk_usage.model import Disk, OverLimit
     from kafkalog.inventory import LogDirRow
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import Defect, Level
+    from kafkalog.model import Defect, Level, LogView
     from kafkalog.profiles.model import Profile
     from kafkalog.recovery import NextStart
     from kafkalog.retention.simulate import PartitionRetention
     from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog.targets import Target
+    from kafkalog.view import Shown
 
     Progress = Callable[[int], None]
 
@@ -148,6 +150,7 @@ class Gathering:
         self._targets: list[Target] = []
         self._contents = Contents(threads)
         self._ahead = Ahead(now_ms)
+        self._views: dict[str, PartitionDir] = {}
 
     def report(self, profiles: Callable[[], Sequence[Profile]] | None) -> Report:
         """Gather everything.
@@ -208,7 +211,7 @@ class Gathering:
 
     def _partition(self, directory: PartitionDir) -> Iterator[PartitionFacts]:
         with contained(directory.path, self._failed):
-            rows = list(list_partitions([directory]))
+            rows = list(list_partitions([directory], views=self._view))
             if not rows:
                 return  # it disappeared
             retention = self._retention(directory)
@@ -220,6 +223,12 @@ class Gathering:
                 tuple(filter(None, map(self._contents.of, directory.segments))),
                 self._growth(directory, retention),
             )
+
+    def _view(self, directory: PartitionDir, view: LogView) -> Shown:
+        """Return the view of a start, and keep it: predicting one may read the whole log."""
+        shown = show(directory, view)
+        self._views[directory.path] = shown.partition
+        return shown
 
     def _configs_around(self, directory: PartitionDir) -> LogDirConfigs:
         around = os.path.dirname(file_system.absolute(directory.path))
@@ -286,7 +295,11 @@ class Gathering:
     def _transactions(self) -> Transactions | None:
         try:
             found = read_transactions(
-                self._targets, now_ms=self._now_ms, defects=_passed_over, failed=self._failed
+                self._targets,
+                now_ms=self._now_ms,
+                defects=_passed_over,
+                failed=self._failed,
+                views=self._views,
             )
         except (NotFoundError, UnsupportedError) as error:
             self._gap("transactions", error)

@@ -1,10 +1,10 @@
-"""The output of `recover`, `rebuild-index` and `undo`: starts, indexes, and what is restored."""
+"""The output of `recover` and `rebuild-index`: predicted starts, and indexes."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.log_dir import LogDirListing
 from kafkalog.recovery import Verdict, log_dir_refusals
@@ -32,7 +32,6 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.journal import PartitionUndo, Undo
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.recovery import PredictedStart
@@ -357,78 +356,3 @@ def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
     elif summary.to_write and not in_place:
         lines.append("nothing was changed; --in-place applies the plan")
     print_heading(lines)
-
-
-class Restored(NamedTuple):
-    """A partition to restore, and whether it was."""
-
-    undo: PartitionUndo
-    performed: bool
-
-
-def _changes(one: Restored) -> object:
-    return [
-        {"checkpoint": change.checkpoint, "offset": change.now, "restored_to": change.before}
-        for change in one.undo.offsets
-    ]
-
-
-UNDO: Final = ObjectType[Restored](
-    "undo",
-    "`undo`",
-    "A partition that is restored to its state before the run, or would be.",
-    Field("path", TEXT, "the directory", "undo.path"),
-    *topic_and_partition("undo."),
-    Field("state", TEXT, "how far the run came with it: `done`, `in-progress`, `aborted`, or "
-          "`undoing` where an earlier `undo` was interrupted", "undo.state"),
-    Field("reason", TEXT | None, "why the run gave it up, if `aborted`; else null", "undo.reason"),
-    Field("performed", BOOL, "whether it was performed; false in a plan"),
-    Field("files_restored", INT, "number of files that are restored",
-          "undo.files_restored"),
-    Field("bytes_restored", SIZE, "their bytes", "undo.bytes_restored"),
-    Field("files_removed", INT,
-          "number of removed files, which the run had made", "undo.files_removed"),
-    Field("bytes_removed", SIZE, "their bytes", "undo.bytes_removed"),
-    Field("offsets", ARRAY, "entries in checkpoints that change: `checkpoint`, `offset` now, "
-          "`restored_to`; null: no entry", _changes),
-)  # fmt: skip
-
-
-def undo_view(style: Style) -> View[Restored]:
-    """Return the view with a row per partition."""
-    return UNDO.view(
-        style,
-        Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
-        Column("RUN", "state"),
-        Column("RESTORED", "files_restored"),
-        Column("SIZE", "bytes_restored"),
-        Column("REMOVED", "files_removed"),
-        Column("SIZE", "bytes_removed"),
-        Column("OFFSETS", _offsets, fold=True),
-    )
-
-
-def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
-    """Print the lines below the table."""
-    if not undo.partitions:
-        print_heading(["nothing to undo: everything is already restored"])
-        return
-    partitions = counted(len(undo.partitions), "partition")
-    if is_done:
-        lines = [f"{partitions} restored to the state before `{undo.command}`"]
-    else:
-        lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
-        lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
-    print_heading(lines)
-
-
-def _offsets(one: Restored) -> str:
-    changes = [
-        f"{change.checkpoint.removesuffix('-offset-checkpoint')} {_text(change.before)}"
-        for change in one.undo.offsets
-    ]
-    return ", ".join(changes) or "-"
-
-
-def _text(offset: int | None) -> str:
-    return "none" if offset is None else str(offset)

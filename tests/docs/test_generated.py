@@ -42,6 +42,7 @@ RUN_TO_UNDO = (
 )
 VALUES = {
     "/backups/before-compaction": "before-compaction",
+    "/backups": ".",
     "4711": "471",
     "orders-0@4711": "examples/log-dir/orders-0@471",
     "spark://host:7077": "local[2]",
