@@ -106,9 +106,9 @@ OBJECT_TYPES = {
     if isinstance(one, objects.ObjectType)
 }  # fmt: skip
 """Every object type that the commands print, by name."""
-# Fixed in the examples: these values depend on when and where the repository was checked out.
+# Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"mtime_ms": 1704067449000, "extents": 1, "disk_bytes": 65536, "used_bytes": 131072,
-          "free_bytes": 1073610752, "full_at": 1792846800000}  # fmt: skip
+          "free_bytes": 1073610752, "full_at": 1792846800000, "own_bytes": 57344}  # fmt: skip
 _JSON_TYPES = {
     int: "integer",
     float: "number",
