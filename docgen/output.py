@@ -44,6 +44,7 @@ from kafkalog_cli.output import (
     rolls,
     salvaged,
     side_files,
+    undone,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -99,8 +100,8 @@ OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, replayed, profiles,
-        exported, groups, found, compared, metadata, overviews, resurrected,
+        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, replayed,
+        profiles, exported, groups, found, compared, metadata, overviews, resurrected,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
