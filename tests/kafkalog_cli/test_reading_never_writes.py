@@ -265,14 +265,14 @@ def read_only(tree: Path) -> tuple[str, list[str]]:
     mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     for flags in ("-m", "-rm"):
         prefix = ["unshare", flags, "sh", "-c", mount, str(tree)]
-        if shutil.which("unshare") and _refuses_to_write(tree, prefix):
+        if shutil.which("unshare") and refuses_to_write(tree, prefix):
             return "mount", prefix
     for path in [tree, *tree.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     return "modes", []
 
 
-def _refuses_to_write(tree: Path, prefix: list[str]) -> bool:
+def refuses_to_write(tree: Path, prefix: list[str]) -> bool:
     """Whether a process with this prefix runs, and cannot create a file in the tree."""
     ran = subprocess.run([*prefix, "true"], capture_output=True, check=False)
     wrote = subprocess.run([*prefix, "touch", tree / "x"], capture_output=True, check=False)
@@ -286,7 +286,7 @@ def test_a_read_only_tree_is_enough(small_tree: Path, tmp_path: Path):
     kind, prefix = read_only(small_tree)
     before = pictures(small_tree)
     if kind == "modes" and os.geteuid() != 0:
-        assert _refuses_to_write(small_tree, prefix)
+        assert refuses_to_write(small_tree, prefix)
     assert watch(lines, tmp_path, inside=prefix).statuses == wanted
     assert pictures(small_tree) == before
     for path in [small_tree, *small_tree.rglob("*")]:

@@ -18,6 +18,7 @@ from kafkalog.server.run import Server
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Self
 
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
@@ -95,7 +96,7 @@ class Connected:
         self._socket = socket.create_connection(address, timeout=SECONDS_MAX)
         self._correlation = 0
 
-    def __enter__(self) -> Connected:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
