@@ -17,6 +17,7 @@ from kafkalog.storage.changes import (
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    NewPartitions,
     final_path,
     free_space,
     require_outside,
@@ -40,6 +41,7 @@ __all__ = [
     "LogDirLock",
     "NewDirectory",
     "NewFile",
+    "NewPartitions",
     "StagingDirectory",
     "Step",
     "StepKind",
