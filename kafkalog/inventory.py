@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
@@ -19,10 +18,15 @@ from kafkalog.log_dir import (
     list_partition,
     open_remote_index_cache,
 )
-from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.paths import file_system
+from kafkalog.text_files import (
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+    read_topic_id,
+)
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show, state_of
 
@@ -55,7 +59,7 @@ class LogDirRow:
 class PartitionRow:
     """A partition directory; None for values that are unknown or missing.
 
-    `kafkalog.compaction.dirt` adds what the cleaner has not compacted yet.
+    `kafkalog.compaction.candidates` adds what the cleaner has not compacted yet.
     """
 
     path: str

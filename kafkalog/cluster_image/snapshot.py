@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ def snapshot_batches(values: Iterable[bytes], timestamp_ms: int) -> Iterator[byt
         values: the values of the records.
         timestamp_ms: the time that the batches and the header state.
     """
-    from formats.control_record import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+    from formats.internal_topics import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 
     header = {"version": 0, "lastContainedLogTimestamp": timestamp_ms}
     yield _control(0, SNAPSHOT_HEADER, "SnapshotHeaderRecord", header, timestamp_ms)
@@ -60,7 +60,7 @@ def snapshot_batches(values: Iterable[bytes], timestamp_ms: int) -> Iterator[byt
 def _control(
     offset: int, type_id: int, name: str, fields: dict[str, Any], timestamp_ms: int
 ) -> bytes:
-    from formats.control_record import ControlRecordKey
+    from formats.internal_topics import ControlRecordKey
     from formats.message_schema import schema
 
     key = ControlRecordKey.build({"version": 0, "type": type_id, "rest": b""})
@@ -75,8 +75,7 @@ def _batch(
     *,
     is_control: bool = False,
 ) -> bytes:
-    from formats.record import Record
-    from formats.record_batch import Attributes, RecordBatch
+    from formats.record_batch import Attributes, Record, RecordBatch
 
     body = b"".join(
         Record.build(

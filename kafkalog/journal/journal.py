@@ -33,7 +33,7 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Text, parsed
 from kafkalog.errors import CorruptDataError, NotFoundError
-from kafkalog.journal.listing import (
+from kafkalog.journal.log_dir_files import (
     FILE_NAME,
     LISTING,
     STATUS,

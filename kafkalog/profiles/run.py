@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.check.segments import missing_offsets
 from kafkalog.defects import raise_defect
-from kafkalog.engine.model import told_error
+from kafkalog.engine import told_error
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
 from kafkalog.sightings import now_ms

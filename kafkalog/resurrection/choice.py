@@ -16,11 +16,11 @@ from formats import file_names
 from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
-from kafkalog.metadata_files import read_topic_id
 from kafkalog.names import DirectoryState, is_staging, is_topic
 from kafkalog.paths import file_system
-from kafkalog.replicas import completeness, require_topics
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
+from kafkalog.targets import completeness, require_topics
+from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
@@ -28,11 +27,11 @@ from kafkalog.recovery import (
     TruncateLog,
     WriteFile,
 )
-from kafkalog.rescue.log_copy import copy_file
+from kafkalog.rescue.log_copy import copy_file, logs_of
 from kafkalog.rescue.partition import PartitionCopy
-from kafkalog.rescue.sources import logs_of
 from kafkalog.resurrection.model import LOG_ROOT, Copy
 from kafkalog.resurrection.sources import TORN
+from kafkalog.text_files import read_leader_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

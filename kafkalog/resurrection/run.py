@@ -9,13 +9,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text
 from kafkalog.cluster_image import ImageReader
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
 from kafkalog.errors import CorruptDataError, NotFoundError, UsageError
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
-from kafkalog.metadata_files import uuid_bytes
 from kafkalog.names import parse_file_name
 from kafkalog.rescue.model import manifest_line as salvage_line
 from kafkalog.resurrection.choice import NEW, choose, losers_of
@@ -56,6 +54,7 @@ from kafkalog.storage import (
     require_space,
     require_vacant,
 )
+from kafkalog.text_files import checkpoint_text, uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

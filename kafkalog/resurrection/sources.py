@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
@@ -18,13 +17,13 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
-from kafkalog.metadata_files import read_meta_properties
 from kafkalog.model import LogView, Severity
 from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system, uris
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
+from kafkalog.text_files import read_meta_properties, read_offset_checkpoint
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
-from kafkalog.checkpoints import epoch_end
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
 from kafkalog.server.model import Api
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, OutOfRangeError
+from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.listener import Listener
+from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from formats.message_table import Message

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
-from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.configs import ConfigApis
@@ -23,6 +22,7 @@ from kafkalog.server.model import Address, ServeListener, ServeOptions
 from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
 from kafkalog.server.security import SaslPlain, tls_context
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

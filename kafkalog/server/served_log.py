@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import Frames, crc_valid, read_batch
 from kafkalog.batches.selection import crc_defects
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.living import CHANGES
 from kafkalog.log_dir import list_partition

@@ -18,14 +18,13 @@ from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
 from kafkalog.living import answered
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.coordinators import (
     TRANSACTION_STATE,
     internal_topic,
 )
 from kafkalog.state.latest import LatestLog
 from kafkalog.state.model import moment_of
-from kafkalog.targets import open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

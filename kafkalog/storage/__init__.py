@@ -5,7 +5,6 @@ fill a `NewDirectory` while they hold a `LogDirLock` on their source; commands t
 it with `writes` and go through `Changes`.
 """
 
-from kafkalog.storage.appended import AppendedFile, spooled
 from kafkalog.storage.changes import (
     TEMPORARY_SUFFIX,
     Changes,
@@ -27,7 +26,7 @@ from kafkalog.storage.directories import (
 )
 from kafkalog.storage.file_tree import FileTree
 from kafkalog.storage.files import NewFile, written
-from kafkalog.storage.locks import LogDirLock
+from kafkalog.storage.locks import AppendedFile, LogDirLock, spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
 
 __all__ = [

@@ -9,7 +9,6 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.descriptors import open_directory
 from kafkalog.errors import (
     DestinationExistsError,
     UnreadableError,
@@ -20,6 +19,7 @@ from kafkalog.names import staging_name
 from kafkalog.storage.files import (
     cloned,
     copy_bytes,
+    open_directory,
     sync_directory,
     sync_file_system,
     take_after,

@@ -124,8 +124,8 @@ def profile(
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
     """Warn of partitions with damage, which is not in the numbers."""
-    from kafkalog.plurals import counted
     from kafkalog.tables.model import name_of
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_warning, some_of
 
     damaged = [one for one in found if one.defects]

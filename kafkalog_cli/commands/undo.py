@@ -44,8 +44,8 @@ def undo(
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --in-place --yes
     """
-    from kafkalog.plurals import counted
     from kafkalog.storage import ChangeWatch
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show

@@ -22,8 +22,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, file_cell
 
 if TYPE_CHECKING:
     from kafkalog.inventory import FileRow, LogDirRow, SegmentRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.plurals import counted
 from kafkalog.tables.model import name_of
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from kafkalog.engine import Engine
-    from kafkalog.engine.model import Gathering, PieceWork, Task, Work
+    from kafkalog.engine import Engine, Gathering, PieceWork, Task, Work
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _DELAY_S = 1.0

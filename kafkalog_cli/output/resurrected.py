@@ -6,13 +6,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.plurals import counted
 from kafkalog.resurrection.model import (
     LeftOutDirectory,
     ResurrectedPartition,
     ResurrectedTopic,
     manifest_object,
 )
+from kafkalog.wording import counted, printable
 from kafkalog_cli.outcome import show_defect, show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -26,7 +26,7 @@ from kafkalog_cli.output.objects import (
     Row,
     View,
 )
-from kafkalog_cli.output.text import printable, size_cell
+from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

@@ -40,6 +40,7 @@ QUIET = {
 HARMLESS = (
     "EventPerformanceMonitor",  # the machine is slow
     "apiKey=CONTROLLER_REGISTRATION",  # before the controller is active; it is tried again
+    "Stopped loading records from",  # the node is shut down while a coordinator loads
 )
 """What nodes log as an error that is none."""
 ABORTING = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}

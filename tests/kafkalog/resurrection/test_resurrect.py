@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog import text_files as tf
 from kafkalog.errors import RefusedError
-from kafkalog.metadata_files import read_meta_properties, read_properties, read_topic_id
 from kafkalog.resurrection import Missing, ResurrectOptions, Retention, resurrect
 from kafkalog.state.metadata import metadata
 from tests.builders import batch, flip, record, write_log
@@ -111,10 +110,12 @@ def test_the_logs_are_copied_byte_for_byte(tmp_path: Path) -> None:
                 (partition / name).stat().st_mtime_ns // 10**6
             )
         name = "partition.metadata"
-        assert read_topic_id(str(new / name)) == read_topic_id(str(partition / name))
+        assert tf.read_topic_id(str(new / name)) == tf.read_topic_id(str(partition / name))
         name = "leader-epoch-checkpoint"
         if any((partition / name).stat().st_size for name in logs):  # a start forgets unused ones
-            assert read_leader_epochs(str(new / name)) == read_leader_epochs(str(partition / name))
+            assert tf.read_leader_epochs(str(new / name)) == tf.read_leader_epochs(
+                str(partition / name)
+            )
     assert summary.partitions == 6
     assert not (to / "log" / ".kafka_cleanshutdown").exists()
 
@@ -134,11 +135,12 @@ def test_the_metadata_say_what_the_metadata_log_says(tmp_path: Path) -> None:
         for one in partitions.values():
             assert (one.replicas, one.isr, one.leader) == ((5,), (5,), 5)
             assert one.directories == (summary.directory_id,)
-    properties = read_meta_properties(str(to / "log" / "meta.properties"))
+    properties = tf.read_meta_properties(str(to / "log" / "meta.properties"))
     assert (properties.version, properties.node_id) == (1, 5)
     assert properties.cluster_id == summary.cluster_id
     assert (
-        properties.cluster_id != read_meta_properties(str(EXAMPLES / "meta.properties")).cluster_id
+        properties.cluster_id
+        != tf.read_meta_properties(str(EXAMPLES / "meta.properties")).cluster_id
     )
     assert properties.directory_id == summary.directory_id
 
@@ -181,7 +183,7 @@ def test_credentials_acls_quotas_and_tokens_come_along(tmp_path: Path) -> None:
     manifest = (tmp_path / "out" / "manifest.ndjson").read_text()
     assert "c2FsdA" not in manifest
     assert records(tmp_path / "out", "UserScramCredentialRecord")[0]["salt"] is None
-    properties = read_properties(str(tmp_path / "out" / "server.properties"))
+    properties = tf.read_properties(str(tmp_path / "out" / "server.properties"))
     assert properties["authorizer.class.name"].endswith(".StandardAuthorizer")
 
 
@@ -206,12 +208,12 @@ def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
     assert image.metadata_version == 30
     assert "eligible.leader.replicas.version" not in image.features
     assert summary.next_producer_id == 1000  # the next full block after 41
-    properties = read_properties(str(to / "server.properties"))
+    properties = tf.read_properties(str(to / "server.properties"))
     assert properties["offsets.topic.num.partitions"] == "3"
     assert properties["log.dirs"] == str(to / "log")
     found = {
         name: {(one.topic, one.partition): one.offset
-               for one in read_offset_checkpoint(str(to / "log" / f"{name}-offset-checkpoint"))}
+               for one in tf.read_offset_checkpoint(str(to / "log" / f"{name}-offset-checkpoint"))}
         for name in ("cleaner", "log-start", "replication", "recovery-point")
     }  # fmt: skip
     assert found["cleaner"] == {("t", 0): 4}
@@ -268,7 +270,7 @@ def test_a_damaged_partition_is_salvaged_if_asked_for(tmp_path: Path, kafkalog: 
     [log] = (to / "log" / "t-0").glob("*.log")
     assert log.read_bytes() == b"".join([*sound[:3], *sound[4:]])
     assert rows(to, "lost_range")[0]["first_offset"] == 3
-    assert read_topic_id(str(to / "log" / "t-0" / "partition.metadata")) == TOPIC_ID
+    assert tf.read_topic_id(str(to / "log" / "t-0" / "partition.metadata")) == TOPIC_ID
 
 
 @pytest.mark.parametrize("missing", [Missing.EMPTY, Missing.OFFLINE])
@@ -304,7 +306,7 @@ def test_what_was_deleted_comes_back_under_a_new_id(tmp_path: Path) -> None:
     assert (found["t"]["topic_id"], found["t"]["log_end_offset"]) == (OTHER_ID, 2)
     assert found["t-old"]["log_end_offset"] == 7
     assert found["t-old"]["topic_id"] not in (TOPIC_ID, OTHER_ID)
-    written = read_topic_id(str(to / "log" / "t-old-0" / "partition.metadata"))
+    written = tf.read_topic_id(str(to / "log" / "t-old-0" / "partition.metadata"))
     assert written == found["t-old"]["topic_id"]
 
 

@@ -1,12 +1,35 @@
-"""Text that is safe to show: nothing in it acts on a terminal, or changes how a page reads."""
+"""How values read in messages: counts with their nouns, times, and text that is safe to show."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def counted(number: int, what: str) -> str:
+    """Return `1 segment`, `2 segments`, `2 batches`, `0 entries`, `2 keys`."""
+    return f"{number} {what if number == 1 else _plural(what)}"
+
+
+def _plural(what: str) -> str:
+    if what.endswith("y") and not what.endswith(("ay", "ey", "oy")):
+        return f"{what[:-1]}ies"
+    return f"{what}es" if what.endswith(("ch", "x")) else f"{what}s"
+
+
+def utc_text(timestamp_ms: int) -> str:
+    """Return a time as text; one outside the calendar as a number."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
 
 # Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
 # separators, the byte order mark, and surrogates (bytes of file names that are not UTF-8).

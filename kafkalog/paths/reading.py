@@ -1,4 +1,4 @@
-"""Reads ahead in a remote file: few and large requests, several of them at the same time.
+"""How files are read: as fast as possible or gently, and ahead in remote ones.
 
 A read that does not start where another ended fetches little. During forward reading, more and more
 is fetched in advance, in pieces, so that the latencies of requests overlap.
@@ -7,14 +7,105 @@ is fetched in advance, in pieces, so that the latencies of requests overlap.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog.errors import UnsupportedError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+
+_BURST_S: Final = 0.1
+
+
+class RateLimiter:
+    """A token bucket: a reader that spends more than it holds waits until it is filled again.
+
+    Not thread-safe.
+
+    Args:
+        rate: bytes per second, at least 1.
+        clock: returns seconds, monotonic.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        assert rate > 0
+        self.rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._paid_until = clock()
+
+    def spend(self, size_bytes: int) -> None:
+        """Account for bytes read, and wait as long as the rate limit requires.
+
+        After a pause at most a tenth of a second's bytes are free.
+        """
+        now = self._clock()
+        self._paid_until = max(self._paid_until, now - _BURST_S) + size_bytes / self.rate
+        if self._paid_until > now:
+            self._sleep(self._paid_until - now)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How files are read.
+
+    Attributes:
+        limiter: limits the speed, None for no limit.
+        leaves_cache: whether pages that were not in the page cache are evicted after the read.
+    """
+
+    limiter: RateLimiter | None = None
+    leaves_cache: bool = False
+
+
+AS_FAST_AS_IT_GOES = ReadOptions()
+
+
+current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS_IT_GOES)
+
+
+@contextmanager
+def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
+    """Read files opened in the block gently, to spare a broker that needs the disk.
+
+    Args:
+        rate_limit: bytes per second, of all files together; None for no limit.
+        leaves_cache: pages that were not in the page cache are evicted once they are read, those
+            that were there stay: neither the broker's memory nor what its consumers read is pushed
+            out. If the file system cannot report what is in memory (it has no `RWF_NOWAIT`), every
+            page that was read is evicted. Pages larger than 4096 bytes may stay at the edges of
+            what was read.
+
+    Raises:
+        UnsupportedError: the system has no `posix_fadvise`.
+
+    Cost:
+        With `leaves_cache` the kernel does not read ahead.
+    """
+    if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
+        raise UnsupportedError("This system does not let programs control the page cache.")
+    limiter = None if rate_limit is None else RateLimiter(rate_limit)
+    token = current.set(ReadOptions(limiter, leaves_cache))
+    try:
+        yield
+    finally:
+        current.reset(token)
+
 
 PIECE_SIZE_MIN: Final = 1 << 17
 PIECE_SIZE_MAX: Final = 8 << 20
