@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
 from kafkalog.cluster_image.model import TOPIC
 from kafkalog.errors import DestinationExistsError, NotFoundError, RefusedError, UsageError
 from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.journal.requirements import require_own_checkpoints
 from kafkalog.log_dir import LogDirListing, list_partition, open_path
-from kafkalog.metadata_files import read_meta_properties
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.resurrection.choice import NEW, choose
 from kafkalog.resurrection.model import (
@@ -37,6 +35,7 @@ from kafkalog.resurrection.partition import PartitionCopier
 from kafkalog.resurrection.run import require_ids, require_room
 from kafkalog.resurrection.sources import OldCheckpoints, log_dirs_of, source_images
 from kafkalog.storage import Changes, LogDirLock, NewPartitions
+from kafkalog.text_files import checkpoint_text, read_meta_properties, read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

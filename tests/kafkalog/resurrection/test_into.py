@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.metadata_files import read_topic_id
+from kafkalog.text_files import read_offset_checkpoint, read_topic_id
 from tests.builders import batch, flip, record
 from tests.kafkalog.resurrection.test_resurrect import (
     OTHER_ID,
