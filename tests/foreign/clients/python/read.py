@@ -1,0 +1,223 @@
+"""Read all there is by a client in Python: `read.py CLIENT BOOTSTRAP ISOLATIONS`, topics on stdin.
+
+Each record is a line of JSON, with keys and values in base64. For librdkafka a line of stdin with
+four words, `TOPIC PARTITION ISOLATION TARGET`, asks ListOffsets: `ClientReader` does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PATIENCE_SECONDS = 60
+TYPES = ("CreateTime", "LogAppendTime")
+NAMES_OF_TARGETS = ("earliest", "latest", "max-timestamp")
+
+
+def text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def write(**row: Any) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
+
+
+def write_record(isolation: str, record: Any, kind: str) -> None:
+    """A record as kafka-python and aiokafka have it."""
+    write(
+        isolation=isolation, topic=record.topic, partition=record.partition, offset=record.offset,
+        timestamp=record.timestamp, type=kind, key=text(record.key), value=text(record.value),
+        headers=[(name, text(data)) for name, data in record.headers],
+    )  # fmt: skip
+
+
+class Deadline:
+    """Ends a client that gets no further."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + PATIENCE_SECONDS
+
+    def check(self, what: object) -> None:
+        if time.monotonic() > self._end:
+            raise TimeoutError(f"not read to the end: {what}")
+
+
+def librdkafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
+    """The end of a partition is told by the client itself."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation,
+        "enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "error",
+        "check.crcs": True, "fetch.wait.max.ms": 20,
+    })  # fmt: skip
+    known = consumer.list_topics(timeout=PATIENCE_SECONDS).topics
+    left = {(topic, number) for topic in topics for number in known[topic].partitions}
+    consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in left])
+    deadline = Deadline()
+    while left:
+        deadline.check(left)
+        for message in consumer.consume(1000, timeout=0.2):
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                left.discard((message.topic(), message.partition()))
+                continue
+            if error is not None:
+                raise RuntimeError(f"{message.topic()}-{message.partition()}: {error}")
+            kind, ms = message.timestamp()
+            write(
+                isolation=isolation, topic=message.topic(), partition=message.partition(),
+                offset=message.offset(), timestamp=ms if kind else -1,
+                type=("NoTimestampType", *TYPES)[kind], key=text(message.key()),
+                value=text(message.value()),
+                headers=[(name, text(data)) for name, data in message.headers() or ()],
+                epoch=-1 if message.leader_epoch() is None else message.leader_epoch(),
+            )  # fmt: skip
+    consumer.close()
+
+
+def ask_librdkafka(bootstrap: str, questions: list[list[str]]) -> None:
+    """The n-th questions about all partitions go together: a request has one for a partition."""
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    special = (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp())
+    specs = dict(zip(NAMES_OF_TARGETS, special, strict=True))
+    rounds: dict[tuple[str, int], dict[Any, Any]] = {}
+    asked: dict[tuple[str, str, str], int] = {}
+    for topic, number, isolation, target in questions:
+        turn = asked[topic, number, isolation] = asked.get((topic, number, isolation), 0) + 1
+        given = rounds.setdefault((isolation, turn), {})
+        given[TopicPartition(topic, int(number))] = target
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for (isolation, _), given in rounds.items():
+        level = getattr(IsolationLevel, isolation.upper())
+        wanted = {
+            one: specs.get(target) or OffsetSpec.for_timestamp(int(target))
+            for one, target in given.items()
+        }
+        for one, answer in admin.list_offsets(wanted, isolation_level=level).items():
+            found = answer.result(PATIENCE_SECONDS)
+            write(
+                isolation=isolation, topic=one.topic, partition=one.partition, target=given[one],
+                offset=found.offset, timestamp=found.timestamp,
+                epoch=-1 if found.leader_epoch is None else found.leader_epoch,
+            )  # fmt: skip
+
+
+def kafka_python(bootstrap: str, isolation: str, topics: list[str]) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, enable_auto_commit=False,
+        auto_offset_reset="none", fetch_max_wait_ms=20, max_poll_records=5000,
+    )  # fmt: skip
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in topics
+        for number in consumer.partitions_for_topic(topic)
+    ]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    ends = consumer.end_offsets(partitions)
+    deadline = Deadline()
+    while any(consumer.position(one) < ends[one] for one in partitions):
+        deadline.check(ends)
+        for records in consumer.poll(timeout_ms=200).values():
+            for record in records:
+                write_record(isolation, record, TYPES[record.timestamp_type])
+    consumer.close()
+
+
+def aiokafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
+    asyncio.run(_aiokafka(bootstrap, isolation, topics))
+
+
+async def _aiokafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
+    import aiokafka
+
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, enable_auto_commit=False,
+        auto_offset_reset="none", fetch_max_wait_ms=20,
+    )  # fmt: skip
+    await consumer.start()
+    try:
+        known = await consumer._client.fetch_all_metadata()
+        partitions = [
+            aiokafka.TopicPartition(topic, number)
+            for topic in topics
+            for number in known.partitions_for_topic(topic)
+        ]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        deadline = Deadline()
+        left = [one for one in partitions if ends[one]]
+        while left:
+            deadline.check(left)
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                for record in records:
+                    write_record(isolation, record, TYPES[record.timestamp_type])
+            left = [one for one in left if await consumer.position(one) < ends[one]]
+    finally:
+        await consumer.stop()
+
+
+def spark(bootstrap: str, isolation: str, topics: list[str]) -> None:
+    """Spark's own source; its jars are named by `spark.jars` in SPARK_CONF_DIR or the arguments."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", sys.argv[4])
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    frame = (
+        session.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.isolation.level", isolation)
+        .option("subscribe", ",".join(topics))
+        .option("includeHeaders", "true")
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .load()
+        .selectExpr("*", "unix_millis(timestamp) AS ms")
+    )
+    for row in frame.toLocalIterator():
+        write(
+            isolation=isolation, topic=row.topic, partition=row.partition, offset=row.offset,
+            timestamp=row.ms, type=(*TYPES, "NoTimestampType")[row.timestampType],
+            key=text(row.key), value=text(row.value),
+            headers=[(one.key, text(one.value)) for one in row.headers or ()],
+        )  # fmt: skip
+
+
+CLIENTS = {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka,
+           "spark": spark}  # fmt: skip
+
+
+def _lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    yield from (line.split() for line in lines)
+
+
+def main() -> None:
+    name, bootstrap, isolations = sys.argv[1:4]
+    asked = list(_lines(sys.stdin))
+    topics = [words[0] for words in asked if len(words) == 1]
+    for isolation in isolations.split(",") if topics else ():
+        CLIENTS[name](bootstrap, isolation, topics)
+    questions = [words for words in asked if len(words) > 1]
+    if questions:
+        ask_librdkafka(bootstrap, questions)
+
+
+main()
