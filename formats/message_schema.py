@@ -1,4 +1,4 @@
-"""The encoding of Kafka's generated messages: schemas of all messages in `messages.txt`.
+"""The encoding of Kafka's generated messages: schemas of `messages.txt` and `requests.txt`.
 
 Follows `MessageDataGenerator`, `ByteBufferAccessor` and `Readable` of Kafka 4.3: what they accept
 is accepted, and the texts of their exceptions are the reasons of `MessageError`.
@@ -40,7 +40,7 @@ from construct import (
 from construct import Struct as ConstructStruct
 from construct.core import BytesIOWithOffsets
 
-from formats.message_table import Field, Message, Struct, messages
+from formats.message_table import Field, Message, Struct, messages, requests
 from formats.primitives import UnsignedVarint, Uuid
 
 UNKNOWN_TAGS: Final = "_unknownTaggedFields"
@@ -57,8 +57,8 @@ class MessageError(ConstructError):  # type: ignore[misc] # construct has no typ
 
 
 def message(name: str) -> Message:
-    """Return a message by name; raises KeyError if the table has no such message."""
-    return messages()[name]
+    """Return a message by name; raises KeyError if no table has such a message."""
+    return messages().get(name) or requests()[name]
 
 
 def by_key(family: str, api_key: int, part: str = "value") -> Message | None:
@@ -405,7 +405,7 @@ def field_codec(field: Field, version: int, *, flexible: bool) -> Any:
         return NullableStruct(single, tagged=field.tag is not None) if field.nullable else single
     if field.type == "str":
         return StringField(field, COMPACT_LENGTH if flexible else Int16sb)
-    if field.type == "bytes":
+    if field.type in ("bytes", "records"):
         return BytesField(field, COMPACT_LENGTH if flexible else Int32sb)
     return _PRIMITIVES[field.type]
 

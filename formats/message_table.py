@@ -1,6 +1,6 @@
-"""The messages of `messages.txt` as values: which fields a message has, and in which versions.
+"""The messages of `messages.txt` and `requests.txt` as values: their fields, and in which versions.
 
-The head of the table explains its notation. Follows the message definitions of Kafka 4.3 and
+The heads of the tables explain their notation. Follows the message definitions of Kafka 4.3 and
 `org.apache.kafka.message.FieldSpec`, which defines how they are read.
 """
 
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
 _OPEN: Final = 1 << 15
 """End of an open range of versions, exclusive: versions are 16-bit numbers."""
 
-_TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|[{};?]|=[^\s;}]+|\w+")
+_TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|\?[\d+-]*|[{};]|=[^\s;}]+|\w+")
 _DEFAULTS: Final[dict[str, object]] = {
     "str": "",
     "bytes": b"",
     "bool": False,
     "f64": 0.0,
     "uuid": "A" * 22,
+    "records": None,
 }
 
 
@@ -34,6 +35,7 @@ class Field:
         type: a type name of the table, or `struct`.
         array: whether the field is an array of `type`.
         nullable: whether null is allowed.
+        nullable_in: the versions that allow null, if not all do.
         versions: versions of the message that have the field.
         tag: number of a tagged field, None for the others.
         default: value of the field if it is absent; None is null. A struct's is {}.
@@ -48,6 +50,7 @@ class Field:
     tag: int | None
     default: object
     struct: Struct | None
+    nullable_in: range = range(_OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,11 @@ class Struct:
 
     def fields_of(self, version: int) -> tuple[Field, ...]:
         """Return the fields that `version` has, including tagged ones."""
-        return tuple(field for field in self.fields if version in field.versions)
+        return tuple(
+            field if version in field.nullable_in else replace(field, nullable=False)
+            for field in self.fields
+            if version in field.versions
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +73,9 @@ class Message:
     """One message of the table.
 
     Attributes:
-        family: the group of messages it belongs to, e.g. `offsets`.
+        family: the group of messages it belongs to, e.g. `offsets`, or the API's name.
         api_key: record type, apiKey or control record type; None for messages without one.
-        part: `key` or `value`, `-` for messages inside other messages.
+        part: `key` or `value`, `-` for messages inside other messages, `request` or `response`.
         name: the definition's name.
         versions: versions that Kafka 4.3 knows.
         flexible_versions: versions in the flexible encoding, open-ended, maybe empty.
@@ -91,8 +98,18 @@ class Message:
 
 @cache
 def messages() -> dict[str, Message]:
-    """Return all messages of the table by name."""
-    text = importlib.resources.files("formats").joinpath("messages.txt").read_text("utf-8")
+    """Return all messages of `messages.txt` by name."""
+    return _read_table("messages.txt")
+
+
+@cache
+def requests() -> dict[str, Message]:
+    """Return all requests and responses of `requests.txt` by name, e.g. `FetchRequest`."""
+    return _read_table("requests.txt")
+
+
+def _read_table(name: str) -> dict[str, Message]:
+    text = importlib.resources.files("formats").joinpath(name).read_text("utf-8")
     return {found.name: found for found in parse_table(text)}
 
 
@@ -154,7 +171,8 @@ def _parse_field(tokens: list[str]) -> Field:
     if tokens[-1].startswith("[v"):
         versions = _parse_range(tokens.pop()[2:-1])
     name = tokens.pop()
-    nullable = _take(tokens, "?")
+    nullable = bool(tokens) and tokens[-1].startswith("?")
+    nullable_in = _parse_range(tokens.pop()[1:] or "0+") if nullable else range(_OPEN)
     array = _take(tokens, "[]")
     type_name, struct = tokens.pop(), None
     if type_name == "{":
@@ -171,6 +189,7 @@ def _parse_field(tokens: list[str]) -> Field:
         tag=tag,
         default=_default(type_name, stated, array=array),
         struct=struct,
+        nullable_in=nullable_in,
     )
 
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
     from kafkalog.roll.trials import simulate_roll as simulate_roll
     from kafkalog.search.run import find as find
+    from kafkalog.server.run import serve as serve
     from kafkalog.state.groups import groups as groups
     from kafkalog.state.metadata import metadata as metadata
     from kafkalog.state.transactions import transactions as transactions
@@ -87,6 +88,7 @@ _MODULES = {
     "retention.simulation": ("simulate_retention",),
     "roll.trials": ("simulate_roll",),
     "search.run": ("find",),
+    "server.run": ("serve",),
     "state.groups": ("groups",),
     "state.metadata": ("metadata",),
     "state.transactions": ("transactions",),

@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "anatomy": "Explain the bytes of a file, field by field.",
     "lookup-offset": "Find a record by offset or time.",
     "find": "Find records by key, value, header or producer.",
+    "serve": "Serve log directories to Kafka clients, read-only.",
     "verify": "Check log directories, partitions or files.",
     "diff": "Compare copies of partitions.",
     "du": "Show what takes room, and when a disk is full.",

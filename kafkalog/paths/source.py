@@ -8,6 +8,7 @@ because a FIFO or a device could hang, or be changed by reading.
 from __future__ import annotations
 
 import errno
+import io
 import os
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
@@ -122,6 +123,14 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file, as `os.sendfile` wants it.
+
+        Raises:
+            UnsupportedOperation: it is an object.
+        """
+        return self._fd
 
     def close(self) -> None:
         """Close the file; closing twice does no harm."""
@@ -380,6 +389,10 @@ class ObjectSource(Source):
             return data
 
         self._ahead = ReadAhead(fetch, self.size_bytes)
+
+    def fileno(self) -> int:
+        """Raise: an object has no descriptor."""
+        raise io.UnsupportedOperation("fileno")
 
     def close(self) -> None:
         """Stop reading; closing twice does no harm."""

@@ -8,6 +8,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,9 +130,24 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     for option in {"--to", "--state", "--backup", "--export", "--html"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
+    if words[0] == "serve":
+        serve_until_told(words)
+        return
     result = kafkalog(*words)
     assert result.status in (0, NOTHING_TO_DO), (words, result.stderr)
     assert not re.search("^error:", result.stderr, re.MULTILINE), words
+
+
+def serve_until_told(words: list[str]) -> None:
+    """Start a server on a free port, and end it as a service manager would."""
+    command = [sys.executable, "-m", "kafkalog_cli", *words, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"bootstrap.servers=127.0.0.1:")
+        process.terminate()
+        assert b"error:" not in process.stderr.read()
+    assert process.returncode == 0
 
 
 def real_word(word: str) -> str:

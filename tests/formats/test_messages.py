@@ -150,6 +150,7 @@ def text() -> st.SearchStrategy[str]:
 SINGLE: dict[str, st.SearchStrategy[Any]] = {
     "str": text() | st.sampled_from(["", "orders", "✓"]),
     "bytes": st.binary(max_size=5),
+    "records": st.binary(max_size=5),
     "bool": st.booleans() | st.sampled_from([-128, -1, 2]),
     "i8": st.integers(-(2**7), 2**7 - 1),
     "i16": st.integers(-(2**15), 2**15 - 1),

@@ -1,0 +1,1 @@
+"""A read-only Kafka broker over the files of a dead one: `kafkalog serve`."""

@@ -1,0 +1,264 @@
+"""The topics and partitions that are served: names first, logs when somebody asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
+from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
+from kafkalog.metadata_files import read_meta_properties, read_topic_id
+from kafkalog.names import DirectoryState, is_staging, parse_directory_name
+from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.replicas import best_replica, require_topics
+from kafkalog.server.served_log import ServedLog
+from kafkalog.targets import look_at_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.model import EpochEntry
+    from kafkalog.names import DirectoryName
+    from kafkalog.parents import Parent
+    from kafkalog.server.model import ServeListener, ServeOptions
+
+OPEN_LOGS_MAX: Final = 512
+_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_NAME_SIZE_MAX: Final = 249
+_UUID_SHOWN: Final = 8
+_INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_NO_CLUSTER: Final = "kafkalog"
+
+
+@dataclass(slots=True)
+class ServedPartition:
+    """A partition, and the directories that hold copies of it.
+
+    Attributes:
+        topic: name of the topic.
+        index: number of the partition.
+        paths: the directories.
+        epoch: the last leader epoch of the log, once it was asked for.
+    """
+
+    topic: str
+    index: int
+    paths: tuple[str, ...]
+    epoch: int | None = None
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and those of its partitions that are served.
+
+    Attributes:
+        name: name for clients.
+        is_leftover: whether it is made of directories that are no partitions any more.
+        partitions: the partitions by number, ascending.
+        id: the topic id, 22 characters, once it was asked for.
+    """
+
+    name: str
+    is_leftover: bool
+    partitions: dict[int, ServedPartition] = field(default_factory=dict)
+    id: str | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one that Kafka calls internal: `Topic.isInternal`."""
+        return self.name in _INTERNAL
+
+
+class Catalog:
+    """What is served.
+
+    Args:
+        paths: log directories, partition directories and parents of log directories.
+        options: what of it is served, and how.
+        listener: hears what cannot be served.
+        parents: called with each directory that stands for the log directories below it.
+
+    Raises:
+        UsageError: a topic is wanted that is not there.
+        KafkaLogError: no path can be listed.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str],
+        options: ServeOptions,
+        listener: ServeListener,
+        parents: Callable[[Parent], object] = lambda _: None,
+    ) -> None:
+        self._options = options
+        self._listener = listener
+        self._logs: OrderedDict[tuple[str, int], ServedLog] = OrderedDict()
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self.log_dirs: list[str] = []
+        self.topics: dict[str, Topic] = {}
+        self._by_id: dict[str, Topic] | None = None
+        self.left_out = 0
+        found: dict[tuple[str, int], list[str]] = {}
+        leftovers: set[str] = set()
+        present: set[str] = set()
+        for path, name in self._directories(paths, parents):
+            topic = _topic_name(name, path)
+            present.add(topic)
+            if self._is_wanted(name, topic):
+                found.setdefault((topic, name.partition if name else 0), []).append(path)
+                if name is not None and name.state != DirectoryState.LIVE:
+                    leftovers.add(topic)
+        require_topics(options.topics, present)
+        for (topic, index), directories in sorted(found.items()):
+            served = self.topics.get(topic)
+            if served is None:
+                served = self.topics[topic] = Topic(topic, topic in leftovers)
+            served.partitions[index] = ServedPartition(topic, index, tuple(directories))
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions are served."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id in `meta.properties`; a word of ours without one."""
+        for log_dir in self.log_dirs:
+            with contained(log_dir, lambda _: None):
+                path = os.path.join(log_dir, file_names.META_PROPERTIES)
+                return read_meta_properties(path).cluster_id or _NO_CLUSTER
+        return _NO_CLUSTER
+
+    def partition(self, topic: str, index: int) -> ServedPartition | None:
+        """Return a partition that is served, or None."""
+        served = self.topics.get(topic)
+        return served.partitions.get(index) if served else None
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """Return the topic with an id, or None.
+
+        Cost:
+            Reads one small file per topic, the first time.
+        """
+        if self._by_id is None:
+            self._by_id = {self.topic_id(topic): topic for topic in self.topics.values()}
+        return self._by_id.get(topic_id)
+
+    def topic_id(self, topic: Topic) -> str:
+        """Return the id of a topic: from `partition.metadata`, or made of its name."""
+        if topic.id is None:
+            topic.id = self._read_topic_id(topic)
+        return topic.id
+
+    def _read_topic_id(self, topic: Topic) -> str:
+        for partition in topic.partitions.values() if not topic.is_leftover else ():
+            for path in partition.paths:
+                try:
+                    return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
+                except KafkaLogError:
+                    continue
+        # A leftover's may be that of a live topic. Logs of before Kafka 2.8 have none, and clients
+        # of today ask by id.
+        return _made_id(topic.name)
+
+    def leader_epoch(self, partition: ServedPartition) -> int:
+        """Return the last leader epoch of a partition's log, -1 if none is noted.
+
+        Cost:
+            Reads one small file, the first time.
+        """
+        if partition.epoch is None:
+            epochs: list[EpochEntry] = []
+            for path in partition.paths:
+                with contained(path, lambda _: None):
+                    epochs += read_leader_epochs(os.path.join(path, file_names.LEADER_EPOCHS))
+            partition.epoch = max((one.epoch for one in epochs), default=-1)
+        return partition.epoch
+
+    async def log(self, partition: ServedPartition) -> ServedLog:
+        """Return the log of a partition, opened now unless it is open.
+
+        Raises:
+            KafkaLogError: it cannot be read.
+        """
+        key = partition.topic, partition.index
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            log = self._logs.get(key)
+            if log is None:
+                log = await asyncio.to_thread(self._open, partition)
+                self._logs[key] = log
+                while len(self._logs) > OPEN_LOGS_MAX:
+                    self._logs.popitem(last=False)
+        self._opening.pop(key, None)
+        self._logs.move_to_end(key)
+        return log
+
+    def _open(self, partition: ServedPartition) -> ServedLog:
+        directories = [list_partition(path) for path in partition.paths]
+        return ServedLog(partition, best_replica(directories), self._options, self._listener)
+
+    def _directories(
+        self, paths: Iterable[str], parents: Callable[[Parent], object]
+    ) -> Iterator[tuple[str, DirectoryName | None]]:
+        """Yield the partition directories at the paths, with their parsed names."""
+        errors: list[KafkaLogError] = []
+
+        def failed(error: KafkaLogError) -> None:
+            errors.append(error)
+            self._listener.failed(error)
+
+        targets = look_at_targets(paths, failed=failed, parents=parents)
+        if not targets and errors:
+            raise errors[0]
+        for target in targets:
+            if isinstance(target, PartitionDir):
+                yield target.path, target.name
+            elif isinstance(target, LogDirTop):
+                self.log_dirs.append(target.path)
+                for directory in target.directories:
+                    name = parse_directory_name(directory)
+                    if name is not None and not is_staging(directory):
+                        yield os.path.join(target.path, directory), name
+            elif isinstance(target, FileEntry):
+                failed(NotAKafkaFileError(
+                    "A single file is no partition.", path=target.path,
+                    hint="Give its partition directory.",
+                ))  # fmt: skip
+
+    def _is_wanted(self, name: DirectoryName | None, topic: str) -> bool:
+        if name is None:
+            return self._options.topics is None or topic in self._options.topics
+        if name.partition < 0:
+            return False
+        if name.state != DirectoryState.LIVE:
+            is_dead = name.state in (DirectoryState.DELETE, DirectoryState.STRAY)
+            return is_dead and self._options.leftovers
+        if self._options.topics is not None:
+            return topic in self._options.topics
+        if payload_kind(topic) is None or self._options.internal:
+            return True
+        self.left_out += 1
+        return False
+
+
+def _topic_name(name: DirectoryName | None, path: str) -> str:
+    """Return what clients call a topic; a directory of any name becomes a legal one."""
+    if name is None:
+        return _ILLEGAL.sub("_", os.path.basename(os.path.abspath(path)))[:_NAME_SIZE_MAX]
+    if name.state in (DirectoryState.DELETE, DirectoryState.STRAY):
+        word = "deleted" if name.state == DirectoryState.DELETE else "stray"
+        return f"{name.topic}.{word}-{(name.uid or '')[:_UUID_SHOWN]}"
+    return name.topic
+
+
+def _made_id(name: str) -> str:
+    made = uuid.uuid5(uuid.NAMESPACE_URL, f"kafka-topic:{name}")
+    return base64.urlsafe_b64encode(made.bytes).decode("ascii")[:22]

@@ -1,0 +1,180 @@
+"""One connection: requests in, responses out, in order.
+
+A request is a size, a header and a body; the header says which API and version the body is, and
+a number that the response repeats. Follows `SocketServer`, `RequestHeader` and `ResponseHeader` of
+Kafka 4.3: what is malformed ends the connection, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import struct
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+from formats.error_codes import ErrorCode
+from formats.message_codec import Input, Output, decoder, encoder
+from kafkalog.server.model import Client, FileRange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.server.model import Api
+    from kafkalog.server.pace import Pace
+
+REQUEST_SIZE_MAX: Final = 100 << 20
+_SMALL_SIZE: Final = 1 << 20
+"""Larger requests are received one at a time, so that many clients cannot fill the memory."""
+_LARGE_SECONDS_MAX: Final = 60
+_PIECE_SIZE: Final = 1 << 20
+_SIZE: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">hhi")
+_API_VERSIONS: Final = 18
+
+
+class MalformedRequestError(Exception):
+    """The bytes are no request; the connection ends."""
+
+
+class Connection:
+    """Answers the requests of one client until it goes away.
+
+    Args:
+        reader, writer: the streams.
+        apis: what is answered, by API key.
+        pace: limits how fast bytes are sent.
+        large: held while a large request is received.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        apis: Mapping[int, Api],
+        pace: Pace,
+        large: asyncio.Semaphore,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._apis = apis
+        self._pace = pace
+        self._large = large
+        host, port = writer.get_extra_info("peername")[:2]
+        self.client = Client(host, port)
+
+    async def run(self) -> None:
+        """Answer until the client goes away, or sends what is no request.
+
+        Raises:
+            MalformedRequestError, MessageError: the client sent something else than a request.
+            ConnectionError, OSError: the connection broke.
+        """
+        while await self._answer_one():
+            pass
+
+    async def _answer_one(self) -> bool:
+        """Answer the next request; return whether there may be more."""
+        try:
+            head = await self._reader.readexactly(_SIZE.size)
+        except asyncio.IncompleteReadError:
+            return False
+        (size,) = _SIZE.unpack(head)
+        if not _HEADER.size <= size <= REQUEST_SIZE_MAX:
+            raise MalformedRequestError(f"a request of {size} bytes")
+        try:
+            if size <= _SMALL_SIZE:
+                data = await self._reader.readexactly(size)
+            else:
+                async with self._large, asyncio.timeout(_LARGE_SECONDS_MAX):
+                    data = await self._reader.readexactly(size)
+                    return await self._answer(data)
+        except asyncio.IncompleteReadError:
+            return False
+        except TimeoutError:
+            raise MalformedRequestError(f"{size} bytes did not come in time") from None
+        return await self._answer(data)
+
+    async def _answer(self, data: bytes) -> bool:
+        key, version, correlation = _HEADER.unpack_from(data)
+        api = self._apis.get(key)
+        if api is None:
+            raise MalformedRequestError(f"API {key} is not served")
+        if version not in api.versions:
+            if key != _API_VERSIONS:
+                raise MalformedRequestError(f"{api.name} has no version {version}")
+            # A client that is newer than this server learns so, and asks again.
+            unsupported = {"errorCode": ErrorCode.UNSUPPORTED_VERSION, "apiKeys": [
+                {"apiKey": key, "minVersion": api.versions.start,
+                 "maxVersion": api.versions.stop - 1},
+            ]}  # fmt: skip
+            await self._send(api, 0, correlation, unsupported)
+            return True
+        source = Input(data, _HEADER.size)
+        self.client.client_id = _client_id(source)
+        if api.is_flexible(version):
+            for _ in range(source.varint()):
+                source.varint()
+                source.take(source.varint())
+        request = decoder(api.request, version)(source)
+        del data, source
+        response = await api.handler(request, version, self.client)
+        if response is None:
+            return False
+        if response is not NO_ANSWER:
+            await self._send(api, version, correlation, response)
+        return True
+
+    async def _send(
+        self, api: Api, version: int, correlation: int, response: dict[str, Any]
+    ) -> None:
+        output = Output()
+        output.buffer += _SIZE.pack(correlation)
+        if api.is_flexible(version) and api.key != _API_VERSIONS:
+            output.buffer.append(0)  # no tagged fields
+        encoder(api.response, version)(output, response)
+        parts = output.end()
+        del response
+        size = sum(map(len, parts))
+        self._writer.write(_SIZE.pack(size))
+        for part in parts:
+            if isinstance(part, FileRange):
+                await self._send_range(part)
+            elif part:
+                self._writer.write(part)
+                if self._pace.is_limited:
+                    await self._pace.take(len(part))
+        await self._writer.drain()
+
+    async def _send_range(self, part: FileRange) -> None:
+        """Send bytes of a file: by the kernel, or through memory where that cannot be."""
+        # What the kernel sends does not pass through TLS.
+        if self._writer.get_extra_info("ssl_object") is None and not self._pace.is_limited:
+            await self._writer.drain()
+            loop = asyncio.get_running_loop()
+            with contextlib.suppress(asyncio.SendfileNotAvailableError, io.UnsupportedOperation):
+                file = cast("IO[bytes]", part.source)  # its descriptor is all that is used
+                sent = await loop.sendfile(
+                    self._writer.transport, file, part.position, part.size, fallback=False
+                )
+                if sent < part.size:
+                    raise ConnectionAbortedError("a file became shorter while it was sent")
+                return
+        position, end = part.position, part.position + part.size
+        while position < end:
+            piece = bytearray(min(end - position, _PIECE_SIZE))
+            await asyncio.to_thread(part.source.read_into, position, memoryview(piece))
+            self._writer.write(piece)
+            await self._writer.drain()
+            await self._pace.take(len(piece))
+            position += len(piece)
+
+
+def _client_id(source: Input) -> str | None:
+    """Read the client id of a request's header, which is in the old encoding in all versions."""
+    (size,) = struct.unpack(">h", source.take(2))
+    return None if size < 0 else source.take(size).decode("utf-8", "replace")
+
+
+NO_ANSWER: Final[dict[str, Any]] = {}
+"""What a handler returns if the client waits for no response: Produce with acks=0."""

@@ -1,0 +1,247 @@
+"""What clients ask first: which topics there are, and who serves them. It is always this node."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.error_codes import ErrorCode
+from kafkalog.names import is_topic
+from kafkalog.server.model import NODE_ID, Api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog.server.catalog import Catalog, ServedPartition, Topic
+    from kafkalog.server.model import Address, Client
+
+_NO_ID: Final = "A" * 22
+_READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESCRIBE_CONFIGS
+_UNKNOWN_OPERATIONS: Final = -(1 << 31)
+_PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit of a broker
+_BROKERS: Final = 1  # the endpoint type
+_OFFLINE_DIR: Final = -1
+
+
+class Metadata:
+    """Answers what is asked about the cluster.
+
+    Args:
+        catalog: what is served.
+        address: what clients connect to.
+    """
+
+    def __init__(self, catalog: Catalog, address: Address) -> None:
+        self._catalog = catalog
+        self.address = address
+
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [
+            Api("Metadata", self.metadata),
+            Api("FindCoordinator", self.find_coordinator),
+            Api("DescribeCluster", self.describe_cluster),
+            Api("DescribeTopicPartitions", self.describe_topic_partitions),
+            Api("DescribeLogDirs", self.describe_log_dirs),
+        ]
+
+    async def metadata(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer Metadata."""
+        wants_operations = request["includeTopicAuthorizedOperations"]
+        wanted = request["topics"]
+        if wanted is None or (version == 0 and not wanted):
+            found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
+        else:
+            found = await asyncio.to_thread(self._named, wanted)
+        topics = await asyncio.to_thread(
+            lambda: [
+                one if isinstance(one, dict) else self._topic(one, wants_operations)
+                for one in found
+            ]
+        )
+        return {
+            "brokers": [self._node("nodeId")],
+            "clusterId": self._catalog.cluster_id,
+            "controllerId": NODE_ID,
+            "topics": topics,
+            "clusterAuthorizedOperations": self._operations(
+                request["includeClusterAuthorizedOperations"]
+            ),
+        }
+
+    def _named(self, wanted: list[dict[str, Any]]) -> list[Topic | dict[str, Any]]:
+        """Return the wanted topics, or what to say about those that are not served."""
+        found: list[Topic | dict[str, Any]] = []
+        for one in wanted:
+            name, topic_id = one["name"], one["topicId"]
+            if name is None:
+                topic = self._catalog.topic_by_id(topic_id)
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                topic = self._catalog.topics.get(name)
+                is_legal = is_topic(name)
+                error = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if is_legal
+                    else ErrorCode.INVALID_TOPIC_EXCEPTION
+                )
+            found.append(topic or {"errorCode": error, "name": name, "topicId": topic_id})
+        return found
+
+    def _topic(self, topic: Topic, wants_operations: bool) -> dict[str, Any]:
+        return {
+            "errorCode": ErrorCode.NONE,
+            "name": topic.name,
+            "topicId": self._catalog.topic_id(topic),
+            "isInternal": topic.is_internal,
+            "partitions": [self._partition(one) for one in topic.partitions.values()],
+            "topicAuthorizedOperations": self._operations(wants_operations),
+        }
+
+    def _partition(self, partition: ServedPartition) -> dict[str, Any]:
+        return {
+            "errorCode": ErrorCode.NONE,
+            "partitionIndex": partition.index,
+            "leaderId": NODE_ID,
+            "leaderEpoch": self._catalog.leader_epoch(partition),
+            "replicaNodes": [NODE_ID],
+            "isrNodes": [NODE_ID],
+            "offlineReplicas": [],
+        }
+
+    def _operations(self, wanted: bool) -> int:
+        return _READ_ONLY_OPERATIONS if wanted else _UNKNOWN_OPERATIONS
+
+    def _node(self, id_name: str) -> dict[str, Any]:
+        return {id_name: NODE_ID, "host": self.address.host, "port": self.address.port}
+
+    async def find_coordinator(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer FindCoordinator: this node is the coordinator of every group."""
+        node = self._node("nodeId")
+        if version < 4:
+            return {"errorCode": ErrorCode.NONE, "errorMessage": "NONE", **node}
+        keys = request["coordinatorKeys"]
+        return {"coordinators": [
+            {"key": key, "errorCode": ErrorCode.NONE, "errorMessage": "", **node} for key in keys
+        ]}  # fmt: skip
+
+    async def describe_cluster(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer DescribeCluster."""
+        if version > 0 and request["endpointType"] != _BROKERS:
+            return {
+                "errorCode": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "errorMessage": "This node has brokers' endpoints only.",
+                "clusterId": "",
+            }
+        return {
+            "endpointType": _BROKERS,
+            "clusterId": self._catalog.cluster_id,
+            "controllerId": NODE_ID,
+            "brokers": [self._node("brokerId")],
+            "clusterAuthorizedOperations": self._operations(
+                request["includeClusterAuthorizedOperations"]
+            ),
+        }
+
+    async def describe_topic_partitions(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer DescribeTopicPartitions: topics by name, in pieces of some partitions."""
+        return await asyncio.to_thread(self._topic_partitions, request)
+
+    def _topic_partitions(self, request: dict[str, Any]) -> dict[str, Any]:
+        names = sorted({one["name"] for one in request["topics"]} or self._catalog.topics)
+        is_all = not request["topics"]
+        cursor = request["cursor"] or {"topicName": "", "partitionIndex": 0}
+        left = max(min(request["responsePartitionLimit"], _PARTITIONS_MAX), 1)
+        topics: list[dict[str, Any]] = []
+        for name in names[bisect.bisect_left(names, cursor["topicName"]) :]:
+            topic = self._catalog.topics.get(name)
+            if topic is None:
+                if not is_all:
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    topics.append({"errorCode": error, "name": name, "topicId": _NO_ID})
+                continue
+            first = cursor["partitionIndex"] if name == cursor["topicName"] else 0
+            indexes = [index for index in topic.partitions if index >= first]
+            if indexes and not left:
+                return {"topics": topics, "nextCursor": {
+                    "topicName": name, "partitionIndex": indexes[0],
+                }}  # fmt: skip
+            described = self._topic(topic, True)
+            described["partitions"] = [
+                self._partition(topic.partitions[index])
+                | {"eligibleLeaderReplicas": [], "lastKnownElr": []}
+                for index in indexes[:left]
+            ]
+            topics.append(described)
+            if len(indexes) > left:
+                return {"topics": topics, "nextCursor": {
+                    "topicName": name, "partitionIndex": indexes[left],
+                }}  # fmt: skip
+            left -= len(indexes)
+        return {"topics": topics, "nextCursor": None}
+
+    async def describe_log_dirs(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer DescribeLogDirs: the directories that hold what is served, and its size."""
+        return await asyncio.to_thread(self._log_dirs, request["topics"])
+
+    def _log_dirs(self, wanted: list[dict[str, Any]] | None) -> dict[str, Any]:
+        named = None if wanted is None else {one["topic"]: {*one["partitions"]} for one in wanted}
+        found: dict[str, dict[str, list[dict[str, Any]]]]
+        found = {path: {} for path in self._catalog.log_dirs}
+        for topic in self._catalog.topics.values():
+            if named is not None and topic.name not in named:
+                continue
+            for partition in topic.partitions.values():
+                if named is not None and partition.index not in named[topic.name]:
+                    continue
+                for path in partition.paths:
+                    described = {
+                        "partitionIndex": partition.index,
+                        "partitionSize": _size_of(path),
+                        "offsetLag": 0,
+                        "isFutureKey": False,
+                    }
+                    topics = found.setdefault(os.path.dirname(path) or os.curdir, {})
+                    topics.setdefault(topic.name, []).append(described)
+        return {"errorCode": ErrorCode.NONE, "results": [
+            {"errorCode": ErrorCode.NONE, "logDir": path, "topics": [
+                {"name": name, "partitions": partitions} for name, partitions in topics.items()
+            ], **_room(path)} for path, topics in found.items()
+        ]}  # fmt: skip
+
+
+def _size_of(path: str) -> int:
+    """Return the size of a partition as a broker counts it: the logs of its segments."""
+    size = 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.endswith(".log"):
+                    size += entry.stat().st_size
+    except OSError:
+        return -1
+    return size
+
+
+def _room(path: str) -> dict[str, int]:
+    """Return the size and the free room of the disk of a log directory."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return {"totalBytes": -1, "usableBytes": -1}
+    return {
+        "totalBytes": status.f_blocks * status.f_frsize,
+        "usableBytes": status.f_bavail * status.f_frsize,
+    }

@@ -1,0 +1,179 @@
+"""What the parts of the server share: options, clients, APIs, and bytes of files in a response."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from formats.message_schema import message
+from kafkalog.listener import Listener
+
+if TYPE_CHECKING:
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+    from kafkalog.paths.source import Source
+
+NODE_ID: Final = 0
+"""The only broker there is."""
+
+Handler = Callable[[dict[str, Any], int, "Client"], Awaitable[dict[str, Any] | None]]
+"""Answers a request of a version: a dict by the names of `formats/requests.txt`.
+
+None ends the connection without an answer.
+"""
+
+
+class Address(NamedTuple):
+    """Where to listen, or what clients connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return the form of `bootstrap.servers`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+LISTEN: Final = Address("127.0.0.1", 9092)
+
+
+class OnDamage(StrEnum):
+    """What a consumer gets where a batch is damaged: an error, or the next sound batch."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+class Watermark(StrEnum):
+    """Where consumers stop: at the high watermark that the broker noted, or at the log end."""
+
+    CHECKPOINT = "checkpoint"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How to serve.
+
+    Attributes:
+        listen: where to listen; port 0 takes a free one.
+        advertise: what clients are told to connect to; None for the address they listen on.
+        topics: only these topics, which may be internal; None for all.
+        internal: whether internal topics are served, too.
+        leftovers: whether directories are served that await their deletion or are stray.
+        high_watermark: where consumers stop.
+        on_damage: what a consumer gets where a batch is damaged.
+        follow: whether the files may grow, and fetches wait for more.
+        once: whether to end when some client has fetched every partition to its end.
+        rate: bytes per second for all clients together; None for no limit.
+        max_connections: connections above this number are closed at once.
+    """
+
+    listen: Address = LISTEN
+    advertise: Address | None = None
+    topics: tuple[str, ...] | None = None
+    internal: bool = False
+    leftovers: bool = False
+    high_watermark: Watermark = Watermark.CHECKPOINT
+    on_damage: OnDamage = OnDamage.STOP
+    follow: bool = False
+    once: bool = False
+    rate: int | None = None
+    max_connections: int = 64
+
+
+class ServeListener(Listener):
+    """Receives what a server reports; subclasses override what they need."""
+
+    def failed(self, error: KafkaLogError) -> None:
+        """Handle the failure of one path or partition; the others are served."""
+
+    def started(self, address: Address) -> None:
+        """Handle the start: clients can connect to this address."""
+
+    def connected(self, client: Client) -> None:
+        """Handle a client that has said who it is."""
+
+    def damaged(self, defect: Defect) -> None:
+        """Handle damage that a fetch met, once per place."""
+
+
+@dataclass
+class Client:
+    """One connection.
+
+    Attributes:
+        host, port: where it comes from.
+        client_id: what it calls itself, as of its last request.
+        software: name and version of its library, if it told them.
+        principal: the user who authenticated; `ANONYMOUS` without SASL.
+        state: what other parts of the server keep about the connection, by their names.
+    """
+
+    host: str
+    port: int
+    client_id: str | None = None
+    software: str = ""
+    principal: str = "ANONYMOUS"
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Api:
+    """An API that the server knows.
+
+    Attributes:
+        name: as in `formats/requests.txt`, e.g. `Fetch`.
+        handler: what answers its requests.
+    """
+
+    name: str
+    handler: Handler
+
+    @property
+    def key(self) -> int:
+        """The number of the API."""
+        key = message(self.request).api_key
+        assert key is not None, "each request has one"
+        return key
+
+    @property
+    def request(self) -> str:
+        """Name of the request's message."""
+        return f"{self.name}Request"
+
+    @property
+    def response(self) -> str:
+        """Name of the response's message."""
+        return f"{self.name}Response"
+
+    @cached_property
+    def versions(self) -> range:
+        """The versions that are answered."""
+        return message(self.request).versions
+
+    def is_flexible(self, version: int) -> bool:
+        """Return whether a version has tagged fields, and so has its header."""
+        return version in message(self.request).flexible_versions
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file, sent as they lie there; the value of a `records` field.
+
+    Attributes:
+        source: the open file; it stays open as long as this lives.
+        position: where they begin.
+        size: how many there are.
+    """
+
+    source: Source
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size

@@ -1,0 +1,160 @@
+"""The server: listens, answers connections, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+from typing import TYPE_CHECKING, Final
+
+from formats.message_schema import MessageError
+from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
+from kafkalog.server.apis import api_table
+from kafkalog.server.catalog import Catalog
+from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.metadata import Metadata
+from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.parents import Parent
+
+_GRACE_SECONDS: Final = 5
+_WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
+
+
+class AddressInUseError(DestinationExistsError):
+    """Something else listens on the address."""
+
+    reference = "address-in-use"
+
+
+class Server:
+    """Serves what a catalog lists. Nothing is written.
+
+    Args:
+        catalog: what is served.
+        options: how.
+        listener: hears what happens.
+    """
+
+    def __init__(self, catalog: Catalog, options: ServeOptions, listener: ServeListener) -> None:
+        self.catalog = catalog
+        self.options = options
+        self.listener = listener
+        self.pace = Pace(options.rate)
+        self.address = options.listen
+        self._connections: set[asyncio.Task[None]] = set()
+        self._large = asyncio.Semaphore(1)
+        self._stopped = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            AddressInUseError: something else listens there.
+            UsageError: there is no such address on this machine.
+        """
+        host, port = self.options.listen
+        try:
+            self._server = await asyncio.start_server(self._serve, host or None, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUseError(
+                    f"Something else listens on {self.options.listen}.",
+                    hint="--listen HOST:PORT, port 0 takes a free one.",
+                ) from error
+            raise UsageError(f"Cannot listen on {self.options.listen}: {error}.") from error
+        self.address = Address(host, self._server.sockets[0].getsockname()[1])
+        advertised = self.options.advertise
+        if advertised is None:
+            advertised = Address(_reachable(host), self.address.port)
+        self.advertised = advertised
+        metadata = Metadata(self.catalog, advertised)
+        self._apis = api_table(metadata.apis())
+        self.listener.started(advertised)
+
+    def stop(self) -> None:
+        """Tell the server to end: from its own thread, or by `loop.call_soon_threadsafe`."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Serve until `stop` is called; then end the connections."""
+        async with self._server:
+            await self._stopped.wait()
+            self._server.close()
+            for task in self._connections:
+                task.cancel()
+            if self._connections:
+                await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection is a task"
+        if len(self._connections) >= self.options.max_connections:
+            writer.close()
+            return
+        self._connections.add(task)
+        try:
+            connection = Connection(reader, writer, self._apis, self.pace, self._large)
+            await connection.run()
+        except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
+            pass  # the end of this connection
+        except KafkaLogError as error:
+            self.listener.failed(error)
+        except Exception as error:  # noqa: BLE001 # costs one connection, never the server
+            self.listener.failed(as_internal_error(error))
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+
+def serve(
+    paths: Iterable[str],
+    options: ServeOptions | None = None,
+    listener: ServeListener | None = None,
+    *,
+    parents: Callable[[Parent], object] = lambda _: None,
+) -> None:
+    """Serve the logs at the paths to Kafka clients, until SIGTERM or SIGINT. Nothing is written.
+
+    Args:
+        paths: log directories, partition directories, and parents of log directories.
+        options: what is served, where and how.
+        listener: hears what happens.
+        parents: called with each directory that stands for the log directories below it.
+
+    Raises:
+        AddressInUseError: something else listens there.
+        UsageError: a topic is not there, or the address is none of this machine.
+        KafkaLogError: no path can be listed.
+    """
+    options = options or ServeOptions()
+    listener = listener or ServeListener()
+    catalog = Catalog(paths, options, listener, parents)
+
+    async def run() -> None:
+        server = Server(catalog, options, listener)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.start()
+        await server.run()
+
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that went away is no signal
+    try:
+        asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _reachable(host: str) -> str:
+    """Return what clients can connect to if the server listens on a host."""
+    import socket
+
+    return socket.gethostname() if host in _WILDCARDS else host

@@ -1,0 +1,139 @@
+"""A server in a thread, and a client that speaks the protocol through the schemas."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from formats.message_schema import message, schema
+from kafkalog.server.catalog import Catalog
+from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.run import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+
+SECONDS_MAX = 60
+
+
+@dataclass
+class Heard(ServeListener):
+    """What a server told its listener."""
+
+    errors: list[KafkaLogError] = field(default_factory=list)
+    defects: list[Defect] = field(default_factory=list)
+
+    def failed(self, error: KafkaLogError) -> None:
+        self.errors.append(error)
+
+    def damaged(self, defect: Defect) -> None:
+        self.defects.append(defect)
+
+
+@dataclass
+class Serving:
+    """A server that runs."""
+
+    address: Address
+    heard: Heard
+    server: Server
+
+
+@contextmanager
+def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
+    """A server over paths, on a free port, until the block ends."""
+    heard, ready = Heard(), threading.Event()
+    chosen = replace(ServeOptions(listen=Address("127.0.0.1", 0)), **options)
+    running: list[Serving] = []
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard)
+        await server.start()
+        running.append(Serving(server.address, heard, server))
+        ready.set()
+        await server.run()
+
+    def run_all() -> None:
+        try:
+            loop.run_until_complete(run())
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run_all)
+    thread.start()
+    assert ready.wait(SECONDS_MAX)
+    try:
+        yield running[0]
+    finally:
+        if running:
+            loop.call_soon_threadsafe(running[0].server.stop)
+        thread.join(SECONDS_MAX)
+        loop.close()
+
+
+class Connected:
+    """A connection of a client; use it as a context manager."""
+
+    def __init__(self, address: Address) -> None:
+        self._socket = socket.create_connection(address, timeout=SECONDS_MAX)
+        self._correlation = 0
+
+    def __enter__(self) -> Connected:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, api: str, version: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request, and return the response, parsed by the schemas."""
+        found = message(f"{api}Request")
+        assert found.api_key is not None
+        self._correlation += 1
+        flexible = version in found.flexible_versions
+        head = struct.pack(">hhi", found.api_key, version, self._correlation)
+        head += struct.pack(">h", 4) + b"test" + (b"\0" if flexible else b"")
+        body = schema(f"{api}Request", version).build(request)
+        self.send(struct.pack(">i", len(head) + len(body)) + head + body)
+        answer = self.receive()
+        assert answer is not None
+        assert struct.unpack(">i", answer[:4])[0] == self._correlation
+        skipped = 4 + (flexible and api != "ApiVersions")
+        parsed: dict[str, Any] = schema(f"{api}Response", version).parse(answer[skipped:])
+        return parsed
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
+    def finish(self) -> None:
+        """Send nothing more, and wait until the server has ended the connection."""
+        self._socket.shutdown(socket.SHUT_WR)
+        while self._exactly(1) is not None:
+            pass
+
+    def receive(self) -> bytes | None:
+        """The next frame, without its size; None if the connection has ended."""
+        head = self._exactly(4)
+        return None if head is None else self._exactly(struct.unpack(">i", head)[0])
+
+    def _exactly(self, size: int) -> bytes | None:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                piece = self._socket.recv(size - len(data))
+            except ConnectionResetError:
+                piece = b""
+            if not piece:
+                return None
+            data += piece
+        return bytes(data)

@@ -1,0 +1,197 @@
+"""Connections, ApiVersions, Metadata and refusals of a running server."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats.error_codes import ErrorCode
+from formats.message_table import requests
+from kafkalog.server.apis import REFUSALS
+from tests.kafkalog.server.protocol import Connected, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.kafkalog.server.protocol import Serving
+
+
+@pytest.fixture(scope="module")
+def served(corpus_dir: Path) -> Iterator[Serving]:
+    with serving(corpus_dir / "kafka-4.3" / "txn") as running:
+        yield running
+
+
+@pytest.fixture
+def client(served: Serving) -> Iterator[Connected]:
+    with Connected(served.address) as connected:
+        yield connected
+
+
+def test_versions_are_those_of_the_table(client: Connected):
+    """What ApiVersions offers is what the table of Kafka 4.3 has."""
+    answer = client.ask("ApiVersions", 3, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
+    offered = {one["apiKey"]: range(one["minVersion"], one["maxVersion"] + 1)
+               for one in answer["apiKeys"]}  # fmt: skip
+    table = {one.api_key: one.versions for one in requests().values()}
+    assert {key: versions for key, versions in offered.items() if table[key] != versions} == {}
+    assert {0, 3, 10, 18, 60, 75} <= offered.keys()
+
+
+def test_a_newer_client_learns_the_versions(client: Connected):
+    """An unknown version of ApiVersions is answered in version 0, as Kafka does."""
+    client.send(struct.pack(">ihhi", 10, 18, 99, 7) + b"\xff\xff")
+    answer = client.receive()
+    assert answer is not None
+    assert struct.unpack(">ihi hhh", answer) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+
+
+@pytest.mark.parametrize("version", [0, 1, 5, 9, 12, 13])
+def test_metadata_names_topics_and_this_node(client: Connected, served: Serving, version: int):
+    """All topics but internal ones, with their ids from `partition.metadata`."""
+    request: dict[str, Any] = {"topics": [] if version == 0 else None}
+    if version >= 4:
+        request["allowAutoTopicCreation"] = False
+    if version >= 8:
+        request["includeTopicAuthorizedOperations"] = False
+    if 8 <= version <= 10:
+        request["includeClusterAuthorizedOperations"] = False
+    answer = client.ask("Metadata", version, request)
+    [node] = answer["brokers"]
+    assert (node["host"], node["port"]) == served.address
+    [topic] = answer["topics"]
+    assert topic["name"] == "txn"
+    assert [one["partitionIndex"] for one in topic["partitions"]] == [0, 1, 2]
+    assert {one["leaderId"] for one in topic["partitions"]} == {node["nodeId"]}
+    if version >= 12:
+        assert topic["topicId"] != "A" * 22
+        by_id = {**request, "topics": [{"topicId": topic["topicId"], "name": None}]}
+        assert client.ask("Metadata", version, by_id)["topics"] == [topic]
+
+
+def test_topics_that_are_not_there(client: Connected):
+    """Unknown, illegal and unknown by id: Kafka's errors, in the order of the request."""
+    request = {
+        "topics": [
+            {"topicId": "A" * 22, "name": "nothing"},
+            {"topicId": "A" * 22, "name": "no/topic"},
+            {"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None},
+        ],
+        "allowAutoTopicCreation": True,
+        "includeTopicAuthorizedOperations": False,
+    }
+    assert [one["errorCode"] for one in client.ask("Metadata", 12, request)["topics"]] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "Produce": {"transactionalId": None, "acks": 1, "timeoutMs": 1, "topicData": [
+        {"name": "txn", "partitionData": [{"index": 0, "records": b""}]}]},
+    "CreateTopics": {"topics": [{"name": "new", "numPartitions": 1, "replicationFactor": 1,
+                                 "assignments": [], "configs": []}],
+                     "timeoutMs": 1, "validateOnly": False},
+    "DeleteTopics": {"topicNames": ["txn"], "timeoutMs": 1},
+    "DeleteRecords": {"topics": [{"name": "txn", "partitions": [
+        {"partitionIndex": 0, "offset": 1}]}], "timeoutMs": 1},
+    "InitProducerId": {"transactionalId": None, "transactionTimeoutMs": 1, "producerId": -1,
+                       "producerEpoch": -1},
+    "AddPartitionsToTxn": {"v3AndBelowTransactionalId": "t", "v3AndBelowProducerId": 1,
+                           "v3AndBelowProducerEpoch": 0, "v3AndBelowTopics": [
+                               {"name": "txn", "partitions": [0]}]},
+    "AddOffsetsToTxn": {"transactionalId": "t", "producerId": 1, "producerEpoch": 0,
+                        "groupId": "g"},
+    "EndTxn": {"transactionalId": "t", "producerId": 1, "producerEpoch": 0, "committed": True},
+    "TxnOffsetCommit": {"transactionalId": "t", "groupId": "g", "producerId": 1,
+                        "producerEpoch": 0, "generationId": 1, "memberId": "",
+                        "groupInstanceId": None, "topics": [{"name": "txn", "partitions": [
+                            {"partitionIndex": 0, "committedOffset": 1,
+                             "committedLeaderEpoch": 0, "committedMetadata": None}]}]},
+    "CreateAcls": {"creations": [{"resourceType": 2, "resourceName": "txn",
+                                  "resourcePatternType": 3, "principal": "User:a", "host": "*",
+                                  "operation": 3, "permissionType": 3}]},
+    "DeleteAcls": {"filters": [{"resourceTypeFilter": 2, "resourceNameFilter": None,
+                                "patternTypeFilter": 3, "principalFilter": None,
+                                "hostFilter": None, "operation": 3, "permissionType": 3}]},
+    "AlterConfigs": {"resources": [{"resourceType": 2, "resourceName": "txn", "configs": []}],
+                     "validateOnly": False},
+    "AlterReplicaLogDirs": {"dirs": [{"path": "/d", "topics": [
+        {"name": "txn", "partitions": [0]}]}]},
+    "CreatePartitions": {"topics": [{"name": "txn", "count": 9, "assignments": None}],
+                         "timeoutMs": 1, "validateOnly": False},
+    "DeleteGroups": {"groupsNames": ["g"]},
+    "ElectLeaders": {"electionType": 0, "topicPartitions": [{"topic": "txn", "partitions": [0]}],
+                     "timeoutMs": 1},
+    "IncrementalAlterConfigs": {"resources": [{"resourceType": 2, "resourceName": "txn",
+                                               "configs": []}], "validateOnly": False},
+    "AlterPartitionReassignments": {"timeoutMs": 1, "topics": []},
+    "OffsetDelete": {"groupId": "g", "topics": []},
+    "AlterClientQuotas": {"entries": [{"entity": [], "ops": []}], "validateOnly": False},
+    "UpdateFeatures": {"timeoutMs": 1, "featureUpdates": []},
+}  # fmt: skip
+REFUSED_VERSIONS = {
+    "Produce": 9, "DeleteTopics": 5, "AddPartitionsToTxn": 3, "UpdateFeatures": 0,
+    "AlterPartitionReassignments": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", REFUSALS)
+def test_what_would_write_is_refused(client: Connected, api: str):
+    """Each of them is answered, with an error in each of its parts."""
+    newest = requests()[f"{api}Request"].versions[-1]
+    answer = client.ask(api, REFUSED_VERSIONS.get(api, newest), REFUSED[api])
+    codes = set(error_codes(answer)) - {ErrorCode.NONE}
+    assert codes
+    assert codes <= {ErrorCode.POLICY_VIOLATION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    if isinstance(value, list):
+        for one in value:
+            yield from error_codes(one)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            if name.lower().endswith("errorcode"):
+                yield one
+            yield from error_codes(one)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", (100 << 20) + 1),
+        struct.pack(">i", 0),
+        struct.pack(">ihhi", 8, 999, 0, 1),
+        struct.pack(">ihhi", 8, 3, 99, 1),
+        struct.pack(">ihhi", 12, 3, 1, 1) + b"\xff\xff\xff\xff",
+        struct.pack(">ihhi", 14, 3, 1, 1) + b"\xff\xff\x7f\xff\xff\xff",
+    ],
+)
+def test_a_malformed_request_ends_the_connection_only(served: Serving, frame: bytes):
+    """Sizes that lie, unknown APIs and versions, bodies that are cut."""
+    with Connected(served.address) as bad, Connected(served.address) as good:
+        bad.send(frame)
+        assert bad.receive() is None
+        assert good.ask("FindCoordinator", 0, {"key": "g"})["errorCode"] == ErrorCode.NONE
+
+
+def test_random_frames_end_connections_only(served: Serving):
+    """Bytes of any kind in frames of every API."""
+    drawn = random.Random(4711)
+    keys = sorted({one.api_key for one in requests().values() if one.api_key is not None})
+    for _ in range(300):
+        body = drawn.randbytes(drawn.randrange(60))
+        head = struct.pack(">hhi", drawn.choice(keys), drawn.randrange(12), 1)
+        with Connected(served.address) as bad:
+            bad.send(struct.pack(">i", len(head) + len(body) + 2) + head + b"\xff\xff" + body)
+            bad.finish()
+    with Connected(served.address) as good:
+        assert good.ask("FindCoordinator", 0, {"key": "g"})["errorCode"] == ErrorCode.NONE
+    assert [error for error in served.heard.errors if error.exit_code == 70] == []
