@@ -51,7 +51,7 @@ class Reader:
         return f"{self.name}: not on this machine: {', '.join(names)}" if names else None
 
 
-def _run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
+def run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, encoding="utf-8", cwd=cwd,
         timeout=SECONDS_MAX, check=False, env={**os.environ, **environ},
@@ -81,7 +81,7 @@ def java_command(*args: str, older: bool = False) -> list[str]:
 def _java(protocol: str, *, older: bool) -> Callable[..., Iterator[dict[str, Any]]]:
     def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
         command = java_command(address, protocol, ",".join(ISOLATIONS), older=older)
-        return _run(command, _lines(topics_of(partitions)), place)
+        return run(command, _lines(topics_of(partitions)), place)
 
     return read
 
@@ -94,7 +94,7 @@ def python_command(client: str, address: str, *more: str) -> list[str]:
 def _python(client: str) -> Callable[..., Iterator[dict[str, Any]]]:
     def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
         command = python_command(client, address)
-        return _run(command, _lines(topics_of(partitions)), place)
+        return run(command, _lines(topics_of(partitions)), place)
 
     return read
 
@@ -103,7 +103,7 @@ def _spark(address: str, partitions: Sequence[Partition], place: Path) -> Iterat
     """Spark's Kafka source with the client that it was built with."""
     jars = [*TARGET.glob("spark-source/*.jar"), *TARGET.glob("older-client/*.jar")]
     command = python_command("spark", address, ",".join(map(str, jars)))
-    return _run(command, _lines(topics_of(partitions)), place)
+    return run(command, _lines(topics_of(partitions)), place)
 
 
 def _franz_go(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
@@ -111,7 +111,7 @@ def _franz_go(address: str, partitions: Sequence[Partition], place: Path) -> Ite
     with broker_data.locked(TARGET / "franz-go.lock"):
         command = ["go", "build", "-o", str(program), "./read"]
         subprocess.run(command, cwd=CLIENTS / "go", check=True, timeout=_BUILD_SECONDS_MAX)
-    return _run([str(program), address, ",".join(ISOLATIONS)], _lines(topics_of(partitions)), place)
+    return run([str(program), address, ",".join(ISOLATIONS)], _lines(topics_of(partitions)), place)
 
 
 def _kafkajs(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
@@ -127,7 +127,7 @@ def _kafkajs(address: str, partitions: Sequence[Partition], place: Path) -> Iter
         for one in partitions
     ]
     assert place.exists()
-    return _run(["node", "read.js", address, ",".join(ISOLATIONS)], _lines(counts), there)
+    return run(["node", "read.js", address, ",".join(ISOLATIONS)], _lines(counts), there)
 
 
 def _kcat(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:

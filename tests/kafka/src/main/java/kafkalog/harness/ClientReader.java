@@ -59,7 +59,7 @@ public final class ClientReader {
                 else questions.add(new Question(new TopicPartition(words[0], Integer.parseInt(words[1])), isolation(words[2]), words[3]));
             }
             ClientReader reader = new ClientReader(argv[0]);
-            for (String isolation : argv[2].split(",")) reader.read(topics, argv[1], isolation);
+            if (!topics.isEmpty()) for (String isolation : argv[2].split(",")) reader.read(topics, argv[1], isolation);
             reader.ask(questions);
             reader.out.close();
             status = 0;

@@ -1,0 +1,43 @@
+"""The gathered corpora, `kafkalog serve` on them, and a real broker on a copy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.serve import served
+from tests.kafka.serve.gathered import Gathered, gather
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.kafka.serve.served import Bridge, Server
+
+PEER_VARIABLE = "KAFKALOG_PEER"
+
+
+@pytest.fixture(scope="module")
+def gathered(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Gathered:
+    return gather(corpus_dir, tmp_path_factory.mktemp("gathered") / "logs")
+
+
+@pytest.fixture(scope="module")
+def server(gathered: Gathered, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`kafkalog serve` on the gathered logs; a real broker with KAFKALOG_PEER, to judge the test."""
+    place = tmp_path_factory.mktemp("server")
+    if os.environ.get(PEER_VARIABLE):
+        with served.running_broker(gathered.copied(place / "copy"), place / "cwd") as running:
+            yield running
+        return
+    with served.running_serve(gathered.log_dirs, place) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bridge(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:  # noqa: ARG001
+    one = served.Bridge(tmp_path_factory.mktemp("bridge"))
+    yield one
+    one.close()
