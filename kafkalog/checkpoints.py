@@ -46,6 +46,25 @@ def read_leader_epochs(path: str) -> list[EpochEntry]:
     return [EpochEntry(epoch, offset) for epoch, offset in read_number_pairs(path)]
 
 
+def epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:
+    """Return the latest epoch up to this one, and where it ends; None if all known are earlier.
+
+    Args:
+        epochs: the epochs of a log.
+        end: its log end offset.
+        epoch: the epoch that is asked for.
+
+    Source: `LeaderEpochFileCache.endOffsetFor`.
+    """
+    if epochs and epochs[-1].epoch == epoch:
+        return epoch, end
+    later = [entry for entry in epochs if entry.epoch > epoch]
+    if not later:
+        return None
+    known = [entry.epoch for entry in epochs if entry.epoch <= epoch]
+    return max(known, default=epoch), later[0].start_offset
+
+
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
     """Read any checkpoint with two numbers per line. Raises as `read_offset_checkpoint`."""
     return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]

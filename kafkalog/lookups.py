@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.batches.lookup import Lookup
     from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import Defect
     from kafkalog.view import Difference
 
     Question = Callable[[UnifiedLog], Lookup]
@@ -54,6 +55,7 @@ def look_up(
     log_start_offset: int | None = None,
     compares: bool = False,
     differences: Callable[[Difference], object] = lambda _: None,
+    damaged: Callable[[Defect], object] = lambda _: None,
     failed: Callable[[KafkaLogError], None] = raised,
 ) -> Iterator[PartitionLookup]:
     """Yield the answers of each partition, in the order of the questions.
@@ -66,6 +68,7 @@ def look_up(
         high_watermark, log_start_offset: override the checkpoints', as in `UnifiedLog`.
         compares: whether each question is also answered without indexes.
         differences: called with how a view differs from the files.
+        damaged: called with the damage that the answers of a partition passed over.
         failed: called with what stops the work on one partition; without it the error is raised.
 
     Raises:
@@ -86,6 +89,8 @@ def look_up(
                 found, control = compared(log, question) if compares else (question(log), None)
                 reset_to = _reset_offset(log, found, isolation)
                 yield PartitionLookup(shown.partition, found, control, reset_to)
+            for defect in log.damage.values():
+                damaged(defect)
 
 
 def _reset_offset(log: UnifiedLog, found: Lookup, isolation: Isolation) -> int:

@@ -20,7 +20,7 @@ from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
-from kafkalog.model import AbortedTransaction, Batch, Isolation
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
@@ -167,6 +167,9 @@ class UnifiedLog:
             segment.
         log_end_offset: the log end offset, if the caller knows it.
         use_index: whether offset indexes may be used.
+
+    Attributes:
+        damage: what was passed over so far to answer questions, by path and position.
     """
 
     def __init__(
@@ -185,18 +188,21 @@ class UnifiedLog:
         self._high_watermark = high_watermark
         self._log_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
+        self.damage: dict[tuple[str, int | None], Defect] = {}
 
     def listed_again(self) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `list_partition`."""
         from kafkalog.view import show
 
-        return UnifiedLog(
+        again = UnifiedLog(
             show(list_partition(self.partition.path)).partition,
             high_watermark=self._high_watermark,
             log_start_offset=self._log_start_offset,
             log_end_offset=self._log_end_offset,
             use_index=self.use_index,
         )
+        again.damage = self.damage
+        return again
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -205,7 +211,11 @@ class UnifiedLog:
 
     def open_segment(self, segment: Segment) -> OpenSegment:
         """Open a segment for reading; use it as a context manager."""
-        return OpenSegment(segment, use_index=self.use_index)
+        return OpenSegment(segment, use_index=self.use_index, damaged=self._passed_over)
+
+    def _passed_over(self, defect: Defect) -> None:
+        if defect.reference != "torn-tail" or not self.may_grow:  # it may be an append
+            self.damage[defect.path, defect.position] = defect
 
     def checkpoint(self, name: str) -> int | None:
         """Return this partition's entry in a checkpoint of the log directory, or None."""
@@ -378,7 +388,9 @@ class UnifiedLog:
                 continue
             with self.open_segment(segment) as opened:
                 for found in opened.scan_from(offset):
-                    if isinstance(found, Batch) and found.last_offset >= offset:
+                    if isinstance(found, Defect):
+                        self._passed_over(found)
+                    elif found.last_offset >= offset:
                         yield found, opened
 
     def aborted_transactions(self) -> list[AbortedTransaction]:

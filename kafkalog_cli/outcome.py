@@ -279,6 +279,11 @@ class Outcome:
             return NOTHING_TO_DO
         return self.status
 
+    def finding(self, defect: Defect) -> None:
+        """Count a defect, and report it on stderr."""
+        self.count(defect)
+        self.defect(defect)
+
     def defect(self, defect: Defect) -> None:
         """Report a defect on stderr."""
         show_defect(defect)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.indexes import Probe
@@ -257,6 +256,7 @@ def _both_ways(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
         )
         for use_index in (True, False)
     )
+    with_indexes.damage = scanned.damage = log.damage
     return with_indexes, scanned
 
 
@@ -276,7 +276,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
         return replace(answer, reason="no segment has a timestamp")
     with log.open_segment(best_segment) as opened:
         start = search.start_position(opened, best[1])
-        for batch in _batches(opened, start):
+        for batch in opened.batches(start):
             if batch.max_timestamp != best[0]:
                 continue
             records = decode_records(opened.source, batch)
@@ -301,7 +301,7 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
         if entry is not None and opened.use_index:
             offset = entry.offset
     start = search.start_position(opened, max(offset, log.log_start_offset))
-    for batch in _batches(opened, start):
+    for batch in opened.batches(start):
         if batch.max_timestamp < timestamp:
             continue
         for record in decode_records(opened.source, batch):
@@ -312,10 +312,6 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
                 return record
     search.note("scan", opened.segment.log.path, f"no record from position {start}", None)
     return None
-
-
-def _batches(opened: OpenSegment, start: int) -> Iterator[Batch]:
-    return (found for found in scan_batches(opened.source, start) if isinstance(found, Batch))
 
 
 def _record_answer(answer: Lookup, opened: OpenSegment, record: Record) -> Lookup:

@@ -17,7 +17,7 @@ from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
@@ -58,17 +58,46 @@ def _position_from(index: OffsetIndex, position: int) -> int | None:
     return index.entry(number).position if number < index.entry_count else None
 
 
+def gaps_between(
+    segments: Iterable[Segment], from_offset: int | None = None, to_offset: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield the wanted offsets that are missing between segments: the first, and the one after.
+
+    Compaction makes such gaps, too; `kafkalog.check.segments.missing_offsets` tells them apart.
+
+    Cost:
+        A few reads per segment but the last one.
+    """
+    for segment in segments:
+        following = segment.next_base_offset
+        is_wanted = to_offset is None or segment.base_offset < to_offset
+        if following is None or not is_wanted or following <= (from_offset or 0):
+            continue
+        with OpenSegment(segment) as opened:
+            end = opened.next_offset()
+        if end < following and (to_offset is None or end < to_offset):
+            yield end, following
+
+
 class OpenSegment:
     """A segment whose files are opened on first use.
 
     Args:
         segment: the segment.
         use_index: whether offset lookups may use the offset index.
+        damaged: called with the defects that reading batches passes over.
     """
 
-    def __init__(self, segment: Segment, *, use_index: bool = True) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        *,
+        use_index: bool = True,
+        damaged: Callable[[Defect], object] | None = None,
+    ) -> None:
         self.segment = segment
         self.use_index = use_index
+        self._damaged = damaged
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
@@ -119,15 +148,24 @@ class OpenSegment:
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
+    def batches(self, start: int) -> Iterator[Batch]:
+        """Yield the batches from a position on, passing over defects."""
+        yield from self._batches(scan_batches(self.source, start))
+
+    def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
+        for found in scan:
+            if isinstance(found, Batch):
+                yield found
+            elif self._damaged is not None:
+                self._damaged(found)
+
     def find_batch(self, start: int, offset: int) -> Batch | None:
         """Return the batch that a fetch of `offset` returns, searched from position `start` on.
 
         Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
         """
         previous = None
-        for found in scan_batches(self.source, start):
-            if not isinstance(found, Batch):
-                continue
+        for found in self.batches(start):
             if found.base_offset == offset and not _is_wrapper(found):
                 return found
             if found.last_offset >= offset and _is_wrapper(found):
@@ -142,9 +180,8 @@ class OpenSegment:
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
         following = self.segment.base_offset
-        for found in self.scan_from(self._last_indexed_offset()):
-            if isinstance(found, Batch):
-                following = found.next_offset
+        for found in self._batches(self.scan_from(self._last_indexed_offset())):
+            following = found.next_offset
         return following
 
     def _last_indexed_offset(self) -> int:
@@ -173,9 +210,7 @@ class OpenSegment:
         )
         if recovered:
             start = settled if last else self.segment.base_offset
-            for found in self.scan_from(start):
-                if not isinstance(found, Batch):
-                    continue
+            for found in self._batches(self.scan_from(start)):
                 if end is not None and found.base_offset >= end:
                     break
                 if found.max_timestamp > timestamp:

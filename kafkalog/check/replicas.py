@@ -17,6 +17,7 @@ import numpy as np
 
 from formats import file_names
 from kafkalog.check.identity import topic_id_of
+from kafkalog.checkpoints import epoch_end
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
@@ -325,10 +326,10 @@ def truncation_offset(
     """
     asked = follower[-1].epoch if follower else None
     while asked is not None:
-        answer = _epoch_end(leader, leader_end, asked)
+        answer = epoch_end(leader, leader_end, asked)
         if answer is None:
             return None
-        own = _epoch_end(follower, follower_end, answer[0])
+        own = epoch_end(follower, follower_end, answer[0])
         if own is None:
             return min(answer[1], follower_end)
         if own[0] == answer[0]:
@@ -336,20 +337,6 @@ def truncation_offset(
         asked, follower_end = own[0], min(own[1], follower_end)
         follower = [entry for entry in follower if entry.start_offset < follower_end]
     return None
-
-
-def _epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:
-    """Return the latest epoch up to this one, and where it ends; None if all known are earlier.
-
-    Source: `LeaderEpochFileCache.endOffsetFor`.
-    """
-    if epochs and epochs[-1].epoch == epoch:
-        return epoch, end
-    later = [entry for entry in epochs if entry.epoch > epoch]
-    if not later:
-        return None
-    known = [entry.epoch for entry in epochs if entry.epoch <= epoch]
-    return max(known, default=epoch), later[0].start_offset
 
 
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:

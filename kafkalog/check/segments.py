@@ -7,6 +7,7 @@ compacted log has them too.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,25 +15,36 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from kafkalog.check.batches import CheckedLog, PartitionCheck, SegmentCheck, defect_at, running_max
+from kafkalog.batches.segment import OpenSegment, gaps_between
+from kafkalog.check.batches import (
+    CheckedLog,
+    CheckedPartition,
+    PartitionCheck,
+    SegmentCheck,
+    defect_at,
+    running_max,
+)
 from kafkalog.columns import header_table as h
+from kafkalog.columns.headers import batch_columns
+from kafkalog.configs import ConfigSources
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.model import Defect
+    from kafkalog.log_dir import PartitionDir, Segment
 
     Table = NDArray[np.int64]
-    from kafkalog.check.batches import CheckedPartition
 
 
 (FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
@@ -166,6 +178,9 @@ class OffsetsAreComplete(PartitionCheck):
     look it up in. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor
     is damage between or after batches: other checks report them. The first gap is reported with its
     offsets, the others only as a number.
+
+    Attributes:
+        is_compacted: whether a sign of compaction has been seen.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -173,7 +188,7 @@ class OffsetsAreComplete(PartitionCheck):
         cleaned_to = partition.log.checkpoint(file_names.CLEANER_OFFSETS)
         self._directory = partition.directory
         topic = partition.directory.topic
-        self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
+        self.is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
         self._expected: int | None = None
         self._is_in_order = True
         self._held = np.empty((SPAN_FIELDS, 0), np.int64)
@@ -191,8 +206,8 @@ class OffsetsAreComplete(PartitionCheck):
             self._expected = log.base_offset
         else:
             self._release(log.base_offset)
-            self._is_compacted = self._is_compacted or self._was_emptied()
-            if not self._is_compacted and self._is_damaged_at_its_end():
+            self.is_compacted = self.is_compacted or self._was_emptied()
+            if not self.is_compacted and self._is_damaged_at_its_end():
                 self._expected, self._is_in_order = log.base_offset, True
         self._end_position = 0
         super().begin(log)
@@ -212,8 +227,8 @@ class OffsetsAreComplete(PartitionCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        self._is_compacted = self._is_compacted or _is_cleaned(columns)
-        if not self._is_compacted:
+        self.is_compacted = self.is_compacted or _is_cleaned(columns)
+        if not self.is_compacted:
             spans = spans_of(columns)
             spans = spans[:, spans[IS_SOUND] == 1]
             if spans.shape[1]:
@@ -249,7 +264,7 @@ class OffsetsAreComplete(PartitionCheck):
     def end(self) -> Iterator[Defect]:
         """Yield the gap of a log without any sign of compaction; a note if there are several."""
         self._release(c.INT64_MAX)
-        if self._is_compacted or self._first_gap is None or has_compact_policy(self.partition):
+        if self.is_compacted or self._first_gap is None or has_compact_policy(self.partition):
             return
         path, position, expected, first = self._first_gap
         detail = f"Offsets {expected} to {first - 1} are missing"
@@ -260,6 +275,43 @@ class OffsetsAreComplete(PartitionCheck):
                 f"{detail}, and at {counted(self._gaps - 1, 'more place')}",
             )
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
+
+
+def missing_offsets(
+    partition: PartitionDir,
+    segments: Sequence[Segment],
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+) -> Iterator[Defect]:
+    """Yield what `verify` finds about gaps between segments, if wanted offsets are in one.
+
+    Readers of a whole log use it: a segment that was lost is no damage in any other.
+
+    Raises:
+        KafkaLogError: a file cannot be read.
+
+    Cost:
+        A few reads per segment; all headers only if there is a gap, and no sign of compaction.
+    """
+    if next(gaps_between(segments, from_offset, to_offset), None) is None:
+        return
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
+    with suppress(KafkaLogError):  # without configs, the log itself may show it
+        configs = ConfigSources().in_log_dir(log_dir).of_topic(partition.topic)
+        if has_compact_policy(CheckedPartition(partition, configs=configs)):
+            return
+    check = OffsetsAreComplete(CheckedPartition(partition))
+    for segment in segments:
+        with OpenSegment(segment) as opened:
+            base, following = segment.base_offset, segment.next_base_offset
+            path, times = segment.log.path, opened.time_index
+            check.begin(CheckedLog(path, base, time_index=times, next_base_offset=following))
+            for columns in batch_columns(opened.source, Level.QUICK):
+                if not isinstance(columns, Defect):
+                    list(check.batches(columns))
+                if check.is_compacted:
+                    return
+    yield from check.end()
 
 
 def has_compact_policy(partition: CheckedPartition) -> bool:

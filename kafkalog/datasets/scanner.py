@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.datasets.arrow_dataset import Dataset
     from kafkalog.tables.model import Bounds, Request, Split
+    from kafkalog.tables.planning import Target
 
 _NAMES: Final = ("topic", "partition")
 
@@ -149,6 +150,7 @@ class Scanner:
                 self._request(),
                 ends=self._tables.ends,
                 differences=self._tables.differences,
+                gaps=self._missing,
             )
         else:
             found = list(self._splits)
@@ -156,6 +158,13 @@ class Scanner:
             return found
         can = self._condition.can_match([guarantee_of(one) for one in found])
         return [one for one, is_possible in zip(found, can, strict=True) if is_possible]
+
+    def _missing(self, target: Target) -> None:
+        """Report what is missing between the segments of a log."""
+        from kafkalog.check.segments import missing_offsets
+
+        for defect in missing_offsets(target.partition, target.segments):
+            self._tables.on_defect(defect)
 
     def _request(self) -> Request:
         """Return the request for what the filter can match."""

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog.check.segments import missing_offsets
+from kafkalog.defects import raise_defect
 from kafkalog.documents import (
     Anything,
     Entries,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.lake.model import ExportRequest
+    from kafkalog.model import Defect
+    from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
 VERSION = 1
@@ -170,9 +174,13 @@ def _unseen(split: Split) -> Split:
 
 
 def make_plan(
-    asked: ExportRequest, differences: Callable[[Difference], object] | None = None
+    asked: ExportRequest,
+    differences: Callable[[Difference], object] | None = None,
+    missing: Callable[[Defect], object] = raise_defect,
 ) -> Plan:
     """Make the plan for a request; `differences` is as for `plan_splits`.
+
+    `missing` is called with a finding for each log that lacks offsets between its segments.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -196,7 +204,12 @@ def make_plan(
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
     ends: list[PartitionEnd] = []
-    splits = plan_splits(paths, request, ends=ends.append, differences=differences)
+
+    def gaps(target: Target) -> None:
+        for defect in missing_offsets(target.partition, target.segments):
+            missing(defect)
+
+    splits = plan_splits(paths, request, ends=ends.append, differences=differences, gaps=gaps)
     _require_each_once(splits)
     return Plan(
         options_of(asked),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.plan import Part
+    from kafkalog.model import Defect
     from kafkalog.view import Difference
 
 _TASK_SIZE_MIN = 1 << 20
@@ -69,6 +70,7 @@ class Export:
         plan: the plan; an interrupted export keeps the plan that it started with.
         missing: the parts still to be written.
         differences: how views of partitions differ from their files, once it is entered.
+        lost: findings about offsets that are missing between segments, likewise.
 
     Raises:
         DestinationExistsError: something else is there, or another run is writing it.
@@ -88,6 +90,7 @@ class Export:
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
         self.differences: list[Difference] = []
+        self.lost: list[Defect] = []
         self._target = open_target(to)
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
@@ -110,7 +113,7 @@ class Export:
 
     def __enter__(self) -> Self:
         self._refuse_what_is_not_ours()
-        now = make_plan(self._asked, self.differences.append)
+        now = make_plan(self._asked, self.differences.append, self.lost.append)
         if self._asked.table_format == TableFormat.DELTA:
             self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
         with ExitStack() as held:

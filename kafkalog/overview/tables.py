@@ -125,7 +125,7 @@ def next_start_table(report: Report) -> Table:
             number_cell(one.truncate_to),
             number_cell(one.records_lost),
             size_cell(one.bytes_lost),
-            text_cell(one.detail, "w"),
+            text_cell("; ".join(_acts_of(one)), "w"),
         )
         for one in sorted(report.next_starts, key=rank)[:_STARTS_MAX]
     ]  # fmt: skip
@@ -140,6 +140,11 @@ def next_start_table(report: Report) -> Table:
     if len(report.next_starts) > _STARTS_MAX:
         caption += f": {_STARTS_MAX} of {len(report.next_starts)}, those with the worst outcome"
     return Table("next-start-table", caption, columns, rows)
+
+
+def _acts_of(start: NextStart) -> Sequence[str]:
+    """Return what a start does; if that is nothing, also why it is listed."""
+    return (start.detail, *start.notes) if start.verdict == Verdict.NOTHING else (start.detail,)
 
 
 def assumption_table(report: Report) -> Table:

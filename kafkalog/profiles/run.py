@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafkalog.check.segments import missing_offsets
+from kafkalog.defects import raise_defect
 from kafkalog.engine.model import told_error
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
     from kafkalog.tables import Request
     from kafkalog.tables.model import PartitionEnd
     from kafkalog.tables.planning import Target
@@ -73,6 +76,7 @@ def profile_logs(
     done: Callable[[int], None] | None = None,
     differences: Callable[[Difference], object] | None = None,
     ends: Callable[[PartitionEnd], object] | None = None,
+    missing: Callable[[Defect], object] = raise_defect,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
     """Return the profiles of all partitions; that of a topic comes after its partitions.
@@ -85,6 +89,8 @@ def profile_logs(
         hot_keys: maximum number of frequent keys.
         done: called with the number of tasks that ended.
         differences, ends: as for `plan_splits`.
+        missing: called with a finding for each log that lacks records between its segments;
+            without it the first one is raised.
         failed: called if kafkalog itself fails on a log, whose partition and topic then have no
             profile; if None, the error is raised.
 
@@ -99,8 +105,13 @@ def profile_logs(
     tell_differences(targets.values(), differences)
     tasks = []
     owners = []
+
+    def gaps(target: Target) -> None:
+        for defect in missing_offsets(target.partition, target.segments):
+            missing(defect)
+
     for path, target in targets.items():
-        splits, end = living_splits(target, request, at_ms)
+        splits, end = living_splits(target, request, at_ms, gaps)
         if ends is not None and end is not None:
             ends(end)
         for some in _grouped(splits, request.split_bytes):

@@ -89,6 +89,8 @@ class RecoveryPlan:
         high_watermark: the entry in the checkpoint of high watermarks, None if none.
         has_mark: whether the log directory has the clean shutdown mark.
         untouched: why nothing is changed, whatever a start would do; None for most partitions.
+        while_marked: what the next start does if nothing is recovered, while the directory is
+            marked as closed cleanly; None if that is the same, or there is no mark.
     """
 
     partition: PartitionDir
@@ -101,6 +103,7 @@ class RecoveryPlan:
     high_watermark: int | None
     has_mark: bool
     untouched: Untouched | None = None
+    while_marked: PredictedStart | None = None
 
     @property
     def lost_from(self) -> int | None:

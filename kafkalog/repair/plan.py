@@ -18,8 +18,10 @@ from kafkalog.recovery import (
     RemoveFile,
     RenameFile,
     StartInProgress,
+    StartMode,
     TruncateLog,
     checkpointed,
+    predict_start,
     usual_config,
 )
 from kafkalog.recovery.directory import Content, segment_file
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import Hosting, PredictedStart, StartConfig, StartMode
+    from kafkalog.recovery import Hosting, PredictedStart, StartConfig
 
 _LEFT_OVER = "left by a killed repair"
 _PADDING = "nothing after its last entry is needed"
@@ -91,7 +93,7 @@ def plan_recovery(
             elif fate is not None:
                 changes.append(FileChange(name, fate, content.size_bytes))
     parent = os.path.dirname(os.path.abspath(partition.path))
-    return RecoveryPlan(
+    plan = RecoveryPlan(
         partition,
         config,
         predicted,
@@ -103,6 +105,10 @@ def plan_recovery(
         has_mark(parent),
         untouched,
     )
+    if not plan.drops_mark:
+        return plan
+    marked = predict_start(partition, StartMode.CLEAN, config=config, hosting=hosting)
+    return dataclasses.replace(plan, while_marked=marked)
 
 
 def recovery_start(

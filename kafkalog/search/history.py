@@ -18,7 +18,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, LogView, Record
 from kafkalog.names import DirectoryState
 from kafkalog.search.model import Occurrence
-from kafkalog.search.scanning import is_gone, plan_of, records_of
+from kafkalog.search.scanning import is_gone, missing_in, plan_of, records_of
 from kafkalog.tables.planning import shown_now
 from kafkalog.unified_log import UnifiedLog
 
@@ -41,6 +41,7 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
     for target in search.logs:
         try:
             yield from _Life(search, target).occurrences()
+            yield from missing_in(target, search.selection)
         except KafkaLogError as error:
             if not is_gone(target, error):
                 search.failed(error)
@@ -53,6 +54,7 @@ class _Life:
         self._search = search
         self._target = target
         self._is_served = target.is_file or target.partition.state == DirectoryState.LIVE
+        self._start = 0 if target.is_file else UnifiedLog(target.partition).log_start_offset
 
     def occurrences(self) -> Iterator[Occurrence | Defect]:
         """Yield them by offset. One that counts waits for the next that does."""
@@ -63,6 +65,7 @@ class _Life:
                 yield one
                 continue
             record, is_live = one
+            is_live = is_live and record.offset >= self._start
             found = Occurrence(
                 self._search.of(self._target, record), before, None, is_live,
                 self._transaction_of(record),

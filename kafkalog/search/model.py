@@ -39,7 +39,8 @@ class Occurrence:
         superseded_by: offset of the next record of the key that counts; None if there is none, or
             if this one never counted.
         is_live: whether a broker would serve it after its next start. The others are only in files
-            that it removes: of a compaction or a deletion, or an end that it cuts off.
+            that it removes: of a compaction or a deletion, an end that it cuts off, or below the
+            log start offset.
         transaction: `committed`, `aborted` or `open`; None without a transaction. A record of an
             aborted or open transaction does not count.
     """

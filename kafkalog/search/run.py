@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
-from kafkalog.model import Defect, Record
+from kafkalog.model import Defect, LogView, Record
 from kafkalog.search.model import Found
-from kafkalog.search.scanning import is_bulk, is_gone, logs_of, plan_of, records_of
+from kafkalog.search.scanning import is_bulk, is_gone, logs_of, missing_in, plan_of, records_of
 from kafkalog.state.transactions import owners
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import Replicas, name_of
 from kafkalog.targets import open_targets
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     import os
@@ -41,6 +42,8 @@ class Search:
         replicas: how several copies of a partition are handled.
         failed: called with the error of a log that cannot be read; the others are searched.
         progress: called with numbers of bytes as they are read.
+        below_start: the logs that have records below the log start offset, which are left out,
+            with that offset; those searched so far.
     """
 
     targets: Sequence[LogDirListing | PartitionDir | FileEntry]
@@ -49,6 +52,7 @@ class Search:
     replicas: Replicas = Replicas.BEST
     failed: Failed = raised
     progress: Progress | None = None
+    below_start: dict[str, int] = field(default_factory=dict, init=False)
     _owners: dict[int, str] | None = field(default=None, repr=False)
 
     @cached_property
@@ -71,12 +75,26 @@ class Search:
         """Yield the records by topic, partition and offset, and defects where they were met."""
         for target in self.logs:
             try:
-                for record in records_of(plan_of(target, self.selection), self.progress,
-                                         bulk=self.bulk):  # fmt: skip
+                wanted = self._above_start(target)
+                for record in records_of(plan_of(target, wanted), self.progress, bulk=self.bulk):
                     yield record if isinstance(record, Defect) else self.of(target, record)
+                yield from missing_in(target, wanted)
             except KafkaLogError as error:
                 if not is_gone(target, error):
                     self.failed(error)
+
+    def _above_start(self, target: Target) -> Selection:
+        """Return what is wanted of a log: of what a broker serves, from the log start offset on."""
+        wanted = self.selection
+        if target.is_file or wanted.view == LogView.ALL:
+            return wanted
+        log = UnifiedLog(target.partition)
+        start, first = log.log_start_offset, wanted.from_offset or 0
+        if max(first, log.first_offset) >= start:
+            return wanted
+        name = name_of(target.partition.topic, target.partition.partition)
+        self.below_start[name] = start
+        return replace(wanted, from_offset=start)
 
     def of(self, target: Target, record: Record) -> Found:
         """Return a record with its place and its writer."""

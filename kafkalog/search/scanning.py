@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkalog.batches.reader import plan_reading, require_log
+from kafkalog.batches.segment import gaps_between
 from kafkalog.batches.selection import planned_records, segments_of
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
@@ -140,6 +141,17 @@ def records_of(
             yield from content
         else:
             yield content
+
+
+def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
+    """Yield the finding about wanted offsets that are missing between the segments of a log."""
+    segments = () if target.is_file else target.partition.segments
+    # Whatever the columns need is loaded only if there is a gap.
+    bounds = wanted.from_offset, wanted.to_offset
+    if next(gaps_between(segments, *bounds), None) is not None:
+        from kafkalog.check.segments import missing_offsets
+
+        yield from missing_offsets(target.partition, segments, *bounds)
 
 
 def is_gone(target: Target, error: KafkaLogError) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import re
+import threading
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.error_codes import ErrorCode
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
@@ -19,6 +20,7 @@ from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.replicas import best_replica, require_topics
+from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
 from kafkalog.targets import look_at_targets
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from kafkalog.parents import Parent
     from kafkalog.server.model import ServeListener, ServeOptions
 
-OPEN_LOGS_MAX: Final = 512
+FILES_MAX: Final = 60_000
+"""How many files the logs may have together whose offsets are kept."""
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _NAME_SIZE_MAX: Final = 249
 _UUID_SHOWN: Final = 8
@@ -47,12 +50,14 @@ class ServedPartition:
         index: number of the partition.
         paths: the directories.
         epoch: the last leader epoch of the log, once it was asked for.
+        has_failed: whether it could not be read, and somebody has heard of it.
     """
 
     topic: str
     index: int
     paths: tuple[str, ...]
     epoch: int | None = None
+    has_failed: bool = False
 
 
 @dataclass(slots=True)
@@ -101,7 +106,10 @@ class Catalog:
         self._options = options
         self._listener = listener
         self._logs: OrderedDict[tuple[str, int], ServedLog] = OrderedDict()
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._opening: dict[tuple[str, int], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._weight = 0
+        self._files = OpenFiles()
         self.log_dirs: list[str] = []
         self.topics: dict[str, Topic] = {}
         self._by_id: dict[str, Topic] | None = None
@@ -173,9 +181,9 @@ class Catalog:
         """Return the last leader epoch of a partition's log, -1 if none is noted.
 
         Cost:
-            Reads one small file, the first time.
+            Reads one small file: the first time, or each time if files may grow.
         """
-        if partition.epoch is None:
+        if partition.epoch is None or self._options.follow:
             epochs: list[EpochEntry] = []
             for path in partition.paths:
                 with contained(path, lambda _: None):
@@ -183,27 +191,59 @@ class Catalog:
             partition.epoch = max((one.epoch for one in epochs), default=-1)
         return partition.epoch
 
-    async def log(self, partition: ServedPartition) -> ServedLog:
+    def epoch_error(self, partition: ServedPartition, believed: int) -> ErrorCode:
+        """Return what is wrong with the leader epoch that a client believes in, if it names one."""
+        if believed < 0:
+            return ErrorCode.NONE
+        epoch = self.leader_epoch(partition)
+        if believed < epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if believed > epoch else ErrorCode.NONE
+
+    def is_open(self, partition: ServedPartition) -> bool:
+        """Return whether `log` has an answer without opening files."""
+        return (partition.topic, partition.index) in self._logs
+
+    def log(self, partition: ServedPartition) -> ServedLog:
         """Return the log of a partition, opened now unless it is open.
 
         Raises:
             KafkaLogError: it cannot be read.
         """
         key = partition.topic, partition.index
-        async with self._opening.setdefault(key, asyncio.Lock()):
+        with self._lock:
+            log = self._logs.get(key)
+            if log is not None:
+                self._logs.move_to_end(key)
+                return log
+            opening = self._opening.setdefault(key, threading.Lock())
+        with opening:
             log = self._logs.get(key)
             if log is None:
-                log = await asyncio.to_thread(self._open, partition)
-                self._logs[key] = log
-                while len(self._logs) > OPEN_LOGS_MAX:
-                    self._logs.popitem(last=False)
-        self._opening.pop(key, None)
-        self._logs.move_to_end(key)
+                log = self._open(partition)
+                self._keep(key, log)
         return log
+
+    def _keep(self, key: tuple[str, int], log: ServedLog) -> None:
+        with self._lock:
+            self._logs[key] = log
+            self._weight += log.weight
+            while self._weight > FILES_MAX and len(self._logs) > 1:
+                _, oldest = self._logs.popitem(last=False)
+                self._weight -= oldest.weight
+            self._opening.pop(key, None)
 
     def _open(self, partition: ServedPartition) -> ServedLog:
         directories = [list_partition(path) for path in partition.paths]
-        return ServedLog(partition, best_replica(directories), self._options, self._listener)
+        best = best_replica(directories)
+        return ServedLog(best, self._options, self._listener, self._files)
+
+    def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
+        """Report, once, that a partition cannot be read; return what its clients are told."""
+        if not partition.has_failed:
+            partition.has_failed = True
+            self._listener.failed(error)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directories(
         self, paths: Iterable[str], parents: Callable[[Parent], object]

@@ -166,14 +166,16 @@ class FileRange:
     """Bytes of a file, sent as they lie there; the value of a `records` field.
 
     Attributes:
-        source: the open file; it stays open as long as this lives.
+        source: the open file.
         position: where they begin.
         size: how many there are.
+        owner: what keeps the file open as long as this lives.
     """
 
     source: Source
     position: int
     size: int
+    owner: object
 
     def __len__(self) -> int:
         return self.size

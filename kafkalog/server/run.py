@@ -13,16 +13,20 @@ from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, a
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.fetch import Fetch
 from kafkalog.server.metadata import Metadata
 from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.parents import Parent
+    from kafkalog.server.catalog import ServedPartition
 
 _GRACE_SECONDS: Final = 5
+_LAST_RESPONSE_SECONDS: Final = 1
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -50,6 +54,9 @@ class Server:
         self._connections: set[asyncio.Task[None]] = set()
         self._large = asyncio.Semaphore(1)
         self._stopped = asyncio.Event()
+        self._unread = {
+            (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
+        }
 
     async def start(self) -> None:
         """Begin to listen.
@@ -58,6 +65,7 @@ class Server:
             AddressInUseError: something else listens there.
             UsageError: there is no such address on this machine.
         """
+        self._loop = asyncio.get_running_loop()
         host, port = self.options.listen
         try:
             self._server = await asyncio.start_server(self._serve, host or None, port)
@@ -73,8 +81,11 @@ class Server:
         if advertised is None:
             advertised = Address(_reachable(host), self.address.port)
         self.advertised = advertised
-        metadata = Metadata(self.catalog, advertised)
-        self._apis = api_table(metadata.apis())
+        self._apis = api_table([
+            *Metadata(self.catalog, advertised).apis(),
+            *Offsets(self.catalog).apis(),
+            *Fetch(self.catalog, self.options, self._reached).apis(),
+        ])  # fmt: skip
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -90,6 +101,17 @@ class Server:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    def _reached(self, partition: ServedPartition) -> None:
+        """Note that a client has read a partition to its end; called in any thread."""
+        if self.options.once:
+            self._unread.discard((partition.topic, partition.index))
+            if not self._unread:
+                self._loop.call_soon_threadsafe(self._stop_soon)
+
+    def _stop_soon(self) -> None:
+        """Stop once the last response is on its way."""
+        self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

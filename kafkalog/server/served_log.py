@@ -1,27 +1,79 @@
-"""One partition's log as consumers are served it."""
+"""One partition's log as consumers are served it: which bytes of which file answer a fetch.
+
+Follows `UnifiedLog.read`, `LocalLog.read`, `LogSegment.read` and `TransactionIndex` of Kafka 4.3:
+the bytes of one segment, from the batch with the offset on, up to a size, the last batch maybe cut.
+In difference to a broker every batch is checked before it is sent, once.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.model import Watermark
+from formats import constants as c
+from formats.layouts import RECORD_BATCH_HEADER
+from kafkalog.batches.framing import Frames, crc_valid, read_batch
+from kafkalog.batches.selection import crc_defects
+from kafkalog.checksums import crc32c
+from kafkalog.errors import BytesUnreadableError
+from kafkalog.living import CHANGES
+from kafkalog.log_dir import list_partition
+from kafkalog.model import Batch, Defect, Isolation
+from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.server.catalog import ServedPartition
+    from kafkalog.model import AbortedTransaction
     from kafkalog.server.model import ServeListener, ServeOptions
+    from kafkalog.server.open_files import OpenFiles, ServedSegment
+
+_WINDOW_SIZE: Final = 1 << 20
+_HINTS_MAX: Final = 64
+_TAILS: Final = ("torn-tail", "zero-tail")
+_HEADER: Final = RECORD_BATCH_HEADER.part(
+    "base_offset", "batch_length", "magic", "crc", "last_offset_delta"
+)
+_TRIES_MAX: Final = 3
+
+
+class OutOfRangeError(Exception):
+    """The offset is not in the log."""
+
+
+class DamagedError(Exception):
+    """The batch with the offset is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a fetch of a partition gets.
+
+    Attributes:
+        records: bytes of batches.
+        aborted: the aborted transactions in them; None unless they were asked for.
+        is_end: whether there was nothing left to read.
+    """
+
+    records: FileRange | bytes
+    aborted: tuple[AbortedTransaction, ...] | None
+    is_end: bool = False
 
 
 class ServedLog:
     """The log of a partition, opened.
 
     Args:
-        served: the partition that clients see.
         directory: the copy that is served.
         options: how it is served.
         listener: hears of damage.
+        files: what keeps segments open.
 
     Raises:
         KafkaLogError: the log cannot be read.
@@ -29,15 +81,267 @@ class ServedLog:
 
     def __init__(
         self,
-        served: ServedPartition,
         directory: PartitionDir,
         options: ServeOptions,
         listener: ServeListener,
+        files: OpenFiles,
     ) -> None:
-        self.served = served
         self._options = options
         self._listener = listener
+        self._files = files
+        self._lock = threading.RLock()
+        self._path = directory.path
+        self._told: set[tuple[str, int]] = set()
+        self._show(directory)
+
+    def _show(self, directory: PartitionDir) -> None:
+        shown = show_now(directory)
+        if shown.difference is not None:
+            self._listener.noted(f"{directory.path}: {shown.difference.detail}")
         self.log = UnifiedLog(
-            show_now(directory).partition,
-            high_watermark="end" if options.high_watermark == Watermark.END else None,
+            shown.partition,
+            high_watermark="end" if self._options.high_watermark == Watermark.END else None,
         )
+        self._bases = [segment.base_offset for segment in self.log.segments]
+        self._hints: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._stamp = self._stamp_now()
+        self.__dict__.pop("_hidden", None)
+
+    @property
+    def weight(self) -> int:
+        """How much memory it takes, roughly: the number of its files."""
+        return len(self.log.partition.files) + 1
+
+    def bounds(self, isolation: Isolation) -> tuple[int, int, int]:
+        """Return the log start offset, the end for an isolation level, and the log end offset."""
+        with self._lock:
+            return (*self.log.fetch_bounds(isolation), self.log.log_end_offset)
+
+    def refresh(self) -> bool:
+        """List the files again if they have changed; return whether they had.
+
+        Raises:
+            KafkaLogError: the log cannot be read any more.
+        """
+        with self._lock:
+            if self._stamp_now() == self._stamp:
+                return False
+            self._show(list_partition(self._path))
+            return True
+
+    def _stamp_now(self) -> object:
+        """Return what changes when a broker changes the log: directory, active segment, marks."""
+        last = self.log.segments[-1].log.path if self.log.segments else self._path
+        watermarks = os.path.join(os.path.dirname(self._path), "replication-offset-checkpoint")
+        stamps: list[tuple[int, int, int] | None] = []
+        for path in (self._path, last, watermarks):
+            try:
+                status = os.stat(path)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        return tuple(stamps)
+
+    def read(
+        self, offset: int, size: int, isolation: Isolation, *, at_least_one: bool = True
+    ) -> Slice:
+        """Return the bytes that answer a fetch.
+
+        Args:
+            offset: the first offset that is wanted.
+            size: how many bytes at most; the last batch may be cut.
+            isolation: how far into the log the fetch may look.
+            at_least_one: whether the first batch is returned whole, however large.
+
+        Raises:
+            OutOfRangeError: the offset is not in the log.
+            DamagedError: the batch with the offset is damaged.
+            KafkaLogError: the files cannot be read.
+        """
+        with self._lock:
+            for _ in range(_TRIES_MAX):
+                try:
+                    return self._read(offset, size, isolation, at_least_one)
+                except CHANGES:
+                    self._show(list_partition(self._path))
+            return self._read(offset, size, isolation, at_least_one)
+
+    def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
+        start, end = self.log.fetch_bounds(isolation)
+        if not start <= offset <= self.log.log_end_offset:
+            raise OutOfRangeError
+        wants_aborted = isolation == Isolation.READ_COMMITTED
+        nothing = Slice(b"", () if wants_aborted else None, is_end=True)
+        first = bisect_right(self._bases, offset) - 1
+        if offset >= end or first < 0:
+            return nothing
+        for segment in self.log.segments[first:]:
+            opened = self._files.open(segment, self._meet)
+            position = self._position(opened, offset)
+            if position is None:
+                continue
+            stop = self._stop_position(opened, end)
+            sound = self._sound_range(opened, position, stop, size)
+            if sound is None:
+                continue
+            position, following, first_size = sound
+            wanted = max(size, first_size) if at_least_one else size
+            if wanted < first_size:
+                return Slice(b"", nothing.aborted)
+            records = self._records(opened, position, min(following, position + wanted))
+            aborted = None
+            if wants_aborted:
+                aborted = self._aborted(opened, offset, position, len(records))
+            return Slice(records, aborted)
+        return nothing
+
+    def _position(self, opened: ServedSegment, offset: int) -> int | None:
+        """Return the position of the batch with an offset, or of the next one in the segment."""
+        hint = self._hints.get(offset)
+        if hint is not None and hint[0] == opened.segment.base_offset:
+            return hint[1]
+        entry = opened.index_entry(offset)
+        batch = opened.find_batch(entry.position if entry else 0, offset)
+        return None if batch is None else batch.position
+
+    def _stop_position(self, opened: ServedSegment, end: int) -> int:
+        """Return the position in the segment from which on nothing may be read."""
+        following = opened.segment.next_base_offset
+        size = opened.source.size_bytes
+        if end >= (self.log.log_end_offset if following is None else following):
+            return size
+        position = self._position(opened, end)
+        return size if position is None else position
+
+    def _sound_range(
+        self, opened: ServedSegment, position: int, stop: int, size: int
+    ) -> tuple[int, int, int] | None:
+        """Return where sound batches begin and end, and the size of the first one.
+
+        None if there are none before `stop`.
+        """
+        while position < stop:
+            first = read_batch(opened.source, position, opened.source.size_bytes)
+            if isinstance(first, Batch):
+                needed = max(size, first.size_bytes)
+                following = self._checked(opened, position, min(stop, position + needed))
+                if following > position:
+                    return position, following, first.size_bytes
+            found = Frames(opened.source, check_crc=True).at(position)
+            if isinstance(found, Batch):
+                found = next(crc_defects(found), found)
+            assert isinstance(found, Defect), "it has just been found damaged"
+            self._meet(found)
+            position += found.size_bytes or 1
+        return None
+
+    def _meet(self, defect: Defect) -> None:
+        """Report damage, once per place; raise `DamagedError` if fetches stop there."""
+        if defect.reference in _TAILS:
+            return  # a broker takes it for the end of the log
+        place = (defect.path, defect.position or 0)
+        if place not in self._told:
+            self._told.add(place)
+            self._listener.damaged(defect)
+        if self._options.on_damage == OnDamage.STOP:
+            raise DamagedError
+
+    def _checked(self, opened: ServedSegment, position: int, end: int) -> int:
+        """Return where the sound batches end that begin at a position: at `end`, or before it."""
+        before, at = opened.sound
+        if not before <= position <= at:
+            before = at = position
+        if at >= end:
+            return end
+        source = opened.source
+        try:
+            while at < end:
+                window = bytearray(min(_WINDOW_SIZE, end - at))
+                source.read_into(at, memoryview(window))
+                reached = self._walk(opened, window, at, end)
+                if reached == at:
+                    batch = read_batch(source, at, source.size_bytes)
+                    if not isinstance(batch, Batch):
+                        return at
+                    if batch.end_position > end:  # only a part of it is sent
+                        opened.sound = before, at
+                        return end
+                    if not crc_valid(source, batch):
+                        return at
+                    reached = batch.end_position
+                at = reached
+        except BytesUnreadableError:
+            return at
+        finally:
+            opened.sound = before, at
+        return end
+
+    def _walk(self, opened: ServedSegment, window: bytearray, start: int, end: int) -> int:
+        """Return the position up to which the batches in a window are whole and sound."""
+        view, inner, size = memoryview(window), 0, len(window)
+        following_offset = None
+        while inner + c.RECORD_BATCH_OVERHEAD <= size:
+            base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
+            following = inner + c.LOG_OVERHEAD + length
+            if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
+                break
+            if crc32c(view[inner + c.ATTRIBUTES_POSITION : following]) != crc:
+                break
+            following_offset = base_offset + delta + 1
+            inner = following
+        if following_offset is not None:
+            self._hints[following_offset] = (opened.segment.base_offset, start + inner)
+            while len(self._hints) > _HINTS_MAX:
+                self._hints.popitem(last=False)
+        return start + inner
+
+    def _records(self, opened: ServedSegment, start: int, end: int) -> FileRange | bytes:
+        """Return bytes of a segment, batches of old magics rebuilt in today's."""
+        source = opened.source
+        batch = read_batch(source, start, source.size_bytes)
+        if not isinstance(batch, Batch) or batch.magic >= 2:
+            return FileRange(source, start, end - start, opened)
+        from kafkalog.batches.records import hold_records
+        from kafkalog.compaction.cleaning import rewritten
+
+        parts: list[bytes] = []
+        while isinstance(batch, Batch) and batch.magic < 2:
+            if parts and batch.end_position > end:
+                break
+            records = hold_records(source, batch)
+            if records:
+                parts.append(rewritten(batch, records, None))
+            batch = read_batch(source, batch.end_position, source.size_bytes)
+        return b"".join(parts)
+
+    @cached_property
+    def _hidden(self) -> tuple[list[AbortedTransaction], list[int]]:
+        """The aborted transactions by their last offsets, and these."""
+        found = sorted(self.log.hidden_transactions(), key=lambda one: one.last_offset)
+        return found, [one.last_offset for one in found]
+
+    def _aborted(
+        self, opened: ServedSegment, offset: int, position: int, size: int
+    ) -> tuple[AbortedTransaction, ...]:
+        """Return the aborted transactions that may have records in a range of a segment.
+
+        Its end is where the offset index says so, as in a broker.
+        """
+        upper = self._upper_offset(opened, position + size)
+        found, ends = self._hidden
+        wanted = []
+        for one in found[bisect_left(ends, offset) :]:
+            if one.first_offset < upper:
+                wanted.append(one)
+            if one.last_stable_offset >= upper:
+                break
+        return tuple(wanted)
+
+    def _upper_offset(self, opened: ServedSegment, position: int) -> int:
+        index, following = opened.offset_index, opened.segment.next_base_offset
+        if index is not None:
+            number = index.first_at(position)
+            if number < index.entry_count:
+                return index.entry(number).offset
+        return self.log.log_end_offset if following is None else following

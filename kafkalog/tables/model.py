@@ -235,6 +235,11 @@ class Split:
         )
 
 
+def name_of(topic: str, partition: int | None) -> str:
+    """Return `topic-partition`; the topic alone if the directory's name has no number."""
+    return topic if partition is None or partition < 0 else f"{topic}-{partition}"
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
     """Where the records of a partition begin and end for a request.
@@ -260,7 +265,7 @@ class PartitionEnd:
     @property
     def name(self) -> str:
         """`topic-partition`."""
-        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
+        return name_of(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

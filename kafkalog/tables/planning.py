@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.lookup import lookup_timestamp
-from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions
+from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
@@ -71,6 +71,7 @@ def plan_splits(
     *,
     ends: Callable[[PartitionEnd], object] | None = None,
     differences: Callable[[Difference], object] | None = None,
+    gaps: Callable[[Target], object] | None = None,
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
@@ -80,6 +81,8 @@ def plan_splits(
         ends: called with the bounds of each partition whose records they decide.
         differences: called with how the view of a partition differs from its files; if None, a
             `UserWarning` reports it.
+        gaps: called with each log that has gaps between its segments where rows are wanted;
+            `kafkalog.check.segments.missing_offsets` judges them.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
@@ -94,7 +97,7 @@ def plan_splits(
     tell_differences(targets, differences)
     splits = []
     for target in targets:
-        found, end = living_splits(target, request, at_ms)
+        found, end = living_splits(target, request, at_ms, gaps)
         splits += found
         if ends is not None and end is not None:
             ends(end)
@@ -102,17 +105,20 @@ def plan_splits(
 
 
 def living_splits(
-    target: Target, request: Request, at_ms: int
+    target: Target,
+    request: Request,
+    at_ms: int,
+    gaps: Callable[[Target], object] | None = None,
 ) -> tuple[list[Split], PartitionEnd | None]:
     """Return the splits and the end of one log that was listed after a time.
 
     If its files change during planning, it is listed again; a log that a broker has deleted since
-    has no splits.
+    has no splits. `gaps` is as in `plan_splits`.
     """
 
     def planned(target: Target, at_ms: int) -> tuple[list[Split], PartitionEnd | None]:
         ends: list[PartitionEnd] = []
-        splits = list(splits_of(target, request, at_ms, ends=ends.append))
+        splits = list(splits_of(target, request, at_ms, ends=ends.append, gaps=gaps))
         return splits, ends[0] if ends else None
 
     def again() -> tuple[list[Split], PartitionEnd | None]:
@@ -266,8 +272,9 @@ def splits_of(
     at_ms: int,
     *,
     ends: Callable[[PartitionEnd], object] | None = None,
+    gaps: Callable[[Target], object] | None = None,
 ) -> Iterator[Split]:
-    """Yield the splits of one log that was listed after a time; `ends` as in `plan_splits`."""
+    """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
     partition, segments = target.partition, target.segments
     seen = Sighting.of(target.listed, at_ms)
     plain = Split(
@@ -283,6 +290,8 @@ def splits_of(
         splits = _LogSplits(partition, request, plain)
         if ends is not None and splits.end is not None:
             ends(splits.end)
+        if gaps is not None and not target.is_file and splits.have_gaps(segments):
+            gaps(target)
         yield from splits.of(segments)
     elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
         yield plain
@@ -340,6 +349,11 @@ class _LogSplits:
         with suppress(KafkaLogError):
             return self._log.log_end_offset
         return None
+
+    def have_gaps(self, segments: Sequence[Segment]) -> bool:
+        """Return whether wanted offsets are missing between segments."""
+        wanted = self._selection
+        return next(gaps_between(segments, wanted.from_offset, wanted.to_offset), None) is not None
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Yield splits by segment, up to the end of the wanted time range."""

@@ -193,6 +193,8 @@ def _run(
 
     with Export(asked, to, fail_fast=fail_fast) as export:
         outcome.differs(export.differences)
+        for lost in export.lost:
+            outcome.finding(lost)
         if export.missing:
             with choice.open() as engine:
                 export.run(engine)

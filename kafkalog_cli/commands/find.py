@@ -261,9 +261,13 @@ def _write(
 
 
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
-    """Note if nothing was found, which is status 1."""
+    """Note what was left out, and if nothing was found, which is status 1."""
     from kafkalog.plurals import counted
-    from kafkalog_cli.outcome import show_note
+    from kafkalog.tables.model import LeftOut
+    from kafkalog_cli.outcome import left_out_lines, show_note
+
+    for line in left_out_lines(LeftOut(below_log_start=search.below_start)):
+        show_note(line)
 
     if not rows:
         if search.logs or not outcome.errors:

@@ -131,6 +131,7 @@ def lookup_offset(
             log_start_offset=log_start_offset,
             compares=no_index,
             differences=differences.append,
+            damaged=outcome.finding,
             failed=outcome.error,
         ):
             shown.write(found)

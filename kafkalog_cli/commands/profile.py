@@ -162,6 +162,7 @@ def _profiles(
             hot_keys=hot_keys,
             differences=differences.append,
             ends=ends.append,
+            missing=outcome.finding,
             failed=outcome.error,
         )
     outcome.differs(differences)

@@ -9,14 +9,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from formats import file_names
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
-from kafkalog.model import Batch, Defect, LogView, Record
-from kafkalog.names import FileKind
+from kafkalog.model import Batch, Defect, Isolation, LogView, Record
+from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths import file_system
+from kafkalog.tables.model import name_of
+from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown
+from kafkalog_cli.outcome import show_note, some_of
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column
 from kafkalog_cli.output.progress import byte_progress
@@ -74,12 +78,16 @@ class Dump:
         self._view_name: tuple[str, ...] = ()
         self._label: tuple[str, ...] = ()
         self._rows = 0  # of Kafka's text, for the limit
+        self._below_start: list[str] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: Any) -> None:
         self._writers.__exit__(*raised)
+        if self._below_start:
+            names = some_of(self._below_start)
+            show_note(f"no consumer gets records below the log start offset: {names}")
 
     def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
         """Show one target; errors are reported, not raised."""
@@ -155,9 +163,26 @@ class Dump:
             self._write_merged(in_time_order(logs, self.outcome.error), views)
 
     def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
+        self._mark_below_start(target)
         if isinstance(target, FileEntry):
             return target
         return self.outcome.shown(target, self.selection.view)
+
+    def _mark_below_start(self, target: PartitionDir | FileEntry) -> None:
+        """Remember to note that selected records lie below the log start offset, if any do."""
+        if isinstance(target, PartitionDir):
+            first = target.segments[0].base_offset if target.segments else None
+            around = target
+        else:
+            first = target.name.offset if target.name.kind == FileKind.LOG else None
+            path = os.path.dirname(file_system.absolute(target.path))
+            around = PartitionDir(path, parse_directory_name(os.path.basename(path)), ())
+        if first is None or self.selection.isolation != Isolation.LOG:
+            return  # it holds none, or they are not shown
+        start = UnifiedLog(around).checkpoint(file_names.LOG_STARTS)
+        if start is not None and max(first, self.selection.from_offset or 0) < start:
+            name = name_of(around.topic, around.partition)
+            self._below_start.append(f"{name} has them up to {start}")
 
     def _write_merged(
         self, found: Iterator[tuple[int, Any]], views: Sequence[tuple[str, View[Any]]]

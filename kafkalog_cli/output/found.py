@@ -61,8 +61,8 @@ OCCURRENCE: Final = ObjectType[Any](
           lambda one: None if one.before is None else one.before.offset),
     Field("superseded_by", INT | None, "offset of the next record of the key that counts; null "
           "without one, or if this one does not count"),
-    Field("live", BOOL, "false if it is only in files that a broker removes: leftovers, or an end "
-          "that its next start cuts off", "is_live"),
+    Field("live", BOOL, "false if a broker does not serve it: it is in leftovers, in an end that "
+          "the next start cuts off, or below the log start offset", "is_live"),
     Field("transaction", TEXT | None, "`committed`, `aborted` or `open`: only the first counts; "
           "null without a transaction"),
     Field("path", TEXT, "the file, as given or found", "found.record.batch.path"),

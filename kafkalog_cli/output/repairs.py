@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.log_dir import LogDirListing
 from kafkalog.plurals import counted
 from kafkalog.recovery import Verdict, log_dir_refusals
-from kafkalog.recovery.model import refusal_line
+from kafkalog.recovery.model import refusal_line, start_line
 from kafkalog.repair import Fate
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import CONFIGS, print_heading
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.recovery import PredictedStart
     from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
     from kafkalog.repair.rebuild_run import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
@@ -139,6 +140,10 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
           "resulting `size_bytes`; for files removed or cut also `bytes_gone`, `records_gone` and "
           "`why`", "plan.changes"),
     Field("drops_mark", BOOL, "whether the clean shutdown mark is removed", "plan.drops_mark"),
+    Field("while_marked", TEXT | None,
+          "what the next start does instead if nothing is recovered, while the directory is marked "
+          "as closed cleanly; null if that is the same",
+          lambda one: one.plan.while_marked and _marked_line(one.plan.while_marked)),
     Field("untouched", TEXT | None, "why it is left to the broker; null if it is not",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
     Field("refused", TEXT | None, "why it must not be recovered; null if it may be",
@@ -221,7 +226,9 @@ def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan
     """Report each note once, however many partitions it concerns."""
     places: dict[str, list[str]] = {}
     for plan in plans:
-        for words in (*plan.predicted.notes, *plan.predicted.assumptions):
+        marked = plan.while_marked
+        said = () if marked is None else (_marked_line(marked),)
+        for words in (*plan.predicted.notes, *plan.predicted.assumptions, *said):
             places.setdefault(words, []).append(plan.partition.path)
     for words, paths in places.items():
         others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
@@ -230,6 +237,12 @@ def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan
         show_note(f"{target.path}: a start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
         show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
+
+
+def _marked_line(marked: PredictedStart) -> str:
+    """Describe the next start on a directory that is marked as closed cleanly."""
+    does = "changes nothing" if marked.verdict == Verdict.NOTHING else f"would {start_line(marked)}"
+    return "; ".join([f"as it is, marked as closed cleanly, the next start {does}", *marked.notes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +280,9 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         size = size_text(sum(one.bytes_gone for one in summary.removed), style)
         records = counted(sum(one.records_gone for one in summary.removed), "record")
         lines.append(f"files to remove: {len(summary.removed)}, {size}, with {records}")
-    lines.append(f"a broker scans {scan} when it starts: {time} at an assumed {rate} per second")
+    is_marked = any(plan.while_marked is not None for plan in summary.plans)
+    when = "at an unclean start" if is_marked else "when it starts"
+    lines.append(f"a broker scans {scan} {when}: {time} at an assumed {rate} per second")
     if summary.in_place and summary.performed == summary.changed:
         lines.append(f"{summary.performed} recovered")
     elif summary.in_place:

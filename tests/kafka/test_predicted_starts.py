@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import kafkalog
 from kafkalog.recovery import StartMode, Verdict
 from tests.builders import write_log
 from tests.kafka.differential.outcome import Outcome
@@ -123,3 +124,52 @@ def change(partition: Path, changes: dict[str, bytes | str | None]) -> None:
             shutil.copy(partition / content, partition / name)
         else:
             (partition / name).write_bytes(content)
+
+
+TORN = [
+    # Bytes that are cut off or appended, where Kafka's log then ends, and what is said of it.
+    (b"torn", 1000, "the next append goes after them"),
+    (-40, 750, "offsets in use would be given again"),
+]
+
+
+@pytest.mark.parametrize(("change", "end", "said"), TORN)
+def test_a_torn_end_stays_if_the_log_was_closed_cleanly(
+    oracle: Oracle, tmp_path: Path, change: bytes | int, end: int, said: str
+) -> None:
+    """Kafka reads its index only, and cuts nothing; `verify`, `recover` and `report` say so.
+
+    If the index leads to the torn batch, the log ends where its last segment begins.
+    """
+    log_dir = tmp_path / "logs"
+    shutil.copytree("examples/log-dir", log_dir)
+    partition, name = log_dir / "orders-0", name_of(750, "log")
+    whole = (partition / name).read_bytes()
+    torn = whole + change if isinstance(change, bytes) else whole[:change]
+    (partition / name).write_bytes(torn)
+    kafkas = tmp_path / "kafkas" / "orders-0"
+    shutil.copytree(partition, kafkas)
+    answer = oracle.ask("load", str(kafkas), "--recovery-point", "1000", "--log-start", "0",
+                        "--now", "1795000000000", "--clean")  # fmt: skip
+    assert answer["log"]["logEndOffset"] == end
+    assert (kafkas / name).read_bytes() == torn
+
+    found = kafkalog.verify(log_dir, level="quick")
+    assert "torn-tail" in {one.reference for one in found}
+    [start] = [one for one in found.next_starts if one.topic == "orders"]
+    assert (start.verdict, start.truncate_to) == (Verdict.NOTHING, None)
+    assert said in "".join(start.notes)
+
+    facts = kafkalog.report(log_dir, level="quick")
+    [shown] = [one for one in facts.next_starts if one.topic == "orders"]
+    assert shown.notes == start.notes
+    rows = facts.to_html().split('id="next-start-table"')[1].split("</table>")[0]
+    assert said in rows
+
+    [plan] = [one.plan for one in kafkalog.recover(partition)]
+    assert plan.verdict == Verdict.TRUNCATE, "an unclean start would"
+    assert plan.while_marked is not None
+    assert plan.while_marked.verdict == Verdict.NOTHING
+    assert plan.while_marked.loaded is not None
+    assert plan.while_marked.loaded.log_end_offset == end
+    assert plan.while_marked.notes == start.notes

@@ -1,0 +1,207 @@
+"""Fetch: bytes of logs, as they lie in the files.
+
+Follows `KafkaApis.handleFetchRequest`, `ReplicaManager.readFromLog` and `Partition.readRecords` of
+Kafka 4.3. There are no fetch sessions: every response names session 0, and clients send whole
+requests then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.error_codes import ErrorCode
+from kafkalog.checkpoints import epoch_end
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import Isolation
+from kafkalog.server.model import Api
+from kafkalog.server.offsets import isolation_of
+from kafkalog.server.served_log import DamagedError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.server.catalog import Catalog, ServedPartition
+    from kafkalog.server.model import Client, ServeOptions
+    from kafkalog.server.served_log import ServedLog
+
+FETCH_SIZE_MAX: Final = 55 << 20
+"""`fetch.max.bytes` of a broker by default."""
+_WAIT_SECONDS_MAX: Final = 60
+_LOOK_AGAIN_SECONDS: Final = 0.1
+_OPENING_SECONDS: Final = 0.5
+"""How long a response may wait for logs that are opened; the others come in the next one."""
+_WITH_IDS: Final = 13
+
+
+_Wanted = tuple[dict[str, Any], "ServedPartition | None"]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What a response has so far."""
+
+    topics: list[dict[str, Any]]
+    size: int = 0
+    answers_now: bool = False
+
+
+class Fetch:
+    """Answers Fetch.
+
+    Args:
+        catalog: what is served.
+        options: how.
+        reached: called with each partition whose end a client has reached.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: ServeOptions,
+        reached: Callable[[ServedPartition], object] = lambda _: None,
+    ) -> None:
+        self._catalog = catalog
+        self._options = options
+        self._reached = reached
+
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [Api("Fetch", self.fetch)]
+
+    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+        """Answer Fetch: at once if there is enough, else when the time of the request is over."""
+        if request["sessionEpoch"] > 0:
+            return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
+        wait = min(request["maxWaitMs"] / 1000, _WAIT_SECONDS_MAX)
+        deadline = time.monotonic() + wait
+        enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
+        while True:
+            found = await asyncio.to_thread(self._gather, request, version)
+            left = deadline - time.monotonic()
+            if found.answers_now or found.size >= enough or left <= 0:
+                return {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+            if not self._options.follow:  # nothing will come
+                await asyncio.sleep(left)
+                return {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+            await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
+
+    def _gather(self, request: dict[str, Any], version: int) -> _Gathered:
+        found = _Gathered([], answers_now=not request["topics"])
+        isolation = isolation_of(request)
+        left = min(request["maxBytes"], FETCH_SIZE_MAX)
+        slow_after = time.monotonic() + _OPENING_SECONDS
+        at_least_one = True
+        for wanted, unknown, partitions in self._wanted(request, version):
+            answers = []
+            for one, partition in partitions:
+                if partition is None:
+                    answer = unknown
+                elif time.monotonic() > slow_after and not self._catalog.is_open(partition):
+                    answer = _answer(ErrorCode.NONE)
+                    found.answers_now = True
+                else:
+                    size = min(one["partitionMaxBytes"], left)
+                    answer = self._partition(partition, one, size, isolation, at_least_one)
+                size = len(answer["records"])
+                found.size += size
+                left = max(left - size, 0)
+                at_least_one = at_least_one and not size
+                if answer["errorCode"] or "divergingEpoch" in answer:
+                    found.answers_now = True
+                answers.append({"partitionIndex": one["partition"], **answer})
+            found.topics.append({**wanted, "partitions": answers})
+        return found
+
+    def _wanted(
+        self, request: dict[str, Any], version: int
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[_Wanted]]]:
+        """Yield each topic as it was named, the answer for what it lacks, and its partitions."""
+        for topic in request["topics"]:
+            if version < _WITH_IDS:
+                served = self._catalog.topics.get(topic["topic"])
+            else:
+                served = self._catalog.topic_by_id(topic["topicId"])
+            known = served.partitions if served is not None else {}
+            found = [(one, known.get(one["partition"])) for one in topic["partitions"]]
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if version >= _WITH_IDS and served is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            unknown = {**_answer(error), "abortedTransactions": []}
+            yield {"topic": topic["topic"], "topicId": topic["topicId"]}, unknown, found
+
+    def _partition(
+        self,
+        partition: ServedPartition,
+        wanted: dict[str, Any],
+        size: int,
+        isolation: Isolation,
+        at_least_one: bool,
+    ) -> dict[str, Any]:
+        error = self._catalog.epoch_error(partition, wanted["currentLeaderEpoch"])
+        if error:
+            return _answer(error)
+        try:
+            log = self._catalog.log(partition)
+            if self._options.follow:
+                log.refresh()
+            return self._read(partition, log, wanted, size, isolation, at_least_one)
+        except OutOfRangeError:
+            return _answer(ErrorCode.OFFSET_OUT_OF_RANGE)
+        except DamagedError:
+            return _answer(ErrorCode.CORRUPT_MESSAGE)
+        except KafkaLogError as failure:
+            return _answer(self._catalog.failed(partition, failure))
+
+    def _read(
+        self,
+        partition: ServedPartition,
+        log: ServedLog,
+        wanted: dict[str, Any],
+        size: int,
+        isolation: Isolation,
+        at_least_one: bool,
+    ) -> dict[str, Any]:
+        start, stable, end = log.bounds(Isolation.READ_COMMITTED)
+        offsets = {
+            "highWatermark": log.bounds(Isolation.READ_UNCOMMITTED)[1],
+            "lastStableOffset": stable,
+            "logStartOffset": start,
+        }
+        offset, fetched_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
+        if fetched_epoch >= 0:
+            known = epoch_end(log.log.leader_epochs, end, fetched_epoch)
+            if known is None or offset < start:
+                raise OutOfRangeError
+            if known[0] < fetched_epoch or known[1] < offset:
+                diverging = {"epoch": known[0], "endOffset": known[1]}
+                return {**_answer(ErrorCode.NONE), **offsets, "divergingEpoch": diverging}
+        found = log.read(offset, size, isolation, at_least_one=at_least_one)
+        if found.is_end:
+            self._reached(partition)
+        aborted = None
+        if found.aborted is not None:
+            aborted = [
+                {"producerId": one.producer_id, "firstOffset": one.first_offset}
+                for one in found.aborted
+            ]
+        return {
+            **_answer(ErrorCode.NONE),
+            **offsets,
+            "records": found.records,
+            "abortedTransactions": aborted,
+        }
+
+
+def _answer(error: ErrorCode) -> dict[str, Any]:
+    return {
+        "errorCode": error,
+        "highWatermark": -1,
+        "lastStableOffset": -1,
+        "logStartOffset": -1,
+        "abortedTransactions": None,
+        "preferredReadReplica": -1,
+        "records": b"",
+    }

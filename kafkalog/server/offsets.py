@@ -1,0 +1,151 @@
+"""ListOffsets and OffsetForLeaderEpoch.
+
+Follows `KafkaApis`, `ReplicaManager.fetchOffset`, `Partition.fetchOffsetForTimestamp` and
+`Partition.lastOffsetForLeaderEpoch` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.error_codes import ErrorCode
+from kafkalog.batches.lookup import lookup_special, lookup_timestamp
+from kafkalog.checkpoints import epoch_end
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import Isolation, Special
+from kafkalog.server.model import Api
+
+if TYPE_CHECKING:
+    from kafkalog.server.catalog import Catalog, ServedPartition
+    from kafkalog.server.model import Client
+
+_LATEST, _EARLIEST, _MAX, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE: Final = {_MAX: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING_UPLOAD: 11}
+"""The first version that knows a special timestamp."""
+_NOTHING: Final = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
+
+
+def isolation_of(request: dict[str, Any]) -> Isolation:
+    """Return the isolation level of a request."""
+    return Isolation.READ_COMMITTED if request["isolationLevel"] else Isolation.READ_UNCOMMITTED
+
+
+class Offsets:
+    """Answers where offsets are.
+
+    Args:
+        catalog: what is served.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [
+            Api("ListOffsets", self.list_offsets),
+            Api("OffsetForLeaderEpoch", self.offset_for_leader_epoch),
+        ]
+
+    async def list_offsets(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer ListOffsets."""
+        return await asyncio.to_thread(self._list_offsets, request, version)
+
+    def _list_offsets(self, request: dict[str, Any], version: int) -> dict[str, Any]:
+        isolation = isolation_of(request)
+        times = Counter(
+            (topic["name"], one["partitionIndex"])
+            for topic in request["topics"]
+            for one in topic["partitions"]
+        )
+        topics = []
+        for topic in request["topics"]:
+            name, answers = topic["name"], []
+            for one in topic["partitions"]:
+                index = one["partitionIndex"]
+                if times[name, index] > 1:
+                    found = _error(ErrorCode.INVALID_REQUEST)
+                else:
+                    found = self._offset(name, one, isolation, version)
+                answers.append({"partitionIndex": index, **found})
+            topics.append({"name": name, "partitions": answers})
+        return {"topics": topics}
+
+    def _offset(
+        self, topic: str, wanted: dict[str, Any], isolation: Isolation, version: int
+    ) -> dict[str, Any]:
+        partition = self._catalog.partition(topic, wanted["partitionIndex"])
+        timestamp = wanted["timestamp"]
+        if version < _SINCE.get(timestamp, 0):
+            return _error(ErrorCode.UNSUPPORTED_VERSION)
+        if partition is None:
+            return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = self._catalog.epoch_error(partition, wanted["currentLeaderEpoch"])
+        if error:
+            return _error(error)
+        try:
+            return {"errorCode": ErrorCode.NONE, **self._found(partition, timestamp, isolation)}
+        except KafkaLogError as failure:
+            return _error(self._catalog.failed(partition, failure))
+
+    def _found(
+        self, partition: ServedPartition, timestamp: int, isolation: Isolation
+    ) -> dict[str, Any]:
+        served = self._catalog.log(partition)
+        log = served.log
+        if timestamp in (_LATEST_TIERED, _PENDING_UPLOAD):
+            return _NOTHING  # nothing is in remote storage
+        if timestamp == _LATEST:
+            epoch = self._catalog.leader_epoch(partition)
+            return {"timestamp": -1, "offset": served.bounds(isolation)[1], "leaderEpoch": epoch}
+        if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+            found = lookup_special(log, Special.EARLIEST, isolation)
+        elif timestamp == _MAX:
+            found = lookup_special(log, Special.MAX_TIMESTAMP, isolation)
+        else:
+            found = lookup_timestamp(log, timestamp, isolation)
+        if found.offset is None:
+            return _NOTHING
+        return {
+            "timestamp": -1 if found.timestamp is None else found.timestamp,
+            "offset": found.offset,
+            "leaderEpoch": -1 if found.leader_epoch is None else found.leader_epoch,
+        }
+
+    async def offset_for_leader_epoch(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Answer OffsetForLeaderEpoch: where the log of an epoch ends."""
+        return await asyncio.to_thread(
+            lambda: {"topics": [
+                {"topic": topic["topic"], "partitions": [
+                    {"partition": one["partition"], **self._epoch_end(topic["topic"], one)}
+                    for one in topic["partitions"]
+                ]} for topic in request["topics"]
+            ]}
+        )  # fmt: skip
+
+    def _epoch_end(self, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        partition = self._catalog.partition(topic, wanted["partition"])
+        if partition is None:
+            return {"errorCode": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        error = self._catalog.epoch_error(partition, wanted["currentLeaderEpoch"])
+        if error:
+            return {"errorCode": error}
+        try:
+            log = self._catalog.log(partition).log
+            found = None
+            if wanted["leaderEpoch"] >= 0:
+                found = epoch_end(log.leader_epochs, log.log_end_offset, wanted["leaderEpoch"])
+        except KafkaLogError as failure:
+            return {"errorCode": self._catalog.failed(partition, failure)}
+        epoch, end = found or (-1, -1)
+        return {"errorCode": ErrorCode.NONE, "leaderEpoch": epoch, "endOffset": end}
+
+
+def _error(code: ErrorCode) -> dict[str, Any]:
+    return {"errorCode": code, **_NOTHING}

@@ -1,0 +1,151 @@
+"""What a reader leaves out or lacks, it says: lost segments, a torn end, a log start offset."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog import find
+from kafkalog.errors import CorruptDataError
+from tests.builders import copy_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+COUNT = "select count(*) as n from records where topic = 'orders'"
+# Segments of orders-0 begin at 0, 250, 500 and 750, and each order names its offset.
+READERS: dict[str, list[str]] = {
+    "find": ["find", "--topic", "orders", "--value-regex", "order"],
+    "history": ["find", "--topic", "orders", "--key", "user-8", "--history"],
+    "sql": ["sql", COUNT],
+    "batches": ["sql", "select count(*) as n from batches"],
+    "profile": ["profile", "--topic", "orders"],
+}
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return copy_tree(tmp_path.cwd() / "examples/log-dir", tmp_path / "logs")
+
+
+def lose_the_second_segment(log_dir: Path) -> None:
+    for path in (log_dir / "orders-0").glob(f"{250:020d}.*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_lost_segment_is_told(log_dir: Path, kafkalog: Run, reader: str) -> None:
+    assert kafkalog(*READERS[reader], log_dir).status == 0
+    lose_the_second_segment(log_dir)
+    result = kafkalog(*READERS[reader], log_dir)
+    assert result.status == 1
+    assert "Offsets 250 to 499 are missing." in result.stdout.decode() + result.stderr
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_compaction_explains_is_not(log_dir: Path, kafkalog: Run, reader: str) -> None:
+    """The cleaner has noted how far it went; so may it have removed all of a segment."""
+    lose_the_second_segment(log_dir)
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 750\n")
+    result = kafkalog(*READERS[reader], log_dir)
+    assert (result.status, "missing" in result.stderr) == (0, False)
+
+
+def test_an_export_lists_no_lost_segment_as_complete(
+    log_dir: Path, kafkalog: Run, tmp_path: Path
+) -> None:
+    lose_the_second_segment(log_dir)
+    result = kafkalog("export", log_dir, "--topic", "orders", "--to", tmp_path / "lake")
+    assert result.status == 1
+    assert "Offsets 250 to 499 are missing." in result.stderr
+
+
+def test_only_what_is_asked_for_is_missing(log_dir: Path, kafkalog: Run) -> None:
+    """The orders from 500 on are complete, and so are other topics."""
+    lose_the_second_segment(log_dir)
+    for query, count in (
+        (f"{COUNT} and offset >= 500", 500),
+        ("select count(*) as n from records where topic = 'customers'", 60),
+    ):
+        result = kafkalog("sql", "--format", "ndjson", query, log_dir)
+        assert (result.status, result.stderr) == (0, "")
+        assert json.loads(result.stdout)["n"] == count
+
+
+def test_the_library_raises_it(log_dir: Path) -> None:
+    lose_the_second_segment(log_dir)
+    found = find(log_dir, topics=["orders"], value_regex="order")
+    with pytest.raises(CorruptDataError, match="250 to 499"):
+        list(found)
+
+
+@pytest.mark.parametrize("question", [["--special", "latest"], ["--special", "max-timestamp"],
+                                      ["995"], ["--special", "latest", "--no-index"]])  # fmt: skip
+def test_a_lookup_tells_of_the_torn_end_that_it_met(
+    log_dir: Path, kafkalog: Run, question: list[str]
+) -> None:
+    """The log was closed cleanly, so a start would cut nothing off."""
+    log = log_dir / "orders-0" / f"{750:020d}.log"
+    log.write_bytes(log.read_bytes()[:-40])
+    result = kafkalog("lookup-offset", log_dir / "orders-0", *question)
+    assert result.status == 1
+    assert "torn-tail" in result.stderr
+    assert result.stderr.count("torn-tail") == 1
+
+
+def test_a_lookup_tells_of_damage_before_its_answer(log_dir: Path, kafkalog: Run) -> None:
+    """A batch of another log that has no length any more; what follows it would be the answer."""
+    log = log_dir / "orders-0" / f"{250:020d}.log"
+    data = bytearray(log.read_bytes())
+    size = 12 + int.from_bytes(data[8:12], "big")
+    data[8:12] = b"\x7f\xff\xff\xff"
+    log.write_bytes(data)
+    for path in (log_dir / "orders-0").glob(f"{250:020d}.*index"):
+        path.unlink()
+    result = kafkalog("lookup-offset", log_dir / "orders-0", 250, "--view", "files",
+                      "--format", "ndjson")  # fmt: skip
+    assert result.status == 1
+    assert json.loads(result.stdout.splitlines()[-1])["position"] == size
+    assert "batch-length-invalid" in result.stderr
+
+
+def offsets(result: Result) -> list[int]:
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row["offset"] for row in rows]
+
+
+def test_records_below_the_log_start_are_left_out_or_marked(log_dir: Path, kafkalog: Run) -> None:
+    """As DeleteRecords leaves a log: its start lies within the second segment."""
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 300\n")
+    told = "note: records below the log start offset left out: orders-0 up to 300\n"
+    search = ["find", log_dir, "--topic", "orders", "--value-regex", "order", "--format", "ndjson"]
+    found = kafkalog(*search)
+    assert (found.status, found.stderr) == (0, told)
+    assert offsets(found) == list(range(300, 1000))
+    counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir)
+    assert (json.loads(counted.stdout)["n"], counted.stderr) == (700, told)
+    assert offsets(kafkalog(*search, "--view", "files")) == offsets(found)
+    assert offsets(kafkalog(*search, "--view", "all"))[0] == 0
+    life = kafkalog("find", log_dir, "--topic", "orders", "--key", "user-8", "--history",
+                    "--format", "ndjson")  # fmt: skip
+    lives = [json.loads(line) for line in life.stdout.splitlines()]
+    assert lives
+    assert all(one["live"] == (one["offset"] >= 300) for one in lives)
+    marked = ("note: no consumer gets records below the log start offset: "
+              "orders-0 has them up to 300\n")  # fmt: skip
+    log = log_dir / "orders-0"
+    for target, options, wanted in (
+        (log, [], (marked, 0)),
+        (log / f"{250:020d}.log", ["--records"], (marked, 250)),
+        (log, ["--from-offset", "300"], ("", 300)),
+        (log, ["--read-committed"], ("", 300)),
+    ):
+        dumped = kafkalog("dump-segment", target, "--limit", 1, "--format", "ndjson", *options)
+        assert (dumped.stderr, *offsets(dumped)) == wanted
