@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from kafkalog.producing.model import TranslatedOffset
 from kafkalog.rescue import FailedPartition, manifest_object
 from kafkalog.state.model import Member
 from kafkalog.state.transactions import OpenData
@@ -36,6 +37,7 @@ from kafkalog_cli.output import (
     profiles,
     records,
     repairs,
+    replayed,
     retention,
     rolls,
     salvaged,
@@ -90,6 +92,7 @@ COMMANDS = (
     f"find {LOG_DIR} --key order-7",
     f"diff {LOG_DIR}/orders-0 examples/damaged/orders-0 --records",
     f"find {LOG_DIR} --key user-8 --topic customers --history --limit 2",
+    f"replay {LOG_DIR}/orders-0 --dry-run",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
 OBJECT_TYPES = {
@@ -97,7 +100,7 @@ OBJECT_TYPES = {
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
         salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
-        profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        replayed, profiles, exported, groups, transactions, found, compared, metadata, overviews,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
@@ -188,6 +191,15 @@ def _group_member() -> dict[str, Any]:
     return row
 
 
+def _translated_offset() -> dict[str, Any]:
+    """Return what a committed offset became in a cluster, which no example has."""
+    offset = TranslatedOffset("billing", "orders", 0, 400, "orders", 400)
+    row = replayed.TRANSLATED.row(offset)
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
 def _open_transaction() -> dict[str, Any]:
     """Return an open transaction, which no example has."""
     hanging = "no transactional id has this producer"
@@ -233,6 +245,7 @@ def object_sections() -> str:
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
+    samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
     parts = []

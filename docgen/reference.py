@@ -19,7 +19,7 @@ _EXIT_MEANINGS = {
     1: "done; defects were found, or `lookup-offset` did not find what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "
-    "does not answer, or failed",
+    "or a cluster does not answer, or failed",
     4: "refused: what was to be created is there already or cannot be written, or a broker is "
     "running on the log directory; nothing changed",
     5: "unsupported: a version, codec or part that is not available where it would be needed",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
     from kafkalog.overview import report as report
+    from kafkalog.producing import replay as replay
     from kafkalog.profiles import profile as profile
     from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
@@ -80,6 +81,7 @@ _MODULES = {
     "logs": ("Log", "LogDir", "open"),
     "model": ("Batch", "Defect", "Isolation", "Level", "LogView", "Record", "Severity"),
     "overview": ("report",),
+    "producing": ("replay",),
     "profiles": ("profile",),
     "repair.rebuild_run": ("rebuild_index",),
     "repair.run": ("recover",),

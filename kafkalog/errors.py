@@ -175,6 +175,12 @@ class EngineError(KafkaLogError):
     reference = "engine-failed"
 
 
+class ClusterError(KafkaLogError):
+    """A cluster cannot be reached, or does not do what it is asked."""
+
+    reference = "cluster-failed"
+
+
 class InternalError(KafkaLogError):
     """internal error: a bug, or not enough memory. It says nothing about the data."""
 

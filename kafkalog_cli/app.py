@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "report": "Write a page about log directories, for people.",
     "explain": "Explain a finding or an error.",
     "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
+    "replay": "Produce what is in logs into a live cluster.",
     "profile": "Count what partitions and topics hold.",
     "sql": "Query logs with SQL.",
     "salvage": "Copy sound batches past any damage into a new log.",

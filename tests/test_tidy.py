@@ -20,6 +20,7 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/apply_retention.py:apply_retention": "mostly its options",
     "kafkalog_cli/commands/audit_compaction.py:audit_compaction": "mostly its options",
     "kafkalog_cli/commands/dump_segment.py:dump_segment": "its signature is the list of options",
+    "kafkalog_cli/commands/replay.py:replay": "mostly its options",
     "kafkalog_cli/commands/export.py:export": "its signature is the list of options",
     "kafkalog_cli/commands/profile.py:profile": "its signature is the list of options",
     "kafkalog_cli/commands/find.py:find": "its signature is the list of options",

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
-from kafkalog.columns.budget import SIZE_AT_ONCE
+from kafkalog.columns.chunks import ranges_of
 from kafkalog.columns.scan_steps import Part
 from kafkalog.errors import UsageError
 from kafkalog.model import Batch, TimestampType
@@ -302,20 +302,6 @@ class Columns:
 
     def release(self, content: Any) -> None:
         """See `scan_steps.Format`."""
-
-
-def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Split rows into ranges with a bounded size of keys and values; yield at least one."""
-    count = rows.table.shape[1]
-    sizes = rows.table[k.KEY_SIZE].clip(0) + rows.table[k.VALUE_SIZE].clip(0)
-    ends = np.cumsum(sizes)
-    first = before = 0
-    while True:
-        last = min(int(np.searchsorted(ends, before + SIZE_AT_ONCE)) + 1, count)
-        yield first, last
-        if last == count:
-            return
-        first, before = last, int(ends[last - 1])
 
 
 def _part(table: Any) -> Part:

@@ -21,7 +21,7 @@ from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columns import kernels as k
 from kafkalog.columns import legacy_kernels as old
-from kafkalog.columns.budget import LARGE_SIZE
+from kafkalog.columns.budget import LARGE_SIZE, SIZE_AT_ONCE
 from kafkalog.columns.header_table import batch_at
 from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 
@@ -125,6 +125,20 @@ class Rows:
     def row_of(self, ordinal: int) -> int:
         """Return the first row of a batch."""
         return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
+
+
+def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
+    """Split rows into ranges with a bounded size of keys and values; yield at least one."""
+    count = rows.table.shape[1]
+    sizes = rows.table[k.KEY_SIZE].clip(0) + rows.table[k.VALUE_SIZE].clip(0)
+    ends = np.cumsum(sizes)
+    first = before = 0
+    while True:
+        last = min(int(np.searchsorted(ends, before + SIZE_AT_ONCE)) + 1, count)
+        yield first, last
+        if last == count:
+            return
+        first, before = last, int(ends[last - 1])
 
 
 @dataclass(slots=True)

@@ -18,15 +18,18 @@ from formats.message_codec import Input, Output, decoder, encoder
 from kafkalog.server.model import Client, FileRange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
 
-REQUEST_SIZE_MAX: Final = 100 << 20
-_SMALL_SIZE: Final = 1 << 20
-"""Larger requests are received one at a time, so that many clients cannot fill the memory."""
+REQUEST_SIZE_MAX: Final = 16 << 20
+"""What a client asks for fits; a broker takes 100 MiB, for records that nobody can write here."""
+_SMALL_SIZE: Final = 1 << 12
+"""Larger requests wait for room, so that many clients cannot fill the memory."""
+_GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
+_IDLE_SECONDS_MAX: Final = 600  # connections.max.idle.ms
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -37,6 +40,32 @@ class MalformedRequestError(Exception):
     """The bytes are no request; the connection ends."""
 
 
+class Room:
+    """Memory for requests, shared by all connections.
+
+    Args:
+        size: how many bytes there are.
+    """
+
+    def __init__(self, size: int = 64 << 20) -> None:
+        self._size = self._left = size
+        self._changed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[None]:
+        """Take some while the block runs; wait until there is as much."""
+        wanted = min(size, self._size)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._left >= wanted)
+            self._left -= wanted
+        try:
+            yield
+        finally:
+            self._left += wanted
+            async with self._changed:
+                self._changed.notify_all()
+
+
 class Connection:
     """Answers the requests of one client until it goes away.
 
@@ -44,7 +73,8 @@ class Connection:
         reader, writer: the streams.
         apis: what is answered, by API key.
         pace: limits how fast bytes are sent.
-        large: held while a large request is received.
+        room: what larger requests take memory from.
+        identified: called once, when the client has said who it is.
     """
 
     def __init__(
@@ -53,13 +83,16 @@ class Connection:
         writer: asyncio.StreamWriter,
         apis: Mapping[int, Api],
         pace: Pace,
-        large: asyncio.Semaphore,
+        room: Room,
+        identified: Callable[[Client], object] = lambda _: None,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._apis = apis
         self._pace = pace
-        self._large = large
+        self._room = room
+        self._identified = identified
+        self._is_identified = False
         host, port = writer.get_extra_info("peername")[:2]
         self.client = Client(host, port)
 
@@ -76,24 +109,27 @@ class Connection:
     async def _answer_one(self) -> bool:
         """Answer the next request; return whether there may be more."""
         try:
-            head = await self._reader.readexactly(_SIZE.size)
-        except asyncio.IncompleteReadError:
+            async with asyncio.timeout(_IDLE_SECONDS_MAX):
+                head = await self._reader.readexactly(_SIZE.size)
+        except (asyncio.IncompleteReadError, TimeoutError):
             return False
         (size,) = _SIZE.unpack(head)
         if not _HEADER.size <= size <= REQUEST_SIZE_MAX:
             raise MalformedRequestError(f"a request of {size} bytes")
         try:
             if size <= _SMALL_SIZE:
-                data = await self._reader.readexactly(size)
-            else:
-                async with self._large, asyncio.timeout(_LARGE_SECONDS_MAX):
-                    data = await self._reader.readexactly(size)
-                    return await self._answer(data)
+                return await self._answer(await self._received(size))
+            async with self._room.taken(size * _GROWTH):
+                return await self._answer(await self._received(size))
         except asyncio.IncompleteReadError:
             return False
+
+    async def _received(self, size: int) -> bytes:
+        try:
+            async with asyncio.timeout(_LARGE_SECONDS_MAX):
+                return await self._reader.readexactly(size)
         except TimeoutError:
             raise MalformedRequestError(f"{size} bytes did not come in time") from None
-        return await self._answer(data)
 
     async def _answer(self, data: bytes) -> bool:
         key, version, correlation = _HEADER.unpack_from(data)
@@ -118,6 +154,9 @@ class Connection:
                 source.take(source.varint())
         request = decoder(api.request, version)(source)
         del data, source
+        if key != _API_VERSIONS and not self._is_identified:
+            self._is_identified = True
+            self._identified(self.client)
         response = await api.handler(request, version, self.client)
         if response is None:
             return False

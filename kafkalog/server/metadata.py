@@ -76,8 +76,8 @@ class Metadata:
     def _named(self, wanted: list[dict[str, Any]]) -> list[Topic | dict[str, Any]]:
         """Return the wanted topics, or what to say about those that are not served."""
         found: list[Topic | dict[str, Any]] = []
-        for one in wanted:
-            name, topic_id = one["name"], one["topicId"]
+        # One that is named twice is answered once, as a broker does.
+        for name, topic_id in dict.fromkeys((one["name"], one["topicId"]) for one in wanted):
             if name is None:
                 topic = self._catalog.topic_by_id(topic_id)
                 error = ErrorCode.UNKNOWN_TOPIC_ID

@@ -8,10 +8,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from formats.message_schema import message
 from kafkalog.listener import Listener
 
 if TYPE_CHECKING:
+    from formats.message_table import Message
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
     from kafkalog.paths.source import Source
@@ -92,6 +92,9 @@ class ServeListener(Listener):
     def failed(self, error: KafkaLogError) -> None:
         """Handle the failure of one path or partition; the others are served."""
 
+    def warned(self, text: str) -> None:
+        """Handle a line that somebody should act on."""
+
     def started(self, address: Address) -> None:
         """Handle the start: clients can connect to this address."""
 
@@ -137,7 +140,7 @@ class Api:
     @property
     def key(self) -> int:
         """The number of the API."""
-        key = message(self.request).api_key
+        key = self._message.api_key
         assert key is not None, "each request has one"
         return key
 
@@ -151,14 +154,20 @@ class Api:
         """Name of the response's message."""
         return f"{self.name}Response"
 
-    @cached_property
+    @property
     def versions(self) -> range:
         """The versions that are answered."""
-        return message(self.request).versions
+        return self._message.versions
+
+    @cached_property
+    def _message(self) -> Message:
+        from formats.message_schema import message  # the command's help needs no schemas
+
+        return message(self.request)
 
     def is_flexible(self, version: int) -> bool:
         """Return whether a version has tagged fields, and so has its header."""
-        return version in message(self.request).flexible_versions
+        return version in self._message.flexible_versions
 
 
 @dataclass(frozen=True, slots=True)

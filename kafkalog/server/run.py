@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
+from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
-from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.connection import Connection, MalformedRequestError, Room
 from kafkalog.server.fetch import Fetch
 from kafkalog.server.metadata import Metadata
 from kafkalog.server.model import Address, ServeListener, ServeOptions
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
     from kafkalog.parents import Parent
     from kafkalog.server.catalog import ServedPartition
+    from kafkalog.server.model import Client
 
 _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
+_CLIENTS_NAMED_MAX: Final = 1000
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -52,7 +55,8 @@ class Server:
         self.pace = Pace(options.rate)
         self.address = options.listen
         self._connections: set[asyncio.Task[None]] = set()
-        self._large = asyncio.Semaphore(1)
+        self._room = Room()
+        self._clients: set[tuple[str, str | None, str]] = set()
         self._stopped = asyncio.Event()
         self._unread = {
             (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
@@ -86,6 +90,13 @@ class Server:
             *Offsets(self.catalog).apis(),
             *Fetch(self.catalog, self.options, self._reached).apis(),
         ])  # fmt: skip
+        if self.catalog.left_out:
+            what = counted(self.catalog.left_out, "internal partition")
+            self.listener.noted(f"{what} left out; --internal includes them")
+        if not _is_loopback(host):
+            self.listener.warned(
+                f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
+            )
         self.listener.started(advertised)
 
     def stop(self) -> None:
@@ -101,6 +112,13 @@ class Server:
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+
+    def _identified(self, client: Client) -> None:
+        """Name a client, once: it has several connections."""
+        who = (client.host, client.client_id, client.software)
+        if who not in self._clients and len(self._clients) < _CLIENTS_NAMED_MAX:
+            self._clients.add(who)
+            self.listener.connected(client)
 
     def _reached(self, partition: ServedPartition) -> None:
         """Note that a client has read a partition to its end; called in any thread."""
@@ -121,7 +139,9 @@ class Server:
             return
         self._connections.add(task)
         try:
-            connection = Connection(reader, writer, self._apis, self.pace, self._large)
+            connection = Connection(
+                reader, writer, self._apis, self.pace, self._room, self._identified
+            )
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -173,6 +193,15 @@ def serve(
         asyncio.run(run())
     finally:
         signal.signal(signal.SIGPIPE, before)
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

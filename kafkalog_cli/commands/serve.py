@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.model import Defect
+from kafkalog.server.model import (
+    LISTEN,
+    Address,
+    Client,
+    OnDamage,
+    ServeListener,
+    ServeOptions,
+    Watermark,
+)
 from kafkalog_cli import options as opt
 
 if TYPE_CHECKING:
-    from kafkalog.server.model import Address, Client
+    from kafkalog_cli.outcome import Outcome
 
 _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 
@@ -21,58 +31,108 @@ def serve(
     paths: opt.PathsArgument,
     listen: Annotated[str, typer.Option(
         "--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.",
-    )] = "127.0.0.1:9092",
+    )] = str(LISTEN),
     advertise: Annotated[str | None, typer.Option(
         "--advertise", metavar="HOST:PORT",
         help="What clients are told to connect to, if it is another address.",
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
+    leftovers: Annotated[bool, typer.Option(
+        "--leftovers", help="Also -delete and -stray directories, as orders.deleted-1a2b3c4d.",
+    )] = False,
+    high_watermark: Annotated[Watermark, typer.Option(
+        "--high-watermark",
+        help="Serve up to the high watermark that the broker noted, or to the log end.",
+    )] = Watermark.CHECKPOINT,
+    on_damage: Annotated[OnDamage, typer.Option(
+        "--on-damage", help="Where a batch is damaged: an error, or the next sound batch.",
+    )] = OnDamage.STOP,
+    follow: Annotated[bool, typer.Option(
+        "--follow", help="Serve what a running broker appends, too.",
+    )] = False,
+    once: Annotated[bool, typer.Option(
+        "--once", help="End when clients have read every partition to its end.",
+    )] = False,
+    rate_limit: Annotated[str | None, typer.Option(
+        "--rate-limit", metavar="SIZE", help="Bytes per second, for all clients together: 50MiB.",
+    )] = None,
+    max_connections: Annotated[int, typer.Option(
+        "--max-connections", min=1, max=10_000, metavar="N",
+        help="Connections at a time; more are closed at once.",
+    )] = 64,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not name clients.")] = False,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-    as they lie in the files, up to the high watermark that the broker noted. Nothing is written,
-    and whatever would write is refused. SIGTERM or Ctrl-C ends it.
+    as they lie in the files. Nothing is written, and whatever would write is refused. Of several
+    copies of a partition the most recent one is served. SIGTERM or Ctrl-C ends it. Status 1 if
+    clients met damage.
 
 
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
+    kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
     """
-    from kafkalog.server.model import ServeListener, ServeOptions
     from kafkalog.server.run import serve as run
-    from kafkalog_cli.outcome import Outcome, show_note, show_parent
-
-    outcome = Outcome()
-
-    class Shown(ServeListener):
-        failed = staticmethod(outcome.error)
-        noted = staticmethod(show_note)
-
-        def started(self, address: Address) -> None:
-            sys.stdout.write(f"bootstrap.servers={address}\n")
-            sys.stdout.flush()
-
-        def connected(self, client: Client) -> None:
-            if not quiet:
-                show_note(f"{client.host} {client.software} {client.client_id or ''}".rstrip())
+    from kafkalog_cli.outcome import Outcome, show_parent
 
     options = ServeOptions(
         listen=parse_address(listen),
         advertise=None if advertise is None else parse_address(advertise),
         topics=None if topic is None else tuple(topic),
         internal=internal,
+        leftovers=leftovers,
+        high_watermark=high_watermark,
+        on_damage=on_damage,
+        follow=follow,
+        once=once,
+        rate=None if rate_limit is None else opt.parse_rate(rate_limit),
+        max_connections=max_connections,
     )
-    run(paths, options, Shown(), parents=show_parent)
+    outcome = Outcome()
+    run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
+
+
+class _Shown(ServeListener):
+    """Shows what a server reports: the address on stdout, everything else on stderr."""
+
+    def __init__(self, outcome: Outcome, *, quiet: bool) -> None:
+        self._outcome = outcome
+        self._quiet = quiet
+
+    def failed(self, error: KafkaLogError) -> None:
+        self._outcome.error(error)
+
+    def noted(self, text: str) -> None:
+        from kafkalog_cli.outcome import show_note
+
+        show_note(text)
+
+    def warned(self, text: str) -> None:
+        from kafkalog_cli.outcome import show_warning
+
+        show_warning(text)
+
+    def started(self, address: Address) -> None:
+        sys.stdout.write(f"bootstrap.servers={address}\n")
+        sys.stdout.flush()
+
+    def connected(self, client: Client) -> None:
+        if not self._quiet:
+            name = client.client_id or "a client"
+            self.noted(f"{name} ({client.software or 'unknown'}) from {client.host}")
+
+    def damaged(self, defect: Defect) -> None:
+        self._outcome.count(defect)
+        self._outcome.defect(defect)
 
 
 def parse_address(text: str) -> Address:
     """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises `UsageError`."""
-    from kafkalog.server.model import Address
-
     match = _HOST_PORT.fullmatch(text.strip())
     if match is None or int(match[3]) > 0xFFFF:
         raise UsageError(f"{text!r} is not HOST:PORT.", hint="For example 127.0.0.1:9092.")

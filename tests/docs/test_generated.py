@@ -125,6 +125,8 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     if "undo" in line:
         assert kafkalog(*RUN_TO_UNDO).status == 0
     words = [real_word(word) for word in shlex.split(line)[1:]]
+    if "--bootstrap" in words:  # no broker is here
+        words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
     for option in {"--to", "--state", "--backup", "--export", "--html"} & set(words):

@@ -166,7 +166,7 @@ def error_codes(value: Any) -> Iterator[int]:
     "frame",
     [
         struct.pack(">i", -1),
-        struct.pack(">i", (100 << 20) + 1),
+        struct.pack(">i", (16 << 20) + 1),
         struct.pack(">i", 0),
         struct.pack(">ihhi", 8, 999, 0, 1),
         struct.pack(">ihhi", 8, 3, 99, 1),

@@ -1,0 +1,204 @@
+"""The logs of a run on their way: some are read side by side, each in its order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import ClusterError, CorruptDataError, KafkaLogError
+from kafkalog.model import Defect
+from kafkalog.producing.messages import pieces_of
+from kafkalog.producing.model import Place, Position, Replayed
+from kafkalog.search.scanning import is_bulk, plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.producing.messages import Piece
+    from kafkalog.producing.model import ReplayListener, Request, Route
+
+LANES: Final = 4
+"""Logs that are read side by side, so that several brokers have work."""
+
+
+class Lane:
+    """One log on its way.
+
+    Args:
+        index: of the log in the run.
+        route: the log, and where it goes.
+        request: which records.
+        place: how far an earlier run came; None at the beginning.
+        listener: hears of defects.
+        advanced: called with numbers of bytes as they are read.
+        bulk: whether the kernels are used.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        route: Route,
+        request: Request,
+        place: Place | None,
+        listener: ReplayListener,
+        advanced: Callable[[int], None],
+        *,
+        bulk: bool,
+    ) -> None:
+        self.index = index
+        self.done = Replayed(route)
+        self._listener = listener
+        self._next_offset = 0
+        self._last: int | None = None
+        selection = request.reading
+        if place is not None:
+            self._next_offset, self.done.records_before = place
+            limit = None if selection.limit is None else max(selection.limit - place.records, 0)
+            first = max(place.next_offset, selection.from_offset or 0)
+            selection = replace(selection, from_offset=first, limit=limit)
+        plan = plan_of(route.target, selection)
+        self._pieces = pieces_of(plan, advanced, bulk=bulk)
+
+    @property
+    def place(self) -> Place:
+        """How far it has come."""
+        return Place(self._next_offset, self.done.records_before + self.done.records)
+
+    def next(self) -> Piece | None:
+        """Return the next records, None at the end; defects are reported.
+
+        Raises:
+            CorruptDataError: offsets do not rise, so that a place would mean nothing.
+            KafkaLogError: the log cannot be read.
+        """
+        for piece in self._pieces:
+            if isinstance(piece, Defect):
+                self._listener.met(piece)
+                continue
+            last = self._last
+            for offset, *_ in piece.messages:
+                if last is not None and offset <= last:
+                    raise CorruptDataError(
+                        f"Offset {offset} comes after offset {last}.",
+                        path=self.done.route.path,
+                        hint="`kafkalog salvage` copies what is in order.",
+                    )
+                last = offset
+            self._last = last
+            return piece
+        return None
+
+    def count(self, piece: Piece, zeros: int) -> None:
+        """Add a piece to what was done; `zeros` of its messages have the timestamp 0."""
+        done = self.done
+        done.records += len(piece.messages)
+        done.tombstones += sum(value is None for _, value, *_ in piece.messages)
+        done.size_bytes += piece.size_bytes
+        done.unsendable += len(piece.unsendable)
+        done.zero_times += zeros
+        if piece.messages:
+            if done.first_offset is None:
+                done.first_offset = piece.messages[0][0]
+            done.last_offset = piece.messages[-1][0]
+        ends = [*piece.unsendable, *(offset for offset, *_ in piece.messages[-1:])]
+        self._next_offset = max([self._next_offset, *(offset + 1 for offset in ends)])
+
+
+class Lanes:
+    """The logs of a run, from a position on.
+
+    Args:
+        routes: the logs.
+        request: which records.
+        position: how far an earlier run came.
+        listener: hears of defects, and of the errors of logs that cannot be read.
+        advanced: called with numbers of bytes as they are read, once all that was given before is
+            counted; by default the listener is.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        request: Request,
+        position: Position,
+        listener: ReplayListener,
+        advanced: Callable[[int], None] | None = None,
+    ) -> None:
+        self._advanced = advanced or listener.advanced
+        self._routes = routes
+        self._request = request
+        self._listener = listener
+        self._bulk = is_bulk([route.target for route in routes])
+        self._waiting: list[tuple[int, Place | None]] = [
+            *sorted(position.places.items()),
+            *((index, None) for index in range(position.opened, len(routes))),
+        ]
+        self._opened = position.opened
+        self._records = position.records
+        self._active: list[Lane] = []
+        self._stuck: dict[int, Place] = {}
+        self._ended: list[Lane] = []
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a log could not be read to its end."""
+        return bool(self._stuck)
+
+    @property
+    def done(self) -> list[Replayed]:
+        """What was done with each log, in their order."""
+        lanes = sorted([*self._ended, *self._active], key=lambda lane: lane.index)
+        return [lane.done for lane in lanes]
+
+    @property
+    def position(self) -> Position:
+        """How far the run has come, once all that was given is in the cluster."""
+        places = {index: place for index, place in self._waiting if place is not None}
+        places |= self._stuck | {lane.index: lane.place for lane in self._active}
+        return Position(self._records, self._opened, places)
+
+    def pieces(self) -> Iterator[tuple[Lane, Piece]]:
+        """Yield the pieces of all logs by turns; each has to be counted before the next."""
+        while True:
+            while self._waiting and len(self._active) < LANES:
+                self._open(*self._waiting.pop(0))
+            if not self._active:
+                return
+            for lane in list(self._active):
+                piece = self._next(lane)
+                if piece is not None:
+                    yield lane, piece
+
+    def count(self, lane: Lane, piece: Piece, zeros: int) -> None:
+        """Count a piece, or a part of it; `zeros` of its messages have the timestamp 0."""
+        lane.count(piece, zeros)
+        self._records += len(piece.messages)
+
+    def _open(self, index: int, place: Place | None) -> None:
+        self._opened = max(self._opened, index + 1)
+        try:
+            lane = Lane(
+                index, self._routes[index], self._request, place, self._listener, self._advanced,
+                bulk=self._bulk,
+            )  # fmt: skip
+        except KafkaLogError as error:
+            self._stuck[index] = place or Place(0, 0)
+            self._listener.failed(error)
+        else:
+            self._active.append(lane)
+
+    def _next(self, lane: Lane) -> Piece | None:
+        try:
+            piece = lane.next()
+        except ClusterError:
+            raise
+        except KafkaLogError as error:
+            self._stuck[lane.index] = lane.place
+            self._active.remove(lane)
+            self._ended.append(lane)
+            self._listener.failed(error)
+            return None
+        if piece is None:
+            self._active.remove(lane)
+            self._ended.append(lane)
+        return piece

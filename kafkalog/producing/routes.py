@@ -1,0 +1,180 @@
+"""Which logs are replayed, where their records go, and whether the cluster can take them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.cluster_image import read_cluster_image
+from kafkalog.cluster_image.model import TOPIC
+from kafkalog.errors import RefusedError, UsageError
+from kafkalog.log_dir import LogDirListing
+from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.producing.model import Route
+from kafkalog.search.scanning import logs_of
+from kafkalog.tables.model import Replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.producing.cluster import Cluster
+    from kafkalog.producing.model import Request
+    from kafkalog.targets import Target
+
+_OF_REPLICAS: Final = ("leader.replication.throttled.replicas",
+                       "follower.replication.throttled.replicas")  # fmt: skip
+"""Configs that are about the brokers of one cluster."""
+_INTERNAL: Final = "internal."
+"""What Kafka's own tests set."""
+_NAMED_MAX: Final = 5
+
+
+def routes_of(
+    targets: Sequence[Target], request: Request, failed: Callable[[KafkaLogError], object]
+) -> tuple[list[Route], int]:
+    """Return the routes by topic and partition, and how many internal partitions are left out.
+
+    Of several replicas of a partition the best one is taken.
+
+    Raises:
+        UsageError: a topic is not there, two would become one, or an internal one keeps its name.
+    """
+    logs = logs_of(
+        targets,
+        request.selection.view,
+        topics=request.topics,
+        replicas=Replicas.BEST,
+        failed=failed,
+    )
+    routes, left_out = [], 0
+    for target in logs:
+        partition = target.partition
+        is_internal = payload_kind(partition.topic) is not None
+        if is_internal and not request.internal and request.topics is None:
+            left_out += 1
+            continue
+        path = target.segments[0].log.path if target.is_file else target.listed.path
+        routes.append(
+            Route(
+                target,
+                path,
+                partition.topic,
+                partition.partition,
+                request.topic_map.get(partition.topic, partition.topic),
+                partition.partition if request.keep_partitions else None,
+            )
+        )
+    _require_sense(routes, request)
+    return routes, left_out
+
+
+def _require_sense(routes: Sequence[Route], request: Request) -> None:
+    """Raise `UsageError` for routes that lead to a mixture, or into a cluster's own topics."""
+    topics = {route.topic for route in routes}
+    if unknown := sorted(set(request.topic_map) - topics):
+        raise UsageError(
+            f"--topic-map names {', '.join(unknown)}, which is not replayed.",
+            hint=f"Topics are {', '.join(sorted(topics))}." if topics else None,
+        )
+    origins: defaultdict[str, set[str]] = defaultdict(set)
+    for route in routes:
+        origins[route.to_topic].add(route.topic)
+        if payload_kind(route.to_topic) is not None:
+            raise UsageError(
+                f"{route.to_topic} is a topic that brokers write themselves.",
+                hint=f"--topic-map {route.topic}=NEW replays it under another name.",
+            )
+        if request.keep_partitions and route.partition is None:
+            raise UsageError(
+                f"{route.path} has no partition number that records could keep.",
+                hint="Leave --keep-partitions out.",
+            )
+    for name, names in sorted(origins.items()):
+        if len(names) > 1:
+            raise UsageError(
+                f"The topics {', '.join(sorted(names))} would become one, {name}.",
+                hint="Give --topic-map another name.",
+            )
+    seen: dict[tuple[str, int | None], Route] = {}
+    for route in routes:
+        key = route.topic, route.partition
+        if key in seen and not (route.target.is_file and seen[key].target.is_file):
+            raise UsageError(
+                f"Two PATHs hold {route.name}: {seen[key].path} and {route.path}.",
+                hint="Give one of them.",
+            )
+        seen[key] = route
+
+
+def require_topics_in(
+    cluster: Cluster, routes: Sequence[Route], request: Request, targets: Sequence[Target]
+) -> list[str]:
+    """Make sure that the cluster has the topics and partitions; create topics if that is wanted.
+
+    Returns:
+        The topics that were created.
+
+    Raises:
+        RefusedError: a topic is missing, or has too few partitions; nothing was changed.
+        ClusterError: a topic may not be seen or created.
+    """
+    needed: dict[str, int] = {}
+    for route in routes:
+        number = -1 if route.to_partition is None else route.to_partition
+        needed[route.to_topic] = max(needed.get(route.to_topic, 1), number + 1)
+    present = cluster.partitions()
+    missing = sorted(set(needed) - set(present))
+    for name in missing:
+        cluster.require_access(name)
+    short = [name for name in sorted(needed) if present.get(name, needed[name]) < needed[name]]
+    if short:
+        words = [f"{name} has {present[name]} of {needed[name]}" for name in short]
+        raise RefusedError(
+            f"The cluster has too few partitions: {_some(words)}.",
+            hint="Add partitions with kafka-topics.sh --alter, or leave --keep-partitions out.",
+        )
+    if missing and not request.create_topics:
+        raise RefusedError(
+            f"The cluster has no topic {_some(missing)}.",
+            hint="--create-topics creates what is missing; --topic-map OLD=NEW names another one.",
+        )
+    if missing:
+        cluster.create_topics(_as_in_files(missing, needed, routes, targets))
+    return missing
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:_NAMED_MAX]) + (", …" if len(words) > _NAMED_MAX else "")
+
+
+def _as_in_files(
+    names: Sequence[str],
+    needed: Mapping[str, int],
+    routes: Sequence[Route],
+    targets: Sequence[Target],
+) -> dict[str, tuple[int, dict[str, str]]]:
+    """Return partitions and configs of new topics, by the metadata log where there is one."""
+    origins = {route.to_topic: route.topic for route in routes}
+    counts = {
+        name: max(
+            (route.partition or 0) + 1 for route in routes if route.to_topic == name
+        )
+        for name in names
+    }  # fmt: skip
+    found = {name: (max(needed[name], counts[name]), dict[str, str]()) for name in names}
+    for target in targets:
+        image = read_cluster_image(target) if isinstance(target, LogDirListing) else None
+        if image is None:
+            continue
+        for name in names:
+            count, configs = found[name]
+            own = image.configs.get((TOPIC, origins[name]), {})
+            told = {
+                key: value
+                for key, value in own.items()
+                if key not in _OF_REPLICAS and not key.startswith(_INTERNAL)
+            }
+            count = max(count, image.partition_count(origins[name]) or 0)
+            found[name] = count, configs | told
+    return found

@@ -1,0 +1,176 @@
+"""The output of `replay`: what was produced of each log, and what offsets of groups became."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.plurals import counted
+from kafkalog_cli.outcome import show_note, show_warning, some_of
+from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
+from kafkalog_cli.output.text import printable, size_cell
+from kafkalog_cli.output.writer import Format, Writer
+
+if TYPE_CHECKING:
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+    from kafkalog.producing.model import Replayed, ReplayListener, TranslatedOffset
+    from kafkalog.producing.run import ReplaySummary
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import ByteProgress
+
+
+class ShownLog(NamedTuple):
+    """What was done with a log, and whether it was."""
+
+    done: Replayed
+    performed: bool
+
+
+REPLAYED: Final = ObjectType[ShownLog](
+    "replayed",
+    "`replay`",
+    "A log whose records were produced into a cluster, or would be.",
+    Field("path", TEXT, "the partition directory, or the file", "done.route.path"),
+    Field("topic", TEXT, "topic, from the directory's name", "done.route.topic"),
+    Field("partition", INT | None, "partition number; null if the directory's name has none",
+          "done.route.partition"),
+    Field("to_topic", TEXT, "topic in the cluster", "done.route.to_topic"),
+    Field("to_partition", INT | None, "partition in the cluster; null if the keys decide",
+          "done.route.to_partition"),
+    Field("performed", BOOL, "whether records were produced; false in a dry run"),
+    Field("records", INT, "records that this run produced, or would produce", "done.records"),
+    Field("tombstones", INT, "those of them without a value", "done.tombstones"),
+    Field("size", SIZE, "bytes of their keys, values and headers", "done.size_bytes"),
+    Field("first_offset", INT | None, "offset of the first one in the log; null without records",
+          "done.first_offset"),
+    Field("last_offset", INT | None, "offset of the last one in the log", "done.last_offset"),
+    Field("records_before", INT, "records that the run had produced before it was stopped",
+          "done.records_before"),
+    Field("unsendable", INT, "records that are left out: the name of a header is not UTF-8",
+          "done.unsendable"),
+    Field("zero_times", INT, "records whose timestamp 0 becomes 1, since librdkafka sends no 0",
+          "done.zero_times"),
+)  # fmt: skip
+TRANSLATED: Final[ObjectType[TranslatedOffset]] = ObjectType(
+    "translated_offset",
+    "`replay --commit-offsets`",
+    "A committed offset of a group, and what was committed for it in the cluster.",
+    Field("group", TEXT, "the group"),
+    Field("topic", TEXT, "topic in the files"),
+    Field("partition", INT, "partition number"),
+    Field("offset", INT, "the committed offset in the files"),
+    Field("to_topic", TEXT, "topic in the cluster"),
+    Field("to_offset", INT | None,
+          "offset of the first replayed record at or after it; after the last one if there is "
+          "none; null, and nothing committed, if no record of the partition was replayed"),
+)  # fmt: skip
+
+
+def write_replay(summary: ReplaySummary, form: Format, style: Style, *, performed: bool) -> None:
+    """Write a row per log; then, except in CSV, what offsets of groups became."""
+    view = REPLAYED.view(
+        style,
+        Column("PARTITION", lambda one: one.done.route.name, fold=True),
+        Column("TO", _destination, fold=True),
+        Column("RECORDS", "records"),
+        Column("TOMBSTONES", "tombstones"),
+        Column("SIZE", "size"),
+        Column("OFFSETS", _offsets),
+        Column("BEFORE", "records_before"),
+    )
+    with Writer(view, form, lambda _: None) as writer:
+        for done in summary.logs:
+            writer.write(ShownLog(done, performed))
+        if form in (Format.NDJSON, Format.JSON):
+            for one in summary.offsets:
+                writer.write_row(TRANSLATED.row(one))
+    if form == Format.TABLE:
+        _print_totals(summary, performed=performed)
+        if summary.offsets:
+            _write_offsets(summary, style)
+
+
+def _write_offsets(summary: ReplaySummary, style: Style) -> None:
+    view = TRANSLATED.view(
+        style,
+        Column("GROUP", "group", fold=True),
+        Column("PARTITION", lambda one: f"{one.topic}-{one.partition}", fold=True),
+        Column("OFFSET", "offset"),
+        Column("TO", "to_topic", fold=True),
+        Column("OFFSET", "to_offset"),
+    )
+    with Writer(view, Format.TABLE, lambda _: None) as writer:
+        for one in summary.offsets:
+            writer.write(one)
+
+
+def _destination(one: ShownLog) -> str:
+    route = one.done.route
+    return (
+        route.to_topic if route.to_partition is None else f"{route.to_topic}-{route.to_partition}"
+    )
+
+
+def _offsets(one: ShownLog) -> str:
+    done = one.done
+    return "-" if done.first_offset is None else f"{done.first_offset}-{done.last_offset}"
+
+
+def _print_totals(summary: ReplaySummary, *, performed: bool) -> None:
+    records = counted(sum(one.records for one in summary.logs), "record")
+    size = size_cell(sum(one.size_bytes for one in summary.logs), exact=False)
+    line = f"{records}, {size}: {'produced' if performed else 'would be produced'}"
+    if summary.was_complete:
+        line = "nothing to do: the run is complete"
+    elif before := sum(one.records_before for one in summary.logs):
+        line += f"; {counted(before, 'record')} before"
+    sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+
+
+def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListener:
+    """Return a listener that shows on stderr what it hears."""
+    from kafkalog.producing.model import ReplayListener
+
+    class Shown(ReplayListener):
+        def failed(self, error: KafkaLogError) -> None:
+            outcome.error(error)
+
+        def met(self, defect: Defect) -> None:
+            outcome.count(defect)
+            outcome.defect(defect)
+
+        def noted(self, text: str) -> None:
+            show_note(text)
+
+        def warned(self, text: str) -> None:
+            show_warning(text)
+
+        def advanced(self, size_bytes: int) -> None:
+            if bar is not None:
+                bar(size_bytes)
+
+    return Shown()
+
+
+def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
+    """Note what was created; warn of records that the cluster has not got as they are."""
+    if summary.created:
+        show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
+    if unsendable := sum(one.unsendable for one in summary.logs):
+        show_warning(
+            f"{counted(unsendable, 'record')} left out: the name of a header is not UTF-8, and "
+            "librdkafka's binding sends no other."
+        )
+    if zeros := sum(one.zero_times for one in summary.logs):
+        show_warning(
+            f"{counted(zeros, 'record')} with the timestamp 0 get 1: librdkafka sends no 0."
+        )
+    if lost := sum(one.to_offset is None for one in summary.offsets):
+        show_warning(
+            f"{counted(lost, 'committed offset')} left out: no record of the partition was "
+            "replayed."
+        )
+        outcome.fail_if(True)
+    outcome.fail_if(summary.has_losses)

@@ -1,0 +1,278 @@
+"""`replay` into a real broker: what its consumers get is what the source's consumers got."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import time
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conftest import State, state
+from tests.kafka.conftest import new_seed
+from tests.kafka.test_retained_logs import running_broker
+from tests.sampling import tries_everything
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Kafkalog = Callable[..., Result]
+
+pytestmark = pytest.mark.kafka
+
+KILLS: Final = 20 if tries_everything() else 4
+WAIT_S: Final = 60
+SMALL_TRANSACTIONS: Final = """
+import sys
+from kafkalog.producing import run, sending
+from kafkalog_cli.main import main
+
+def commit(self, position, commit=sending.Sending.commit):
+    commit(self, position)
+    print("committed", flush=True, file=sys.stderr)
+
+run._COMMIT_RECORDS = 7
+sending.Sending.commit = commit
+main()
+"""
+
+
+class Broker(NamedTuple):
+    """A broker: its address, and names of topics that nobody has used."""
+
+    bootstrap: str
+    names: Iterator[int]
+
+    @property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def new_name(self) -> str:
+        return f"replayed-{next(self.names)}"
+
+    def create(self, partitions: int, **config: str) -> str:
+        name = self.new_name()
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        admin = self.admin  # answers come as long as it is there
+        admin.create_topics([topic])[name].result(WAIT_S)
+        return name
+
+    def read(
+        self, topic: str, partition: int = 0, isolation: str = "read_committed", first: int = 0
+    ) -> list[Any]:
+        """What a consumer gets: offset, timestamp, key, value, headers."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap, "group.id": "reader",
+                "enable.partition.eof": True, "isolation.level": isolation,
+                "enable.auto.commit": False, "auto.offset.reset": "error",
+            }
+        )  # fmt: skip
+        found = []
+        try:
+            consumer.assign([TopicPartition(topic, partition, first)])
+            while True:
+                message = consumer.poll(WAIT_S)
+                assert message is not None, "the broker does not answer"
+                if message.error() is not None:
+                    assert message.error().name() == "_PARTITION_EOF", message.error()
+                    return found
+                found.append(message)
+        finally:
+            consumer.close()
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        admin = self.admin
+        answers = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        places = answers[group].result(WAIT_S).topic_partitions
+        return {(one.topic, one.partition): one.offset for one in places}
+
+
+@pytest.fixture(scope="module")
+def target(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all tests; it has no topics at first."""
+    assert harness is None
+    root = tmp_path_factory.mktemp("target")
+    with running_broker(root / "log", root / "cwd") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("port\n")
+        process.stdin.flush()
+        yield Broker(f"127.0.0.1:{int(process.stdout.readline())}", count())
+
+
+def digest_of(data: bytes | None) -> Any:
+    if data is None or len(data) <= 1024:
+        return None if data is None else data.hex()
+    return {"len": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def told(message: Any) -> dict[str, Any]:
+    """A record as the corpus writes it, without its offset."""
+    return {
+        "timestamp": message.timestamp()[1],
+        "key": digest_of(message.key()),
+        "value": digest_of(message.value()),
+        "headers": [[name, digest_of(value)] for name, value in message.headers() or ()],
+    }
+
+
+def expected(one: State, partition: str) -> list[dict[str, Any]]:
+    """What a consumer of the source got; librdkafka sends no timestamp 0."""
+    with (one.expected / "records" / f"{partition}.ndjson").open() as lines:
+        return [json.loads(line) for line in lines]
+
+
+def without_place(record: dict[str, Any]) -> dict[str, Any]:
+    found = {name: record[name] for name in ("timestamp", "key", "value", "headers")}
+    return {**found, "timestamp": found["timestamp"] or 1}
+
+
+def user_partitions(one: State) -> list[Path]:
+    """Those whose records a consumer read; others await their deletion."""
+    return [
+        path
+        for path in one.partitions()
+        if not path.name.startswith("__")
+        and (one.expected / "records" / f"{path.name}.ndjson").exists()
+    ]
+
+
+def renamed(broker: Broker, one: State) -> tuple[dict[str, str], list[str]]:
+    """A name in the cluster for each topic, and the options that say so."""
+    topics = sorted({path.name.rpartition("-")[0] for path in user_partitions(one)})
+    names = {topic: broker.new_name() for topic in topics}
+    words = [word for old, new in names.items() for word in ("--topic-map", f"{old}={new}")]
+    return names, words
+
+
+def objects(result: Result, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in found if row["type"] == kind]
+
+
+STATES: Final = ("codecs", "txn", "timestamps", "default-config-live", "internal-topics")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_consumer_gets_what_the_consumer_of_the_source_got(
+    name: str, target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    """Compressed, null, empty and large keys and values, headers, tombstones, and all times."""
+    one = state(corpus_dir, "kafka-4.3", name)
+    names, words = renamed(target, one)
+    result = kafkalog(
+        "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
+        "--progress", tmp_path / "run", "--keep-partitions", "--end", "log", "--format", "ndjson",
+    )  # fmt: skip
+    zero_times = records = 0
+    for path in user_partitions(one):
+        topic, _, number = path.name.rpartition("-")
+        rows = expected(one, path.name)
+        got = [told(message) for message in target.read(names[topic], int(number))]
+        wanted = [without_place(row) for row in rows]
+        if any(row["timestampType"] == "LogAppendTime" for row in rows):  # so is the new topic
+            assert (
+                f"warning: {names[topic]} has message.timestamp.type=LogAppendTime" in result.stderr
+            )
+            got, wanted = ([one | {"timestamp": 0} for one in some] for some in (got, wanted))
+        assert got == wanted
+        zero_times += sum(row["timestamp"] == 0 for row in rows)
+        records += len(rows)
+    assert result.status == (1 if zero_times else 0), result.stderr
+    assert sum(row["records"] for row in objects(result, "replayed")) == records
+    assert sum(row["zero_times"] for row in objects(result, "replayed")) == zero_times
+
+
+def test_read_committed_leaves_aborted_records_out(
+    target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    """And what comes after the first open transaction."""
+    one = state(corpus_dir, "kafka-4.3", "txn")
+    names, words = renamed(target, one)
+    result = kafkalog(
+        "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
+        "--progress", tmp_path / "run", "--keep-partitions", "--read-committed",
+    )  # fmt: skip
+    assert result.status == 0, result.stderr
+    for path in user_partitions(one):
+        topic, _, number = path.name.rpartition("-")
+        text = (one.expected / "records-committed" / f"{path.name}.offsets.json").read_text()
+        offsets = set(json.loads(text))
+        wanted = [row for row in expected(one, path.name) if row["offset"] in offsets]
+        got = target.read(names[topic], int(number))
+        assert [told(message) for message in got] == [without_place(row) for row in wanted]
+        assert len(wanted) < len(expected(one, path.name))
+
+
+def first_at_or_after(records: list[dict[str, Any]], offset: int) -> dict[str, Any] | None:
+    return next((without_place(row) for row in records if row["offset"] >= offset), None)
+
+
+def require_translated(target: Broker, one: State, result: Result) -> int:
+    """Each committed offset leads to the record that it led to, and is committed."""
+    found = objects(result, "translated_offset")
+    for row in found:
+        place = (row["to_topic"], row["partition"])
+        assert target.committed(row["group"])[place] == row["to_offset"]
+        records = expected(one, f"{row['topic']}-{row['partition']}")
+        following = target.read(*place, first=row["to_offset"])
+        got = told(following[0]) if following else None
+        assert got == first_at_or_after(records, row["offset"]), row
+    return len(found)
+
+
+def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
+    target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path
+) -> None:
+    """With -9, again and again, and in the end it goes on to the end; offsets of groups too."""
+    seed = new_seed()
+    print("seed", seed)
+    drawn = random.Random(seed)
+    one = state(corpus_dir, "kafka-4.3", "internal-topics")
+    names, words = renamed(target, one)
+    size = sum(row["size"] for row in objects(
+        kafkalog("replay", *one.log_dirs, *words, "--dry-run", "--format", "ndjson"), "replayed"
+    ))  # fmt: skip
+    seconds = 1.5 * KILLS
+    argv = [
+        "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
+        "--progress", tmp_path / "run", "--keep-partitions", "--commit-offsets",
+        "--rate-limit", int(size / seconds), "--format", "ndjson",
+    ]  # fmt: skip
+    killed = 0
+    for _ in range(KILLS):
+        with subprocess.Popen(
+            [sys.executable, "-c", SMALL_TRANSACTIONS, *map(str, argv)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            commits = (line for line in process.stderr if line == "committed\n")
+            for _ in islice(commits, drawn.randrange(4)):
+                pass
+            time.sleep(drawn.uniform(0, 0.5))
+            killed += process.poll() is None
+            process.kill()
+    assert killed > KILLS / 2
+    argv[argv.index("--rate-limit") + 1] = "1GiB"
+    result = kafkalog(*argv)
+    assert result.status == 0, result.stderr
+    before = sum(row["records_before"] for row in objects(result, "replayed"))
+    for path in user_partitions(one):
+        topic, _, number = path.name.rpartition("-")
+        got = [told(message) for message in target.read(names[topic], int(number))]
+        assert got == [without_place(row) for row in expected(one, path.name)]
+    assert require_translated(target, one, result) > 0
+    again = kafkalog(*argv)
+    assert (again.status, objects(again, "replayed")) == (9, []), again.stderr
+    print(f"{killed} kills, {before} records before the last part")

@@ -1,0 +1,264 @@
+"""Fetch, ListOffsets and OffsetForLeaderEpoch against what real brokers said and stored."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formats.error_codes import ErrorCode
+from formats.record_batch import RecordBatchHeader
+from kafkalog.server.model import OnDamage, Watermark
+from tests.conftest import state
+from tests.kafkalog.server.protocol import Connected, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STATES = ("txn", "codecs", "timestamps", "compact-1-first-pass", "retention-0-before")
+ZERO_ID = "A" * 22
+
+
+def fetch(
+    client: Connected,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    size: int = 1 << 20,
+    whole: int = 1 << 20,
+    committed: bool = False,
+    version: int = 12,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Fetch from one partition: the answer about it."""
+    request: dict[str, Any] = {
+        "maxWaitMs": 0, "minBytes": 1, "maxBytes": whole, "isolationLevel": int(committed),
+        "sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": "",
+    }  # fmt: skip
+    if version <= 14:
+        request["replicaId"] = -1
+    named = {"topic": topic} if version < 13 else {"topicId": topic}
+    wanted = {"partition": partition, "currentLeaderEpoch": -1, "fetchOffset": offset,
+              "lastFetchedEpoch": -1, "logStartOffset": -1, "partitionMaxBytes": size,
+              **fields}  # fmt: skip
+    request["topics"] = [{**named, "partitions": [wanted]}]
+    answer = client.ask("Fetch", version, request)
+    assert (answer["errorCode"], answer["sessionId"]) == (ErrorCode.NONE, 0)
+    [[found]] = [one["partitions"] for one in answer["responses"]]
+    assert found["partitionIndex"] == partition
+    return found
+
+
+def batches(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Position, size and offset after each whole batch."""
+    position = 0
+    while position + 61 <= len(data):
+        head = RecordBatchHeader.parse(data[position : position + 61])
+        size = head.batch_length + 12
+        if position + size > len(data):
+            return
+        yield position, size, head.base_offset + head.last_offset_delta + 1
+        position += size
+
+
+def everything(client: Connected, topic: str, partition: int, size: int) -> bytes:
+    """All whole batches of a partition, fetched one after the other."""
+    found, offset = b"", 0
+    while True:
+        answer = fetch(client, topic, partition, offset, size=size)
+        assert answer["errorCode"] == ErrorCode.NONE
+        whole = list(batches(answer["records"]))
+        if not whole:
+            assert answer["records"] == b""
+            assert offset == answer["highWatermark"]
+            return found
+        found += answer["records"][: whole[-1][0] + whole[-1][1]]
+        offset = whole[-1][2]
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("size", [1, 5000, 1 << 20])
+def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):
+    """Whatever a client takes at a time: the batches of all segments, as they lie."""
+    found = state(corpus_dir, "kafka-4.3", name)
+    with (
+        serving(found.root, high_watermark=Watermark.END) as served,
+        Connected(served.address) as client,
+    ):
+        for topic in served.server.catalog.topics.values():
+            for index in topic.partitions:
+                [directory] = found.root.rglob(f"{topic.name}-{index}")
+                logs = sorted(directory.glob("*.log"))
+                stored = b"".join(path.read_bytes() for path in logs)
+                assert everything(client, topic.name, index, size) == stored, (topic.name, index)
+        assert served.heard.errors == []
+        assert served.heard.defects == []
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_offsets_are_those_the_broker_gave(corpus_dir: Path, name: str):
+    """`lookup.json`: what Admin.listOffsets answered for each special and each timestamp."""
+    found = state(corpus_dir, "kafka-4.3", name)
+    recorded = json.loads((found.expected / "lookup.json").read_text())
+    with (
+        serving(found.root, high_watermark=Watermark.END, internal=True) as served,
+        Connected(served.address) as client,
+    ):
+        for partition, answers in recorded.items():
+            topic, _, index = partition.rpartition("-")
+            if topic == "__cluster_metadata":
+                continue
+            expected = [
+                (-2, 0, answers["earliest"]),
+                (-1, 0, answers["latest"]),
+                (-1, 1, answers["lastStableOffset"]),
+                (-3, 0, answers["maxTimestamp"]),
+                (-4, 0, answers["earliestLocal"]),
+                *((one["target"], 0, one) for one in answers.get("timestamps", ())),
+            ]
+            for timestamp, isolation, answer in expected:
+                got = offset_for(client, topic, int(index), timestamp, isolation)
+                assert got["errorCode"] == ErrorCode.NONE
+                assert (got["offset"], got["timestamp"]) == (
+                    answer["offset"], answer["timestamp"],
+                ), (partition, timestamp)  # fmt: skip
+
+
+def offset_for(
+    client: Connected, topic: str, index: int, timestamp: int, isolation: int = 0, version: int = 10
+) -> dict[str, Any]:
+    request = {"replicaId": -1, "isolationLevel": isolation, "timeoutMs": 1000, "topics": [
+        {"name": topic, "partitions": [
+            {"partitionIndex": index, "currentLeaderEpoch": -1, "timestamp": timestamp},
+        ]}]}  # fmt: skip
+    if version < 10:
+        del request["timeoutMs"]
+    [[found]] = [one["partitions"] for one in client.ask("ListOffsets", version, request)["topics"]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def txn(corpus_dir: Path) -> Iterator[Connected]:
+    with (
+        serving(corpus_dir / "kafka-4.3" / "txn", high_watermark=Watermark.END) as served,
+        Connected(served.address) as client,
+    ):
+        yield client
+
+
+def test_aborted_transactions_hide_what_the_broker_hid(txn: Connected, corpus_dir: Path):
+    """Records without those of aborted transactions are what a read_committed consumer got."""
+    expected = state(corpus_dir, "kafka-4.3", "txn").expected
+    for index in range(3):
+        answer = fetch(txn, "txn", index, 0, committed=True)
+        facts = json.loads((expected / "lookup.json").read_text())[f"txn-{index}"]
+        assert answer["lastStableOffset"] == facts["lastStableOffset"]["offset"]
+        recorded = {
+            (int(found[1]), int(found[2]))
+            for path in (expected / "dump" / f"txn-{index}").glob("*.txnindex.txt")
+            for found in re.finditer(r"producerId: (\d+) firstOffset: (\d+)", path.read_text())
+        }
+        got = {(one["producerId"], one["firstOffset"]) for one in answer["abortedTransactions"]}
+        reached = list(batches(answer["records"]))[-1][2]
+        assert got >= {one for one in recorded if one[1] < reached}
+        assert got <= recorded
+
+
+def test_offsets_outside_the_log_are_out_of_range(txn: Connected):
+    """Below the log start and above the log end; the log end itself is an empty answer."""
+    end = fetch(txn, "txn", 0, 0)["highWatermark"]
+    assert fetch(txn, "txn", 0, end)["records"] == b""
+    for offset in (-1, end + 1):
+        answer = fetch(txn, "txn", 0, offset)
+        assert answer["errorCode"] == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (answer["highWatermark"], answer["records"]) == (-1, b"")
+
+
+def test_what_is_not_served_is_unknown(txn: Connected):
+    """By name, by id, and a partition that a topic lacks."""
+    assert fetch(txn, "nothing", 0, 0)["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(txn, "txn", 9, 0)["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = fetch(txn, "AAAAAAAAAAAAAAAAAAAAAQ", 0, 0, version=13)
+    assert unknown["errorCode"] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert offset_for(txn, "txn", 9, -1)["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_leader_epochs_fence(txn: Connected):
+    """An older epoch than the log's is fenced, a newer one unknown."""
+    for epoch, error in ((0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        assert fetch(txn, "txn", 0, 0, currentLeaderEpoch=epoch)["errorCode"] == error
+
+
+def test_a_diverging_epoch_is_named(txn: Connected):
+    """A consumer of another log learns where the epochs part, and gets no bytes."""
+    end = fetch(txn, "txn", 0, 0)["highWatermark"]
+    assert fetch(txn, "txn", 0, end, lastFetchedEpoch=0)["errorCode"] == ErrorCode.NONE
+    answer = fetch(txn, "txn", 0, end + 5, lastFetchedEpoch=0)
+    assert answer["divergingEpoch"] == {"epoch": 0, "endOffset": end}
+    assert answer["records"] == b""
+    unknown = fetch(txn, "txn", 0, 0, lastFetchedEpoch=7)
+    assert unknown["errorCode"] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_the_end_of_an_epoch(txn: Connected):
+    """OffsetForLeaderEpoch: the current epoch ends at the log end, a later one is unknown."""
+    end = fetch(txn, "txn", 0, 0)["highWatermark"]
+    for epoch, expected in ((0, (0, end)), (5, (-1, -1))):
+        request = {"replicaId": -1, "topics": [{"topic": "txn", "partitions": [
+            {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}]}]}  # fmt: skip
+        [topic] = txn.ask("OffsetForLeaderEpoch", 4, request)["topics"]
+        [found] = topic["partitions"]
+        assert (found["leaderEpoch"], found["endOffset"]) == expected
+
+
+def test_limits_are_those_of_the_protocol(txn: Connected):
+    """The first batch comes whole; a partition after it gets what is left."""
+    first = fetch(txn, "txn", 0, 0, size=0)["records"]
+    [(position, size, _)] = list(batches(first))
+    assert (position, size) == (0, len(first))
+    cut = fetch(txn, "txn", 0, 0, size=len(first) + 10)["records"]
+    assert len(cut) == len(first) + 10
+
+
+def damaged_copy(
+    corpus_dir: Path, place: Path, flip: int
+) -> tuple[Path, list[tuple[int, int, int]]]:
+    """A copy of a partition with a byte changed in its third batch, and its batches."""
+    source = corpus_dir / "kafka-4.3" / "codecs"
+    [directory] = [one for one in source.rglob("codec-none-0") if one.is_dir()] or [
+        next(one for one in sorted(source.rglob("*-0")) if one.is_dir() and "__" not in one.name)
+    ]
+    copy = place / directory.name
+    shutil.copytree(directory, copy)
+    log = min(copy.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    found = list(batches(bytes(data)))
+    data[found[2][0] + flip] ^= 0xFF
+    log.write_bytes(data)
+    return copy, found
+
+
+@pytest.mark.parametrize("flip", [8, 16, 70])
+def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int):
+    """In a length, a magic and a value: reported once, and nothing damaged is sent."""
+    copy, found = damaged_copy(corpus_dir, tmp_path, flip)
+    topic, _, index = copy.name.rpartition("-")
+    sound = found[1][2]  # the offset of the damaged batch
+    with serving(copy) as served, Connected(served.address) as client:
+        before = fetch(client, topic, int(index), 0)
+        assert list(batches(before["records"])) == found[:2]
+        for _ in range(2):
+            answer = fetch(client, topic, int(index), sound)
+            assert answer["errorCode"] == ErrorCode.CORRUPT_MESSAGE
+        assert [one.position for one in served.heard.defects] == [found[2][0]]
+    with serving(copy, on_damage=OnDamage.SKIP) as served, Connected(served.address) as client:
+        answer = fetch(client, topic, int(index), sound)
+        assert answer["errorCode"] == ErrorCode.NONE
+        [first, *_] = batches(answer["records"])
+        assert first[1:] == found[3][1:]
+        assert len(served.heard.defects) == 1
