@@ -22,7 +22,7 @@ from kafkalog.log_dir import open_partition
 _LAZY: Final = (
     "kafkalog.check.next_start",
     "kafkalog.check.registry",
-    "kafkalog.columns.fact_kernels",
+    "kafkalog.columns.legacy_kernels",
     "kafkalog.compaction.columns",
     "llvmlite.binding",
 )

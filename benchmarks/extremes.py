@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks import processes
 from benchmarks.__main__ import command_line
-from kafkalog.checksums import crc32c
-from kafkalog.codecs import compress
+from kafkalog.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, record, varint, write_log
 from tests.kafka import broker_data
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from kafkalog.producing.model import TranslatedOffset
 from kafkalog.rescue import FailedPartition, manifest_object
+from kafkalog.resurrection import LeftOutDirectory
+from kafkalog.resurrection import manifest_object as resurrected_object
 from kafkalog.state.model import Member
 from kafkalog.state.transactions import OpenData
 from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     anatomy,
-    audits,
     cleaner_steps,
     compactions,
     compared,
@@ -38,11 +39,11 @@ from kafkalog_cli.output import (
     records,
     repairs,
     replayed,
+    resurrected,
     retention,
     rolls,
     salvaged,
     side_files,
-    transactions,
     undone,
 )
 
@@ -99,16 +100,16 @@ OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, audits,
-        replayed, profiles, exported, groups, transactions, found, compared, metadata, overviews,
+        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, replayed,
+        profiles, exported, groups, found, compared, metadata, overviews, resurrected,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
 }  # fmt: skip
 """Every object type that the commands print, by name."""
-# Fixed in the examples: these values depend on when and where the repository was checked out.
+# Fixed in the examples: these depend on when, where and how fast the commands run.
 _FIXED = {"mtime_ms": 1704067449000, "extents": 1, "disk_bytes": 65536, "used_bytes": 131072,
-          "free_bytes": 1073610752, "full_at": 1792846800000}  # fmt: skip
+          "free_bytes": 1073610752, "full_at": 1792846800000, "own_bytes": 57344}  # fmt: skip
 _JSON_TYPES = {
     int: "integer",
     float: "number",
@@ -137,7 +138,7 @@ def rows_of(line: str) -> list[dict[str, Any]]:
     return [json.loads(row) for row in text.splitlines()]
 
 
-def _undo_row() -> dict[str, Any]:
+def _undo_rows() -> dict[str, dict[str, Any]]:
     """Return what `undo` prints about a retention run on a copy of the examples."""
     with TemporaryDirectory() as place:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
@@ -147,9 +148,14 @@ def _undo_row() -> dict[str, Any]:
             f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
         )
         [row] = rows_of(f"undo {backup}")
-    if problems := mistakes(row):
+        [run] = rows_of(f"undo --list {backup}")
+    if problems := [*mistakes(row), *mistakes(run)]:
         raise AssertionError("; ".join(problems))
-    return row | {"path": "/var/lib/kafka/orders-0"}
+    known = {"backup": "/backups/retention", "log_dir": "/var/lib/kafka", "begun": 1704067950000}
+    return {
+        "undo": row | {"path": "/var/lib/kafka/orders-0"},
+        "recorded_run": run | known,
+    }
 
 
 def _export_rows() -> list[dict[str, Any]]:
@@ -157,6 +163,26 @@ def _export_rows() -> list[dict[str, Any]]:
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
+    for row in rows:
+        if problems := mistakes(row):
+            raise AssertionError("; ".join(problems))
+    return [row | {name: known[name] for name in known if name in row} for row in rows]
+
+
+def _resurrect_rows() -> list[dict[str, Any]]:
+    """Return what `resurrect` prints about the examples, and a directory that is left out."""
+    rows = rows_of(f"resurrect --dry-run {LOG_DIR} examples/damaged/orders-0 --to revived")
+    rows.append(resurrected_object(LeftOutDirectory(
+        "/var/lib/kafka/old-0.2a96b1d1d0c64b6d8a4f6a4f3c1f2b7e-delete",
+        "its name ends in -delete; --undelete takes it",
+    )))  # fmt: skip
+    known = {
+        "log_dir": "/var/lib/revived/log",
+        "destination": "/var/lib/revived",
+        "start_command": "kafka-server-start.sh /var/lib/revived/server.properties",
+        "cluster_id": "VzQ4pGm1T9eTMcCkBqbR3w",
+        "directory_id": "7yHqGd0mQ2yPqVQ8m6cZ8g",
+    }
     for row in rows:
         if problems := mistakes(row):
             raise AssertionError("; ".join(problems))
@@ -205,7 +231,7 @@ def _open_transaction() -> dict[str, Any]:
     hanging = "no transactional id has this producer"
     path = "/var/lib/kafka/orders-0"
     opened = OpenTransaction(4711, 1830, 3, 1704067205000, -1)
-    row = transactions.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
+    row = groups.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
     if problems := mistakes(row):
         raise AssertionError("; ".join(problems))
     return row
@@ -241,13 +267,15 @@ def object_sections() -> str:
             if problems := mistakes(row):
                 raise AssertionError("; ".join(problems))
             samples.setdefault(row["type"], row)
-    samples["undo"] = _undo_row()
+    samples |= _undo_rows()
     samples["failed_partition"] = _failed_partition()
     samples["report"] = _report_row()
     samples["group_member"] = _group_member()
     samples["translated_offset"] = _translated_offset()
     samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
+    for row in _resurrect_rows():
+        samples.setdefault(row["type"], row)
     parts = []
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}

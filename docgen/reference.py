@@ -7,7 +7,7 @@ from collections import Counter
 
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.examples import EXAMPLES
+from kafkalog.defects.advice import EXAMPLES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
@@ -81,33 +81,33 @@ def defect_sections() -> str:
 
 # Kind of file: its name on disk, the schema of its bytes, the module that interprets it.
 _FILES = {
-    FileKind.LOG: ("`<base offset>.log`", "record_batch message_set", "batches.reader"),
-    FileKind.OFFSET_INDEX: ("`<base offset>.index`", "offset_index", "indexes"),
-    FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "time_index", "indexes"),
-    FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "transaction_index", "indexes"),
-    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producers"),
+    FileKind.LOG: ("`<base offset>.log`", "record_batch", "batches.reader"),
+    FileKind.OFFSET_INDEX: ("`<base offset>.index`", "side_files", "indexes"),
+    FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "side_files", "indexes"),
+    FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "side_files", "indexes"),
+    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "side_files", "producers"),
     FileKind.KRAFT_SNAPSHOT: (
         "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
         "record_batch",
         "batches.reader",
     ),
-    FileKind.LEADER_EPOCH_CHECKPOINT: ("`leader-epoch-checkpoint`", "checkpoint", "checkpoints"),
-    FileKind.PARTITION_METADATA: ("`partition.metadata`", "partition_metadata", "metadata_files"),
-    FileKind.QUORUM_STATE: ("`quorum-state`", "quorum_state", "metadata_files"),
+    FileKind.LEADER_EPOCH_CHECKPOINT: ("`leader-epoch-checkpoint`", "text_files", "text_files"),
+    FileKind.PARTITION_METADATA: ("`partition.metadata`", "text_files", "text_files"),
+    FileKind.QUORUM_STATE: ("`quorum-state`", "text_files", "text_files"),
     FileKind.OFFSET_CHECKPOINT: (
         ", ".join(f"`{name}`" for name in OFFSET_CHECKPOINTS),
-        "checkpoint",
-        "checkpoints",
+        "text_files",
+        "text_files",
     ),
-    FileKind.META_PROPERTIES: ("`meta.properties`", "meta_properties", "metadata_files"),
-    FileKind.CLEAN_SHUTDOWN: ("`.kafka_cleanshutdown`", "clean_shutdown", "metadata_files"),
+    FileKind.META_PROPERTIES: ("`meta.properties`", "text_files", "text_files"),
+    FileKind.CLEAN_SHUTDOWN: ("`.kafka_cleanshutdown`", "text_files", "text_files"),
     FileKind.LOCK: ("`.lock`", "", ""),
     FileKind.REMOTE_LOG_SNAPSHOT: (
         "`remote_log_snapshot`",
-        "remote_log_snapshot",
-        "metadata_files",
+        "side_files",
+        "text_files",
     ),
-    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "checkpoint", "metadata_files"),
+    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "text_files", "text_files"),
 }
 
 _INTERNAL_TOPICS = (

@@ -1,4 +1,4 @@
-"""The scenes of `docs/guide/stories.md`: copies of `examples/log-dir` after something went wrong.
+"""The scenes of pages in `docs/guide/`: copies of `examples/log-dir` after something went wrong.
 
 A page names the scene of its console blocks by `<!-- scene: NAME -->`; they are run in a directory
 that has only what the scene makes.
@@ -110,6 +110,20 @@ def _batches(data: bytes | bytearray) -> Iterator[tuple[int, int]]:
         start = end
 
 
+def _lost_cluster(root: Path) -> None:
+    """The controllers are gone; of two brokers, each with a copy of all, one lags behind."""
+    _broker(root)
+    path = _broker(root, "broker-2") / _PAYMENTS
+    with path.open("r+b") as log:
+        log.truncate(2848)
+    (path.parent / "00000000000000000048.snapshot").unlink()
+
+
+def _lost_metadata(root: Path) -> None:
+    """Somebody saved the partitions of a disk, and not the metadata log."""
+    shutil.rmtree(_broker(root) / "__cluster_metadata-0")
+
+
 def _stuck_cleaner(root: Path) -> None:
     """The topic is compacted, and the thread that compacts ended a day and a half ago."""
     broker = _broker(root)
@@ -128,5 +142,7 @@ SCENES: Final[dict[str, Callable[[Path], None]]] = {
     "hanging": _hanging,
     "poisoned": _poisoned,
     "diverged": _diverged,
+    "lost-cluster": _lost_cluster,
+    "lost-metadata": _lost_metadata,
     "stuck-cleaner": _stuck_cleaner,
 }

@@ -29,7 +29,7 @@ from construct import (
 )
 
 if TYPE_CHECKING:
-    from formats.layouts import Layout
+    from formats.constants import Layout
 
 _INTEGERS: Final = {"b": Int8sb, "h": Int16sb, "i": Int32sb, "I": Int32ub, "q": Int64sb}
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog.audit.run import audit_compaction as audit_compaction
     from kafkalog.batches.lookup import Lookup as Lookup
-    from kafkalog.check.summary import Summary as Summary
+    from kafkalog.check.schedule import Summary as Summary
     from kafkalog.columns.scan import Scan as Scan
     from kafkalog.compaction.run import compact as compact
     from kafkalog.comparison.run import diff as diff
@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from kafkalog.overview import report as report
     from kafkalog.producing import replay as replay
     from kafkalog.profiles import profile as profile
-    from kafkalog.repair.rebuild_run import rebuild_index as rebuild_index
+    from kafkalog.repair.rebuild import rebuild_index as rebuild_index
     from kafkalog.repair.run import recover as recover
     from kafkalog.rescue import salvage as salvage
+    from kafkalog.resurrection import ResurrectOptions as ResurrectOptions
+    from kafkalog.resurrection import resurrect as resurrect
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
-    from kafkalog.roll.trials import simulate_roll as simulate_roll
+    from kafkalog.roll.simulate import simulate_roll as simulate_roll
     from kafkalog.search.run import find as find
     from kafkalog.server.run import serve as serve
     from kafkalog.state.groups import groups as groups
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "audit.run": ("audit_compaction",),
     "batches.lookup": ("Lookup",),
-    "check.summary": ("Summary",),
+    "check.schedule": ("Summary",),
     "columns.scan": ("Scan",),
     "compaction.run": ("compact",),
     "comparison.run": ("diff",),
@@ -83,12 +85,13 @@ _MODULES = {
     "overview": ("report",),
     "producing": ("replay",),
     "profiles": ("profile",),
-    "repair.rebuild_run": ("rebuild_index",),
+    "repair.rebuild": ("rebuild_index",),
     "repair.run": ("recover",),
     "rescue": ("salvage",),
+    "resurrection": ("ResurrectOptions", "resurrect"),
     "retention.run": ("apply_retention",),
     "retention.simulation": ("simulate_retention",),
-    "roll.trials": ("simulate_roll",),
+    "roll.simulate": ("simulate_roll",),
     "search.run": ("find",),
     "server.run": ("serve",),
     "state.groups": ("groups",),

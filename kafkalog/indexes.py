@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from formats import constants as c
-from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from formats.constants import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.source import Source
@@ -144,7 +144,7 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
 
     def entry(self, number: int) -> OffsetIndexEntry:
         """Return entry `number`, counted from 0."""
-        from formats.offset_index import OffsetIndexEntry as Schema
+        from formats.side_files import OffsetIndexEntry as Schema
 
         parsed = Schema.parse(self._slot(number))
         return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
@@ -183,7 +183,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
     def entry(self, number: int) -> TimeIndexEntry:
         """Return entry `number`, counted from 0."""
-        from formats.time_index import TimeIndexEntry as Schema
+        from formats.side_files import TimeIndexEntry as Schema
 
         parsed = Schema.parse(self._slot(number))
         return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)

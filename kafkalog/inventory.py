@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
@@ -19,10 +18,15 @@ from kafkalog.log_dir import (
     list_partition,
     open_remote_index_cache,
 )
-from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.paths import file_system
+from kafkalog.text_files import (
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+    read_topic_id,
+)
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show, state_of
 
@@ -55,7 +59,7 @@ class LogDirRow:
 class PartitionRow:
     """A partition directory; None for values that are unknown or missing.
 
-    `kafkalog.compaction.dirt` adds what the cleaner has not compacted yet.
+    `kafkalog.compaction.candidates` adds what the cleaner has not compacted yet.
     """
 
     path: str
@@ -176,14 +180,15 @@ def list_partitions(
     targets: Iterable[Target],
     view: LogView = LogView.STARTED,
     differences: Callable[[Difference], object] = lambda _: None,
+    views: Callable[[PartitionDir, LogView], Shown] = show,
 ) -> Iterator[PartitionRow]:
     """Yield a row for each partition directory; a file among the targets stands for its partition.
 
     Segments and offsets are those of the view, sizes and other files those on disk; `differences`
-    is called with each difference between the two.
+    is called with each difference between the two. `views` makes the views.
     """
     for partition in partitions_of(targets):
-        yield from _living(partition, _partition_row, view, differences)
+        yield from _living(partition, _partition_row, view, differences, views)
 
 
 def _living(
@@ -191,6 +196,7 @@ def _living(
     rows: Callable[[PartitionDir, Shown, Errors], Iterator[T]],
     view: LogView,
     differences: Callable[[Difference], object],
+    views: Callable[[PartitionDir, LogView], Shown] = show,
 ) -> list[T]:
     """Return the rows of a partition, listing it again if its files change meanwhile.
 
@@ -199,7 +205,10 @@ def _living(
     """
 
     def first(partition: PartitionDir = partition) -> list[T]:
-        return list(rows(partition, _shown(partition, view, differences), CHANGES))
+        shown = views(partition, view)
+        if shown.difference is not None:
+            differences(shown.difference)
+        return list(rows(partition, shown, CHANGES))
 
     try:
         return answered(first, lambda: first(list_partition(partition.path)))
@@ -249,15 +258,6 @@ def _partition_row(
 
 def _used_bytes(partition: PartitionDir) -> int:
     return sum(entry.used_bytes for entry in partition.files)
-
-
-def _shown(
-    partition: PartitionDir, view: LogView, differences: Callable[[Difference], object]
-) -> Shown:
-    shown = show(partition, view)
-    if shown.difference is not None:
-        differences(shown.difference)
-    return shown
 
 
 def list_segments(

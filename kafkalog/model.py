@@ -6,7 +6,7 @@ integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always di
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from formats import constants as c
@@ -302,3 +302,24 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     """Subtract from a sequence, wrapping below 0: `DefaultRecordBatch.decrementSequence`."""
     rest = sequence - decrement
     return rest + c.INT32_MAX + 1 if rest < 0 else rest
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One kind of defect.
+
+    Attributes:
+        name: kebab-case, fixed.
+        severity: how bad it is.
+        meaning: what was found.
+        broker: what Kafka makes of it.
+        hint: what to do.
+        arises: what it comes from.
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    broker: str
+    hint: str | None = None
+    arises: str = field(kw_only=True)

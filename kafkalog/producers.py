@@ -12,11 +12,11 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
-from kafkalog.checksums import crc32c
+from formats.constants import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
+from kafkalog.codecs import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, last_sequence, wrap_int64
-from kafkalog.parsing import parse
+from kafkalog.paths.reading_errors import parse
 from kafkalog.paths.source import Source, read_file
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
         CorruptDataError: version, checksum or layout is wrong; a broker discards such a file.
         NotFoundError, UnreadableError: the file cannot be read.
     """
-    from formats.producer_snapshot import ProducerSnapshot
+    from formats.side_files import ProducerSnapshot
 
     data = _data(path)
     snapshot = parse(ProducerSnapshot, data, path, reference="producer-snapshot-corrupt")

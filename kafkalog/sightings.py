@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import list_partition
-from kafkalog.metadata_files import read_properties, read_topic_id
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
+from kafkalog.text_files import read_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,6 @@ from formats import file_names
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
@@ -25,6 +24,7 @@ from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
+from kafkalog.text_files import checkpointed, read_leader_epochs
 from kafkalog.view import show
 
 if TYPE_CHECKING:

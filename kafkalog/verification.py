@@ -12,7 +12,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Level
-from kafkalog.paths.read_options import reading
+from kafkalog.paths.reading import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
 from kafkalog.storage import NewFile
@@ -21,7 +21,7 @@ from kafkalog.targets import open_targets
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from kafkalog.check.summary import Summary
+    from kafkalog.check.schedule import Summary
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.engine import Engine
     from kafkalog.model import Defect

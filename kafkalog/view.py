@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from formats import constants as c
 from formats import file_names
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import parse_aborted_transaction
 from kafkalog.living import CHANGES, answered
@@ -41,7 +40,8 @@ from kafkalog.names import (
 )
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
-from kafkalog.plurals import counted
+from kafkalog.text_files import checkpointed
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

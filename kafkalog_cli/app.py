@@ -38,6 +38,7 @@ _COMMANDS: Final = {
     "profile": "Count what partitions and topics hold.",
     "sql": "Query logs with SQL.",
     "salvage": "Copy sound batches past any damage into a new log.",
+    "resurrect": "Make a log directory that Kafka starts on.",
     "recover": "Do what a broker does at an unclean start.",
     "rebuild-index": "Rebuild indexes from the log.",
     "simulate-retention": "Show what retention would delete, when and why.",

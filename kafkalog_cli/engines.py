@@ -91,8 +91,10 @@ class SparkChoice:
         """
         settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
         from kafkalog.spark.session import spark_session
+        from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
 
+        show_pandas()
         with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
                 session = opened.enter_context(

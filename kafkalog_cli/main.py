@@ -12,6 +12,25 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000  # imports create many objects and hardly any garbage
 
 
+class _NoPandas:
+    """Hides pandas: pyarrow imports it at the first value that it converts, if it is installed."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuse pandas, and leave everything else to others."""
+        if name == "pandas":
+            raise ModuleNotFoundError("It is hidden, since no command needs it.", name=name)
+
+
+def hide_pandas() -> None:
+    """Keep pyarrow from importing pandas, which takes longer than a small command."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
+def show_pandas() -> None:
+    """Let pandas be imported again: Spark may need it."""
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, _NoPandas)]
+
+
 def main() -> None:
     """Run the command line of this process and exit.
 
@@ -24,6 +43,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads are never used
+    hide_pandas()
     on_compile.append(_say_compiling)
     on_refused.append(show_note)
     on_unusable.append(show_note)

@@ -1,20 +1,115 @@
-"""The common part of commands that change logs: their reports, and asking for consent."""
+"""What commands over whole logs share: the configs in force, notes about them, and consent."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
-from kafkalog.listener import Listener
+from kafkalog.targets import Listener
+from kafkalog.wording import printable
 from kafkalog_cli.outcome import show_note
-from kafkalog_cli.output.configs import note_metadata
+from kafkalog_cli.output.objects import Kind
+from kafkalog_cli.output.text import wrapped
+from kafkalog_cli.output.writer import terminal_width
 from kafkalog_cli.standard_streams import require_stdout
 
 if TYPE_CHECKING:
-    from kafkalog.configs import LogDirConfigs
+    from collections.abc import Iterable
+
+    from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
+    from kafkalog.configs.definitions import Value
     from kafkalog.errors import KafkaLogError
+    from kafkalog.unified_log import LogOffset
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Row, Style
+
+
+def configs_text(configs: Iterable[ConfigValue]) -> str:
+    """Return `retention.ms=1000 (--config), ...`."""
+    return ", ".join(
+        f"{config.name}={_text(config.value)} ({_source(config)})" for config in configs
+    )
+
+
+def marks_text(marks: Iterable[LogOffset]) -> str:
+    """Return `high watermark 1000 (replication-offset-checkpoint), ...`."""
+    return ", ".join(
+        f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
+    )
+
+
+def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
+    """Return objects for configs; lists are joined by commas, as Kafka writes them."""
+    return [
+        {
+            "name": config.name,
+            "value": ",".join(config.value) if isinstance(config.value, tuple) else config.value,
+            "source": config.source,
+            "set_as": config.set_as,
+        }
+        for config in configs
+    ]
+
+
+def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
+    return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
+
+
+CONFIGS: Final = Kind("array", to_json=_config_objects)
+MARKS: Final = Kind("array", to_json=_mark_objects)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _source(config: ConfigValue) -> str:
+    if config.set_as is None or config.set_as == config.name:
+        return config.source
+    return f"{config.source}, {config.set_as}"
+
+
+def print_heading(lines: list[str]) -> None:
+    """Print lines above or below a table, wrapped if the terminal is too narrow."""
+    width = terminal_width()
+    text = ""
+    for line in map(printable, lines):
+        blanks = " " * (len(line) - len(line.lstrip(" ")))
+        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
+    """Report notes about a log directory's metadata log."""
+    if configs.metadata is None:
+        where = f"{configs.path} has no __cluster_metadata-0"
+        show_note(f"{where}: configs not given have Kafka's defaults")
+        return
+    for defect in configs.metadata.defects:
+        outcome.count(defect)
+        outcome.defect(defect)
+    if configs.metadata.unknown:
+        show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
+
+
+def note_shadowed(
+    topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
+) -> None:
+    """Note, once, configs in the properties file that override what a broker would use."""
+    for config in used:
+        own = configs.shadowed(config.name)
+        if own is None or config.source == "--config":
+            continue
+        text = (
+            f"topic {topic}: {configs_text([config])} comes before the topic's own "
+            f"{configs_text([own])}; a broker does the opposite, as does --topic-first"
+        )
+        if text not in told:
+            told.add(text)
+            show_note(text)
 
 
 class ShownListener(Listener):

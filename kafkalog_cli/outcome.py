@@ -19,9 +19,8 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.plurals import counted
-from kafkalog_cli.output.text import printable
-from kafkalog_cli.output.tones import painted, tone_of
+from kafkalog.wording import counted, printable
+from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -183,7 +182,7 @@ class Outcome:
             UsageError: a topic has no partition, although each path was opened.
         """
         from kafkalog.log_dir import FileEntry, LogDirListing
-        from kafkalog.replicas import meant_partitions, require_topics, topics_of
+        from kafkalog.targets import meant_partitions, require_topics, topics_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))

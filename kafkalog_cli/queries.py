@@ -1,24 +1,106 @@
-"""Queries that DuckDB runs: their answers, one after another, and what else is worth knowing."""
+"""Queries that DuckDB runs: the prompt, what statements name, and the display of their answers."""
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import os
 import re
-from typing import TYPE_CHECKING, Final
+import sys
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import UsageError
+from kafkalog.datasets.sql import TABLES, usual_columns
+from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
 from kafkalog.payloads.internal_topics import payload_kind
-from kafkalog.plurals import counted
-from kafkalog_cli.outcome import report_gaps, show_note
-from kafkalog_cli.output.writer import Format
+from kafkalog.wording import counted
+from kafkalog_cli.outcome import report_gaps, show_error, show_note
+from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kafkalog.datasets.sql import Database
     from kafkalog.model import Defect
     from kafkalog.state.model import Groups
-    from kafkalog.tables.model import PartitionEnd
+    from kafkalog.tables.model import Answer, PartitionEnd
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.text import BytesFormat
+
+
+Values = tuple[Any, ...]
+
+
+def write_answer(
+    answer: Answer, form: Format, bytes_form: BytesFormat, on_defect: Callable[[Defect], None]
+) -> None:
+    """Write the rows of an answer as they come.
+
+    Raises:
+        UsageError: objects would have two fields with one name.
+    """
+    _require_names(answer, form)
+    with Writer(_view(answer, bytes_form), form, on_defect) as writer:
+        for row in answer.rows:
+            writer.write(row)
+
+
+def _view(answer: Answer, form: BytesFormat) -> View[Values]:
+    """Return the view of an answer, with columns named as in the query."""
+
+    def cell(number: int) -> Callable[[Values], object]:
+        return lambda row: _cell(row[number], form)
+
+    columns = [
+        Column(name, cell(number), right=answer.numeric[number], fold=not answer.numeric[number])
+        for number, name in enumerate(answer.names)
+    ]
+    return View(
+        tuple(columns),
+        lambda row: {
+            name: _value(value, form) for name, value in zip(answer.names, row, strict=True)
+        },
+    )
+
+
+def _require_names(answer: Answer, form: Format) -> None:
+    """Raise `UsageError` if objects would have two fields with one name."""
+    twice = {name for name in answer.names if answer.names.count(name) > 1}
+    if twice and form != Format.TABLE:
+        raise UsageError(
+            f"Two columns have the name {min(twice)!r}.", hint="Name one of them: … AS other."
+        )
+
+
+def _cell(value: Any, form: BytesFormat) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        return bytes_cell(value, form)
+    plain = _value(value, form)
+    return plain if isinstance(plain, str) else dumps(plain)
+
+
+def _value(value: Any, form: BytesFormat) -> Any:
+    """Convert a value for JSON; numbers that JSON does not have become text."""
+    if isinstance(value, bytes):
+        return bytes_value(value, form)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    if isinstance(value, list):
+        return [_value(inner, form) for inner in value]
+    if isinstance(value, dict):
+        return {name: _value(inner, form) for name, inner in value.items()}
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
 
 _SHOWN_MAX: Final = 5
 
@@ -77,7 +159,6 @@ def run_queries(
     Raises:
         UsageError: there is none, or one is wrong, or a format takes one answer only.
     """
-    from kafkalog_cli.output.answers import write_answer
 
     statements = database.statements(text)
     if not statements:
@@ -94,3 +175,123 @@ def run_queries(
                 write_answer(answer, form, bytes_form, damage.found)
         finally:
             damage.report()
+
+
+_HELP: Final = """\
+A statement ends with a semicolon, on any line. Tab completes, Ctrl-R searches what was entered
+before, Ctrl-C stops a statement, Ctrl-D ends.
+.tables          the tables
+.columns TABLE   the columns of a table
+.help            this help
+.quit            the end
+"""
+_FIRST: Final = "kafkalog> "
+_LATER: Final = "      ...> "
+
+
+def ask(database: Database, damage: Damage, form: Format, bytes_form: BytesFormat) -> None:
+    """Run what is entered until the end; an error costs one statement.
+
+    Raises:
+        UnsupportedError: prompt_toolkit is missing.
+    """
+    session = _session(database)
+    show_note("SQL over the tables of the logs; .help lists what else there is")
+    while True:
+        try:
+            text = session.prompt().strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.rstrip(";").rstrip() in (".quit", ".exit"):
+            return
+        try:
+            if text.startswith("."):
+                _command(text.rstrip(";"))
+            elif text.strip("; \n"):
+                run_queries(database, text, damage, form, bytes_form)
+        except KafkaLogError as error:
+            show_error(error)
+        except KeyboardInterrupt:
+            show_note("stopped")
+        sys.stdout.flush()
+
+
+def is_complete(text: str) -> bool:
+    """Return whether what was entered can be run: a statement to its end, a command, nothing."""
+    text = text.strip()
+    return not text or text.startswith(".") or text.endswith(";")
+
+
+def _command(text: str) -> None:
+    name, _, argument = text.partition(" ")
+    tables = {str(table): table for table in TABLES}
+    if name == ".tables":
+        lines = list(tables)
+    elif name == ".columns" and argument.strip() in tables:
+        lines = usual_columns(tables[argument.strip()])[1]
+    else:
+        lines = _HELP.splitlines()
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _session(database: Database) -> Any:
+    """Return the prompt."""
+    if importlib.util.find_spec("prompt_toolkit") is None:
+        raise UnsupportedError(
+            "A prompt needs prompt_toolkit.",
+            hint="pip install 'kafkalog[sql]', or give a query: kafkalog sql QUERY PATH",
+        )
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: Any) -> None:
+        buffer = event.current_buffer
+        if is_complete(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return PromptSession(
+        _FIRST,
+        multiline=True,
+        prompt_continuation=_LATER,
+        key_bindings=keys,
+        completer=completer(database),
+        complete_while_typing=False,
+        history=_history(),
+    )
+
+
+def completer(database: Database) -> Any:
+    """Return what completes tables, columns, keywords and commands."""
+    from prompt_toolkit.completion import WordCompleter
+
+    words = sorted({*_words(), *database.keywords()})
+    # It is searched backwards: the dot of a command is the first character.
+    return WordCompleter(words, ignore_case=True, pattern=re.compile(r"\w+(\.$)?"))
+
+
+def _words() -> Iterator[str]:
+    """Yield the names of tables and columns, and the commands."""
+    for table in TABLES:
+        yield table.value
+        yield from usual_columns(table)[1]
+    yield from (".tables", ".columns", ".help", ".quit")
+
+
+def _history() -> Any:
+    """Return the history: a private file of the user, or what this prompt remembers."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = os.path.join(home, "kafkalog", "sql-history")
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600))
+        return FileHistory(path)
+    return InMemoryHistory()

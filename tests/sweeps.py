@@ -14,25 +14,27 @@ from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.reader import read_batches, read_records
 from kafkalog.batches.selection import Selection
 from kafkalog.check.verify import Verification
-from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
-from kafkalog.metadata_files import (
-    read_clean_shutdown,
-    read_meta_properties,
-    read_properties,
-    read_quorum_state,
-    read_remote_log_file,
-    read_topic_id,
-)
 from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.retention import judge_partition
 from kafkalog.roll import replay_partition, roll_settings
+from kafkalog.text_files import (
+    read_clean_shutdown,
+    read_leader_epochs,
+    read_meta_properties,
+    read_number_pairs,
+    read_offset_checkpoint,
+    read_properties,
+    read_quorum_state,
+    read_remote_log_file,
+    read_topic_id,
+)
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -14,6 +14,10 @@ SMALL_READS = (
     "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
 )
 HELP = "from kafkalog_cli.main import run; run(['--help'])"
+COUNT = (
+    "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
+    "assert run(['sql', 'select count(*) from records', 'examples/log-dir']) == 0"
+)
 
 
 def loaded(statement: str) -> set[str]:
@@ -37,9 +41,10 @@ def loaded(statement: str) -> set[str]:
         (HELP, [*HEAVY, "construct", "humanize"]),
         (HELP.replace("--help", "--version"), [*HEAVY, "construct", "humanize"]),
         ("from kafkalog_cli.main import run; run(['ls', 'examples/log-dir'])", HEAVY),
+        (COUNT, ["pandas", "numba", "pyspark"]),
     ],
     ids=["import kafkalog", "every public name", "small reads", "import formats", "--help",
-         "--version", "ls"],
+         "--version", "ls", "count"],
 )  # fmt: skip
 def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
     """Start-up stays fast, and the library complete without the command line."""

@@ -21,6 +21,7 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/audit_compaction.py:audit_compaction": "mostly its options",
     "kafkalog_cli/commands/dump_segment.py:dump_segment": "its signature is the list of options",
     "kafkalog_cli/commands/replay.py:replay": "mostly its options",
+    "kafkalog_cli/commands/resurrect.py:resurrect": "mostly its options",
     "kafkalog_cli/commands/export.py:export": "its signature is the list of options",
     "kafkalog_cli/commands/profile.py:profile": "its signature is the list of options",
     "kafkalog_cli/commands/find.py:find": "its signature is the list of options",
@@ -29,6 +30,7 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/rebuild_index.py:rebuild_index": "its signature is the list of options",
     "kafkalog_cli/commands/recover.py:recover": "its signature is the list of options",
     "kafkalog_cli/commands/report.py:report": "its signature is the list of options",
+    "kafkalog_cli/commands/serve.py:serve": "its signature is the list of options",
     "kafkalog_cli/commands/verify.py:verify": "its signature is the list of options",
 }
 

@@ -11,11 +11,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.message_set import Message
-from formats.record_batch import RecordBatchHeader
+from formats.record_batch import Message, RecordBatchHeader
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said, dotted, item_of, items_of
-from kafkalog.anatomy.meanings import BATCH, attribute_words, compression_name
+from kafkalog.anatomy.meanings import (
+    BATCH,
+    Said,
+    attribute_words,
+    compression_name,
+    dotted,
+    item_of,
+    items_of,
+)
 from kafkalog.anatomy.model import Bytes, Content, Stream
 from kafkalog.anatomy.records import (
     checksum,
@@ -24,11 +30,10 @@ from kafkalog.anatomy.records import (
     records_of,
 )
 from kafkalog.batches.framing import Frames
-from kafkalog.checksums import crc32c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32c, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

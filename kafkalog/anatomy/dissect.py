@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.anatomy.batches import log_items, position_before
 from kafkalog.anatomy.model import Structure
 from kafkalog.anatomy.records import Shown
-from kafkalog.anatomy.side_files import index_items, snapshot_items
-from kafkalog.anatomy.texts import text_items
+from kafkalog.anatomy.side_files import index_items, snapshot_items, text_items
 from kafkalog.batches.lookup import lookup_offset
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, UsageError
 from kafkalog.indexes import OffsetIndex

@@ -1,24 +1,24 @@
-"""What the fields of Kafka's formats mean, in words: one function per name.
+"""Fields with their meanings: one function per name, and the structures that a trace's fields make.
 
-The names are those of `formats.layouts` and of the schemas. Deltas become absolute values here, and
-numbers of variable length show how they come from their bytes.
+The names are those of `formats.constants` and of the schemas. Deltas become absolute values here,
+and numbers of variable length show how they come from their bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats import constants as c
 from formats.primitives import VariableLengthInteger
 from formats.trace import bits_of
 from kafkalog.model import TimestampType, increment_sequence, wrap_int64
-from kafkalog.plurals import counted
-from kafkalog.times import utc_text
+from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
-    from formats.trace import Bits, TracedField
+    from formats.trace import Bits, Path, TracedField
+    from kafkalog.anatomy.model import Bytes, Field, Item
     from kafkalog.model import Batch
 
     OfBatch = Callable[[Any, Batch], str]
@@ -200,3 +200,65 @@ def value_of(field: TracedField) -> Any:
         return number
     value = field.value
     return None if isinstance(value, dict | list | tuple) else value
+
+
+class Said(NamedTuple):
+    """What is said of a field."""
+
+    meaning: str = ""
+    damage: str | None = None
+    details: tuple[str, ...] = ()
+
+
+def dotted(path: Path) -> str:
+    """Return names and ordinals as text: `headers[0].key`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def items_of(
+    space: Bytes,
+    fields: Sequence[TracedField],
+    prefix: str,
+    describe: Callable[[TracedField], Said],
+    structure: Callable[[Path], str] = lambda _: "",
+) -> Iterator[Item]:
+    """Yield traced fields, and before its first field each element of an array.
+
+    Args:
+        space: where the fields lie.
+        fields: the fields of a trace.
+        prefix: precedes their names, with its dot.
+        describe: says what a field means.
+        structure: says what an element is.
+    """
+    seen: set[Path] = set()
+    for i, one in enumerate(fields):
+        for size in range(1, len(one.path)):
+            element = one.path[:size]
+            if isinstance(element[-1], int) and element not in seen:
+                seen.add(element)
+                end = one.end
+                for other in fields[i + 1 :]:
+                    if other.path[:size] != element:
+                        break
+                    end = other.end
+                name = prefix + dotted(element)
+                yield space.structure(name, one.position, end, structure(element))
+        yield item_of(space, one, prefix, describe(one))
+
+
+def item_of(space: Bytes, field: TracedField, prefix: str, said: Said) -> Field:
+    """Return a traced field with what is said of it."""
+    raw = space.source.read(field.position, min(field.length, 16))
+    return space.field(
+        prefix + dotted(field.path),
+        field.position,
+        field.end,
+        value_of(field),
+        said.meaning,
+        details=said.details or varint_details(field, raw),
+        damage=said.damage,
+    )

@@ -1,6 +1,6 @@
 """Keys and values whose content Kafka defines: control records and internal topics.
 
-The frames are those of `formats.internal_topics` and `formats.control_record`, the messages those
+The frames are those of `formats.internal_topics` and `formats.internal_topics`, the messages those
 of `formats/messages.txt`.
 """
 
@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 from construct import FormatField
 
 from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
-from formats.control_record import ControlRecordKey, EndTxnMarker, kraft_value
-from formats.internal_topics import CoordinatorKey, CoordinatorValue, MetadataFrame
+from formats.internal_topics import (
+    ControlRecordKey,
+    CoordinatorKey,
+    CoordinatorValue,
+    EndTxnMarker,
+    MetadataFrame,
+    kraft_value,
+)
 from formats.message_schema import by_key, message, schema_with_rest
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said
-from kafkalog.anatomy.meanings import time_of
+from kafkalog.anatomy.meanings import Said, time_of
 from kafkalog.anatomy.model import Stream
-from kafkalog.parsing import reason
+from kafkalog.paths.reading_errors import reason
 from kafkalog.payloads.internal_topics import METADATA_KINDS
 
 if TYPE_CHECKING:

@@ -10,17 +10,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from formats import constants as c
-from formats.message_set import Message
-from formats.record import Record
+from formats.record_batch import Message, Record
 from formats.trace import Tracer
-from kafkalog.anatomy.items import Said, dotted, item_of, items_of
-from kafkalog.anatomy.meanings import HEADER, MESSAGE, RECORD, attribute_words, size_of
+from kafkalog.anatomy.meanings import (
+    HEADER,
+    MESSAGE,
+    RECORD,
+    Said,
+    attribute_words,
+    dotted,
+    item_of,
+    items_of,
+    size_of,
+)
 from kafkalog.anatomy.model import Bytes, Stream
 from kafkalog.anatomy.payloads import ELEMENTS_MAX, payload_of
-from kafkalog.checksums import crc32
+from kafkalog.codecs import crc32
 from kafkalog.model import wrap_int64
-from kafkalog.parsing import reason
-from kafkalog.plurals import counted
+from kafkalog.paths.reading_errors import reason
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
-from kafkalog.checksums import crc32, crc32c
+from formats.constants import MESSAGE_HEADER, RECORD_BATCH_HEADER
+from kafkalog.codecs import crc32, crc32c
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from formats.layouts import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
+from formats.constants import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRIES_A_BLOCK

@@ -12,12 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
-from kafkalog.checksums import crc32
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
-from kafkalog.parsing import reason
-from kafkalog.plurals import counted
+from kafkalog.paths.reading_errors import reason
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,7 +91,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         )
     if batch.count == 0:
         return
-    from formats.record import Record as RecordSchema
+    from formats.record_batch import Record as RecordSchema
 
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
     size -= c.RECORD_BATCH_OVERHEAD
@@ -142,7 +141,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 
 
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
-    from formats.message_set import Message
+    from formats.record_batch import Message
 
     if batch.compression:
         _require_room(batch.size_bytes, size_max)
@@ -211,7 +210,7 @@ class _FileRange:
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
     """Yield the messages of a decompressed set; like Kafka, drop an incomplete last one."""
-    from formats.message_set import Message
+    from formats.record_batch import Message
 
     count = position = 0
     while len(body) - position >= c.LOG_OVERHEAD:

@@ -7,7 +7,7 @@ Follows `ProducerStateManager.lastStableOffset`, `TransactionIndex` and, for wha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.source import Source
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,32 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
 
 (_PRODUCER_ID, _FIRST, _LAST, _STABLE) = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Transactions:
+    """Transactions around some batches, as columns by first offset.
+
+    Attributes:
+        first: first offset.
+        producer_id: whose it is.
+        number: number of its first batch in the batch columns, -1 if it is before them.
+        end: offset of its marker, INT64_MAX if it is open.
+    """
+
+    first: Column
+    producer_id: Column
+    number: Column
+    end: Column
+
+
+class _Waiting(NamedTuple):
+    """An entry whose last stable offset is above its marker."""
+
+    stable: int
+    entry: int
+    marker: int
+    producer_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +107,8 @@ class AbortedTransactions:
         self._entries: Column | None = None
         self._used = 0
         self._missing: list[tuple[int, int]] = []
-        # Entries that only the beginning of the next transaction can explain.
-        self._waiting: list[tuple[int, int, int]] = []
+        # Entries that only the beginning of another producer's transaction can explain.
+        self._waiting: list[_Waiting] = []
 
     def begin(self, segment: Segment) -> None:
         """Start a segment, whose batches follow."""
@@ -116,8 +142,8 @@ class AbortedTransactions:
                 if i >= self._used:
                     detail = f"Entry {i} has offset {last[i]}, the segment ends at {limit}."
                     yield self._defect("index-entry-beyond-log", i, detail)
-        for stable, entry, marker in self._waiting:
-            yield self._wrong(entry, "last stable offset", stable, marker + 1)
+        for one in self._waiting:
+            yield self._wrong(one.entry, "last stable offset", one.stable, one.marker + 1)
         self._waiting = []
 
     def window(self, window: ProducerWindow, before: NDArray[np.int64]) -> Iterator[Found]:
@@ -131,8 +157,8 @@ class AbortedTransactions:
             yield from self._unexplained(window, np.arange(self._used, stop))
             self._used = stop
             return
-        firsts, numbers, ends = _transactions(window, before)
-        ended = _ended(window, firsts, ends)
+        transactions = _transactions(window, before)
+        ended = _ended(window, transactions)
         at = np.searchsorted(self._entries[_LAST], ended.offset)
         hits = np.append(self._entries[_LAST], -1)[at] == ended.offset
         must = ~hits & ended.is_known & (ended.offset >= self._log_start_offset)
@@ -143,7 +169,7 @@ class AbortedTransactions:
         mine = np.arange(self._used, stop)
         yield from self._unexplained(window, mine[~np.isin(mine, at[hits])])
         self._used = stop
-        yield from self._explained(firsts, numbers)
+        yield from self._explained(transactions)
 
     def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
         """Yield the entries that disagree with the markers they point to."""
@@ -168,7 +194,8 @@ class AbortedTransactions:
             elif found == wanted or blind[i]:
                 continue
             elif found > wanted == offset[i] + 1:
-                self._waiting.append((found, entry, int(offset[i])))
+                producer_id = int(ended.producer_id[hits][i])
+                self._waiting.append(_Waiting(found, entry, int(offset[i]), producer_id))
             elif found > wanted or not self._timeline.removed.hold([found])[0]:
                 yield number, self._wrong(entry, "last stable offset", found, wanted)
 
@@ -184,19 +211,23 @@ class AbortedTransactions:
             number = int(window.part.numbers[min(batch, len(window.part.numbers) - 1)])
             yield number, self._defect("aborted-transaction-wrong", entry, detail)
 
-    def _explained(self, firsts: Column, numbers: Column) -> Iterator[Found]:
-        """Yield the waiting entries that the beginning of the next transaction does not explain.
+    def _explained(self, transactions: _Transactions) -> Iterator[Found]:
+        """Yield the waiting entries that the next transaction of another producer does not explain.
 
         A follower takes all batches of a fetch into account before it completes their transactions,
-        so its entries may know the next transaction already.
+        so its entries may know the next transaction already, unless it is of the same producer.
         """
         left = []
-        for stable, entry, marker in self._waiting:
-            i = int(np.searchsorted(firsts, marker, "right"))
-            if i == len(firsts):
-                left.append((stable, entry, marker))
-            elif firsts[i] != stable:
-                yield int(numbers[i]), self._wrong(entry, "last stable offset", stable, marker + 1)
+        for one in self._waiting:
+            after = int(np.searchsorted(transactions.first, one.marker, "right"))
+            others = np.flatnonzero(transactions.producer_id[after:] != one.producer_id)
+            if not len(others):
+                left.append(one)
+                continue
+            i = after + int(others[0])
+            if transactions.first[i] != one.stable:
+                wrong = self._wrong(one.entry, "last stable offset", one.stable, one.marker + 1)
+                yield int(transactions.number[i]), wrong
         self._waiting = left
 
     def _wrong(self, entry: int, field: str, found: int, wanted: int) -> Defect:
@@ -233,10 +264,8 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
     return None if odd.any() or (np.diff(table[_LAST]) <= 0).any() else table[:-1]
 
 
-def _transactions(
-    window: ProducerWindow, before: NDArray[np.int64]
-) -> tuple[Column, Column, Column]:
-    """Return all transactions of some batches by first offset: that, its batch number, its end."""
+def _transactions(window: ProducerWindow, before: NDArray[np.int64]) -> _Transactions:
+    """Return all transactions of some batches by first offset."""
     history = window.history
     assert history is not None, "there are producers"
     started_before = history.before(history.started)
@@ -250,15 +279,16 @@ def _transactions(
     number = np.where(row >= 0, window.rows[r.NUMBER, row], -1)
     first = np.concatenate((others, history.get(p.FIRST_OF_TRANSACTION, begin)))
     order = np.argsort(first, kind="stable")
-    number = np.concatenate((np.full(len(others), -1), number))[order]
-    return (
+    none = np.full(len(others), -1)
+    return _Transactions(
         first[order],
-        number,
+        np.concatenate((before[p.PRODUCER_ID, elsewhere], history.producer_id[begin]))[order],
+        np.concatenate((none, number))[order],
         np.concatenate((np.full(len(others), INT64_MAX), end[begin]))[order],
     )
 
 
-def _ended(window: ProducerWindow, firsts: Column, ends: Column) -> _Ended:
+def _ended(window: ProducerWindow, transactions: _Transactions) -> _Ended:
     """Return the abort markers of some batches, given all transactions around them."""
     history = window.history
     assert history is not None, "there are producers"
@@ -272,8 +302,8 @@ def _ended(window: ProducerWindow, firsts: Column, ends: Column) -> _Ended:
     is_seen = (started >= 0) & ~window.timeline.removed.hold(first)
     is_stale = (started >= 0) & (history.blind(started) != rows[r.BLIND])
     # The first transaction that is open after the marker is the first to end after it.
-    at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
-    open_first = np.append(firsts, INT64_MAX)[at]
+    at = np.searchsorted(np.maximum.accumulate(transactions.end), offset, "right")
+    open_first = np.append(transactions.first, INT64_MAX)[at]
     return _Ended(
         rows[r.NUMBER],
         rows[r.PRODUCER_ID],

@@ -21,7 +21,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,24 +16,67 @@ from formats import constants as c
 from formats import file_names
 from kafkalog.check.batches import PartitionCheck
 from kafkalog.check.segments import has_compact_policy
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState
-from kafkalog.plurals import counted
+from kafkalog.text_files import read_offset_checkpoint
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedPartition, Found
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import FileEntry, LogDirListing
-    from kafkalog.model import CheckpointEntry, Defect
+    from kafkalog.model import Batch, CheckpointEntry, Defect
+
+
+ENDS_READING: Final = frozenset(
+    {
+        "batch-length-invalid",
+        "decompression-failed",
+        "magic-unknown",
+        "record-malformed",
+        "records-count-invalid",
+        "records-left-over",
+        "torn-tail",
+        "unknown-codec",
+        "zero-tail",
+    }
+)
+"""References of the damage on which the cleaner throws. A wrong checksum is not among them: the
+cleaner does not verify checksums, and rewrites the batch with a right one. Follows
+`MemoryRecordsBuilder`, `ByteBufferLogInputStream` and `DefaultRecordBatch` of Kafka 4.3. A batch of
+magic 2 that keeps all its records is copied regardless of their content; a batch that is rewritten
+must pass the checks of a leader's append. A full offset map is not a failure: the cleaner makes
+another pass.
+"""
+
+EMPTY_BATCH: Final = "Empty batches are only supported for magic v2 and above"
+"""The cleaner's message if the last batch to clean has an old format and loses all records."""
+
+
+def why_not_rewritten(batch: Batch, records: Iterable[tuple[int, int]]) -> str | None:
+    """Return why Kafka cannot rewrite a batch with these of its records, or None if it can.
+
+    Args:
+        batch: the batch before cleaning.
+        records: offset and timestamp of each record that is kept.
+    """
+    for offset, timestamp in records:
+        if timestamp < c.NO_TIMESTAMP:
+            return f"Invalid negative timestamp {timestamp} (offset {offset})"
+    if batch.magic < 2 or batch.producer_id == -1:
+        return None
+    if batch.producer_epoch == -1:
+        return f"Invalid negative producer epoch (batch at offset {batch.base_offset})"
+    if batch.base_sequence < 0 and not batch.is_control:
+        return f"Invalid negative sequence number used (batch at offset {batch.base_offset})"
+    return None
 
 
 _OF_EVERY_LOG: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)

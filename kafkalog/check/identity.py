@@ -17,15 +17,15 @@ from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
-from kafkalog.metadata_files import (
+from kafkalog.names import DirectoryState
+from kafkalog.paths import file_system
+from kafkalog.recovery import Hosting, missing_identity
+from kafkalog.text_files import (
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
     read_topic_id,
 )
-from kafkalog.names import DirectoryState
-from kafkalog.paths import file_system
-from kafkalog.recovery import Hosting, missing_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from kafkalog.defects import make_defect
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

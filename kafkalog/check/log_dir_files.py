@@ -13,20 +13,21 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog import metadata_files
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog import text_files
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.metadata_files import (
+from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog.paths.source import read_file
+from kafkalog.producers import read_producer_snapshot
+from kafkalog.text_files import (
     read_clean_shutdown,
+    read_leader_epochs,
     read_meta_properties,
+    read_offset_checkpoint,
     read_properties,
     read_quorum_state,
     read_topic_id,
 )
-from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
-from kafkalog.paths.source import read_file
-from kafkalog.producers import read_producer_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +42,7 @@ READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
     FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    **metadata_files.READERS,
+    **text_files.READERS,
 }
 """The reader for each kind of file; it raises if it cannot read the file."""
 
@@ -128,7 +129,7 @@ def _clean_shutdown(path: str) -> int | None:
 
 
 def _quorum_state(path: str) -> int | None:
-    from formats.quorum_state import QuorumState
+    from formats.text_files import QuorumState
 
     return _difference(read_file(path), QuorumState.build(read_quorum_state(path)))
 

@@ -22,7 +22,7 @@ from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

@@ -29,7 +29,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import MARKER_TYPE
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

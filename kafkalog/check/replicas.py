@@ -17,7 +17,6 @@ import numpy as np
 
 from formats import file_names
 from kafkalog.check.identity import topic_id_of
-from kafkalog.checkpoints import epoch_end
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
@@ -25,6 +24,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
+from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

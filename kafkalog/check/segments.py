@@ -33,7 +33,7 @@ from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

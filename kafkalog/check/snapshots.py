@@ -13,7 +13,7 @@ import numpy as np
 from kafkalog.check import producer_states as p
 from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import make_defect
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

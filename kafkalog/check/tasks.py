@@ -25,7 +25,7 @@ from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
-from kafkalog.paths.read_options import reading
+from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source
 from kafkalog.sightings import Sighting, now_ms
 

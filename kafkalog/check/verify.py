@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog.check.schedule import Schedule
-from kafkalog.check.summary import Summary
+from kafkalog.check.schedule import Schedule, Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
@@ -21,7 +20,7 @@ from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

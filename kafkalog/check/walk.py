@@ -20,8 +20,7 @@ import numpy as np
 
 from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
-from kafkalog.check.schedule import Reading, lowest_level
-from kafkalog.check.summary import Summary
+from kafkalog.check.schedule import Reading, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import REFERENCES, make_defect

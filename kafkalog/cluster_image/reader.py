@@ -188,8 +188,7 @@ def _items(
     if not fast_path.is_worth_it(plan_size(plan)):
         yield from planned_records(plan, progress)
         return
-    from kafkalog.columns.pipeline import read_contents
-    from kafkalog.columns.to_objects import Restored
+    from kafkalog.columns.pipeline import Restored, read_contents
 
     for content in read_contents(plan, Restored(), progress, batches=False):
         if isinstance(content, Defect):

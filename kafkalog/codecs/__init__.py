@@ -1,10 +1,11 @@
-"""Compression and decompression of record batches, accepting exactly what Kafka's reader accepts.
+"""Compression and checksums of record batches, accepting exactly what Kafka's reader accepts.
 
 One module per codec. Every output is bounded while it is produced.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import CODEC_MAX, GZIP, LEGACY_CODEC_MAX, LZ4, NONE, SNAPPY, ZSTD
@@ -14,6 +15,26 @@ from kafkalog.errors import CorruptDataError, KafkaLogError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def crc32c(data: bytes | memoryview, before: int = 0) -> int:
+    """Compute the CRC-32C (Castagnoli) of `data`, unsigned, continuing from checksum `before`.
+
+    For a batch of magic 2 it covers everything from the attributes to the end, as stored
+    (compressed or not); for a producer snapshot, everything after the checksum.
+    """
+    import crc32c as wheel
+
+    return wheel.crc32c(data, before)
+
+
+def crc32(data: bytes | memoryview, before: int = 0) -> int:
+    """Compute the CRC-32 (zlib) of `data`, unsigned, continuing from checksum `before`.
+
+    For a message of magic 0 or 1 it covers everything from the magic byte to the end.
+    """
+    return zlib.crc32(data, before)
+
 
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
 # legitimate batch is far below this limit, and a process with 1 GiB of memory survives it.

@@ -18,7 +18,7 @@ from kafkalog.batches.framing import Frames, read_batch, scan_batches
 from kafkalog.columns import header_table as h
 from kafkalog.columns import record_facts
 from kafkalog.columns.budget import size_to_decode
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level

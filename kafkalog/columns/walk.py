@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kafkalog.columns.budget import Turnstile
-    from kafkalog.crew import Crew
+    from kafkalog.engine import Crew
 
 
 _OUTPUT_AT_ONCE: Final = 1 << 24

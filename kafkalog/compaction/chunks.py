@@ -13,7 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.batches.records import require_few_records
-from kafkalog.cleaner_verdict import why_not_rewritten
+from kafkalog.check.checkpoints import why_not_rewritten
 from kafkalog.codecs import compress
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Rows, Turn

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from formats import constants as c
 from formats.constants import INT32_MAX
 from kafkalog.batches.records import decode_records, hold_records
-from kafkalog.checksums import crc32c
-from kafkalog.cleaner_verdict import EMPTY_BATCH, why_not_rewritten
-from kafkalog.codecs import compress
+from kafkalog.check.checkpoints import EMPTY_BATCH, why_not_rewritten
+from kafkalog.codecs import compress, crc32c
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.model import Action, CleanedBatch, Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
@@ -42,7 +41,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
         records: the kept ones, in order, at least one.
         horizon_ms: the delete horizon, stored in place of the base timestamp; None for none.
     """
-    from formats.record import Record as RecordSchema
+    from formats.record_batch import Record as RecordSchema
 
     is_legacy = batch.magic < 2
     base_offset = records[0].offset if is_legacy else batch.base_offset

@@ -21,7 +21,7 @@ from kafkalog.compaction.chunks import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.compaction.cleaning import CleaningPass
 from kafkalog.compaction.model import Dropped, read_otherwise
 from kafkalog.compaction.offset_map import MapBuilding, discardable_among
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.jit.fast_path import default_threads
 from kafkalog.paths.source import Source
 

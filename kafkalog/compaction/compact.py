@@ -12,9 +12,8 @@ from formats import file_names
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
-from kafkalog.compaction.new_files import check_new_files, clean_group, discard
 from kafkalog.compaction.plan import require_known_layout, require_sound
-from kafkalog.compaction.swap import swap_in, touched_names
+from kafkalog.compaction.swap import check_new_files, clean_group, discard, swap_in, touched_names
 from kafkalog.errors import RefusedError
 from kafkalog.jit.fast_path import kernels_work
 from kafkalog.log_dir import open_partition
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
-    from kafkalog.compaction.new_files import Cleaning, NewFiles
     from kafkalog.compaction.plan import SoundLog
+    from kafkalog.compaction.swap import Cleaning, NewFiles
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.journal.run import PartitionRun, Run
     from kafkalog.log_dir import PartitionDir, Segment

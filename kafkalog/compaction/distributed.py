@@ -19,7 +19,7 @@ from kafkalog.compaction.compact import PartitionWork, left_as_it_is
 from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
-from kafkalog.engine.model import told_error
+from kafkalog.engine import told_error
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.names import staging_name

@@ -16,13 +16,12 @@ import numpy as np
 from formats import file_names
 from kafkalog.batches.records import hold_records, require_few_records
 from kafkalog.columns.chunks import BATCH_SIZE_MAX, ChunkReader, Rows, Workspace
-from kafkalog.columns.to_objects import records_of
+from kafkalog.columns.pipeline import records_of
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import MAP_MEMORY, MAP_SLOT_SIZE, Action, Group
-from kafkalog.compaction.new_files import clean_group, file_name
 from kafkalog.compaction.offset_map import MapBuilding
 from kafkalog.compaction.plan import require_known_layout, require_sound
-from kafkalog.compaction.swap import swap_in
+from kafkalog.compaction.swap import clean_group, file_name, swap_in
 from kafkalog.jit.fast_path import kernels_work
 from kafkalog.names import FileState
 from kafkalog.storage import Changes, Step, StepKind
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.compaction.model import Candidate, CleanedBatch, CompactionRequest
-    from kafkalog.compaction.new_files import NewFiles
     from kafkalog.compaction.offset_map import OffsetMap
+    from kafkalog.compaction.swap import NewFiles
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Batch, Record
     from kafkalog.paths.source import Source

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.plan import require_known_layout
@@ -18,6 +17,7 @@ from kafkalog.journal.requirements import log_dir_around
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
+from kafkalog.text_files import checkpoint_text
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import socket
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog.check.checkpoints import ENDS_READING
 from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification
-from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest

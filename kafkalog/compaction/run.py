@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.explain import Explained
     from kafkalog.engine import Engine
-    from kafkalog.listener import Listener
+    from kafkalog.targets import Listener
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.compaction.model import Dropped, Tally
-from kafkalog.compaction.new_files import SUFFIXES, NewFiles, file_name
 from kafkalog.compaction.plan import PassPlan, sound_from_json
+from kafkalog.compaction.swap import SUFFIXES, NewFiles, file_name
 from kafkalog.documents import (
     Anything,
     Either,

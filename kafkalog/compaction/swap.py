@@ -1,4 +1,7 @@
-"""Replaces old segments by a new one, so that any crash leaves either the old log or the new.
+"""A new segment: written next to the old ones as `.cleaned`, read back, and swapped in.
+
+Follows `Cleaner.cleanSegments`, `LogSegment.append` and `LogSegment.onBecomeInactiveSegment` of
+Kafka 4.3.
 
 Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes an interrupted
 swap. Kafka trusts the file system to keep the order of renames; here the directory is synced
@@ -7,18 +10,287 @@ wherever that order matters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+
+from formats import constants as c
 from formats import file_names
-from kafkalog.compaction.new_files import file_name
+from kafkalog.columns import header_table as h
+from kafkalog.columns import kernels as k
+from kafkalog.columns.headers import BatchColumns, batch_columns
+from kafkalog.errors import CorruptDataError
+from kafkalog.indexes import aborted_transaction_bytes
+from kafkalog.model import Level
 from kafkalog.names import FileKind
+from kafkalog.paths.source import Source
+from kafkalog.recovery import StartConfig
+from kafkalog.recovery.indexes import IndexBuild
+from kafkalog.recovery.model import StartRefusedError
+from kafkalog.storage import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.compaction.new_files import NewFiles
+    from kafkalog.compaction.model import CompactionConfig, Tally
     from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.model import AbortedTransaction
     from kafkalog.storage import Changes
+
+
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_BATCHES_AT_ONCE = 1 << 12
+_FEW_BYTES = 1 << 16  # up to this size, batches are processed one by one
+
+
+class NewSegment:
+    """Builds the indexes of a log of magic 2 while batches are appended to it.
+
+    Args:
+        base_offset: base offset of the segment.
+        index_interval_bytes: `index.interval.bytes` of the topic.
+    """
+
+    def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        # Grouping already limits the indexes, so there is no limit here.
+        self._build = IndexBuild(base_offset, StartConfig(index_interval_bytes, c.INT32_MAX))
+
+    @property
+    def offset_index(self) -> bytes:
+        """The bytes of the `.index`."""
+        return self._build.offsets.data()
+
+    @property
+    def time_index(self) -> bytes:
+        """The bytes of the `.timeindex`."""
+        return self._build.times.data()
+
+    def extend(self, batches: bytes | memoryview) -> None:
+        """Append whole consecutive batches."""
+        at = 0
+        if len(batches) > _FEW_BYTES:
+            at = self._extend_columns(batches)
+        while at < len(batches):
+            at += self._append(batches, at)
+
+    def _extend_columns(self, batches: bytes | memoryview) -> int:
+        """Do what `_append` does for each batch, up to one that must be appended by itself."""
+        data = np.frombuffer(batches, np.uint8)
+        table = np.empty((k.HEADER_FIELDS, _BATCHES_AT_ONCE), np.int64)
+        start = self.size_bytes
+        at = 0
+        while at < len(data):
+            count, after, _ = k.scan_headers(data, at, len(data), start, len(data), table)
+            headers = table[:, :count]
+            lasts = headers[k.LAST_OFFSET]
+            columns = headers[k.MAX_TIMESTAMP], lasts, headers[k.POSITION]
+            if not count or not self._build.columns(*columns):
+                break
+            self.next_offset = int(lasts[-1]) + 1
+            at = after
+            self.size_bytes = start + at
+        return at
+
+    def _append(self, data: bytes | memoryview, at: int) -> int:
+        """Append the batch at a position of some bytes; return its size."""
+        base_offset = _INT64.unpack_from(data, at)[0]
+        size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
+        last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
+        timestamp = _INT64.unpack_from(data, at + c.MAX_TIMESTAMP_POSITION)[0]
+        self.next_offset = last_offset + 1
+        self._build.batch(timestamp, last_offset, self.size_bytes)
+        self.size_bytes += size
+        return size
+
+    def close(self) -> None:
+        """Add the last entry of the time index, after the last batch."""
+        self._build.end()
+
+
+class Cleaning(Protocol):
+    """A pass over a log: `cleaning.Pass`, or its twin on the kernels."""
+
+    tally: Tally
+    config: CompactionConfig
+    end_offset: int
+
+    @property
+    def keys(self) -> int:
+        """Number of keys in the map."""
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The entries of the transaction index of the last cleaned group."""
+
+    def groups(self) -> list[list[Segment]]:
+        """Return the groups of segments."""
+
+    def clean(self, group: Sequence[Segment]) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a group's new segment, whole batches at a time."""
+
+
+SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The required contents of a new segment's files.
+
+    Attributes:
+        base_offset: base offset of the segment.
+        next_offset: the offset after its last batch; the base offset if it has none.
+        next_base_offset: base offset of the next segment, which its offsets stay below.
+        size_bytes: size of the log.
+        records: number of records.
+        indexes: suffix to bytes of `.index`, `.timeindex` and, if it has entries, `.txnindex`.
+    """
+
+    base_offset: int
+    next_offset: int
+    next_base_offset: int
+    size_bytes: int
+    records: int
+    indexes: dict[str, bytes]
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The suffixes of all its files, in the order in which Kafka renames them."""
+        return (file_names.LOG, *self.indexes)
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Return Kafka's name for the file of a segment."""
+    return f"{base_offset:020}{suffix}"
+
+
+def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+    """Make the new segment of a group; groups must come in order.
+
+    Args:
+        cleaning: the pass.
+        group: consecutive segments, none of them active.
+        changes: changes to the partition directory, where the files are written as `.cleaned` and
+            synced, with owner and permissions of the first source and the time of the last; if
+            None, only compute their contents. A failure leaves none of them.
+
+    Raises:
+        UnwritableError: they cannot be written.
+
+    Cost:
+        A piece of the log at a time, and the indexes.
+    """
+    first, last = group[0], group[-1]
+    assert last.next_base_offset is not None, "the active segment is not cleaned"
+    segment = NewSegment(first.base_offset, cleaning.config.index_interval_bytes)
+    kept = cleaning.tally.records_kept
+    if changes is None:
+        for piece in cleaning.clean(group):
+            segment.extend(memoryview(piece))
+    else:
+        name = file_name(first.base_offset, file_names.LOG) + file_names.CLEANED
+        with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
+            for data in written(log, cleaning.clean(group)):
+                segment.extend(data)
+    segment.close()
+    indexes = {
+        file_names.OFFSET_INDEX: segment.offset_index,
+        file_names.TIME_INDEX: segment.time_index,
+    }
+    if cleaning.aborted:
+        indexes[file_names.TRANSACTION_INDEX] = b"".join(
+            map(aborted_transaction_bytes, cleaning.aborted)
+        )
+    files = NewFiles(
+        first.base_offset,
+        segment.next_offset,
+        last.next_base_offset,
+        segment.size_bytes,
+        cleaning.tally.records_kept - kept,
+        indexes,
+    )
+    if changes is not None:
+        _write_indexes(files, group, changes)
+    return files
+
+
+def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
+    try:
+        for suffix, data in files.indexes.items():
+            name = file_name(files.base_offset, suffix) + file_names.CLEANED
+            mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
+            with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
+                index.write(data)
+    except BaseException:  # raised again, so that even Ctrl-C leaves no `.cleaned` file
+        discard(files, changes)
+        raise
+
+
+def discard(files: NewFiles, changes: Changes) -> None:
+    """Remove the new segment's `.cleaned` files."""
+    for suffix in files.suffixes:
+        changes.remove(file_name(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True)
+
+
+def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
+    """Read a new segment back: every checksum, its offsets, records and indexes.
+
+    The expected indexes are rebuilt from the log, by the code that predicts a broker's recovery.
+
+    Raises:
+        CorruptDataError: it differs from what was intended.
+    """
+    path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
+    slots = len(files.indexes[file_names.OFFSET_INDEX]) // c.OFFSET_INDEX_ENTRY_SIZE + 2
+    room = max(config.segment_index_bytes, slots * c.TIME_INDEX_ENTRY_SIZE)
+    build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
+    records, end, next_offset = 0, 0, files.base_offset
+    with Source(path) as source:
+        for found in batch_columns(source, Level.STANDARD):
+            if not isinstance(found, BatchColumns):
+                raise _wrong(found.detail, path)
+            headers = found.headers
+            firsts, lasts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+            floor = np.concatenate(([next_offset], lasts[:-1] + 1))
+            if not (found.crc_valid.all() and (firsts >= floor).all() and (lasts >= firsts).all()):
+                raise _wrong("A checksum or an offset of a batch is wrong.", path)
+            try:
+                is_plain = build.columns(headers[h.MAX_TIMESTAMP], lasts, headers[h.POSITION])
+            except StartRefusedError as error:
+                raise _wrong(error.message, path) from error
+            if not is_plain:
+                raise _wrong("Its offsets do not fit into an index.", path)
+            records += int(headers[h.COUNT].sum())
+            end, next_offset = end + found.size_bytes, int(lasts[-1]) + 1
+    if (end, records) != (files.size_bytes, files.records) or (
+        not next_offset == files.next_offset <= files.next_base_offset
+    ):
+        raise _wrong("It does not hold the records that were written.", path)
+    build.end()
+    made = {
+        file_names.OFFSET_INDEX: build.offsets.data(),
+        file_names.TIME_INDEX: build.times.data(),
+    }
+    for suffix, data in files.indexes.items():
+        name = changes.path(file_name(files.base_offset, suffix) + file_names.CLEANED)
+        with Source(name) as source:
+            stored = source.read(0, source.size_bytes)
+        if stored != data or made.get(suffix, data) != data:
+            raise _wrong("It is not the index of this log.", name)
+
+
+def _wrong(what: str, path: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"The written data reads back differently: {what}",
+        path=path,
+        note="The old segments are untouched.",
+        hint="Check the disk.",
+    )
 
 
 def touched_names(partition: PartitionDir, end_offset: int) -> list[str]:

@@ -28,15 +28,14 @@ from kafkalog.compaction.compact import LocalPasses, PartitionWork, judged_passe
 from kafkalog.compaction.model import Compaction, Group, MapOutgrownError
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.staged import is_whole, read_result, tally_from_json, tally_to_json
-from kafkalog.engine.model import of_task, told, told_error
+from kafkalog.engine import of_task, told, told_error
 from kafkalog.storage import Attempt, Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.compaction.model import Candidate
-    from kafkalog.engine import Engine
-    from kafkalog.engine.model import Work
+    from kafkalog.engine import Engine, Work
     from kafkalog.errors import KafkaLogError
     from kafkalog.storage import StagingDirectory
 

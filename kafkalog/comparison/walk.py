@@ -19,7 +19,7 @@ from kafkalog.batches.selection import Selection, start_position
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Workspace
 from kafkalog.comparison.model import FieldDifference, FirstDifference
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch
 

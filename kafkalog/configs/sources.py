@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.configs.cluster_metadata import Setting
+from kafkalog.cluster_image import ImageReader
+from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.configs.definitions import (
     DEFINITIONS,
     KNOWN_NAMES,
@@ -24,15 +25,85 @@ from kafkalog.configs.definitions import (
     names_of,
     parse_value,
 )
-from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
-from kafkalog.metadata_files import read_meta_properties
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UsageError,
+)
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.source import read_file
+from kafkalog.text_files import read_meta_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog.configs.cluster_metadata import MetadataConfigs
+    from kafkalog.model import Defect
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A config's text, and the record that set it: `offset 15`, or the name of a snapshot."""
+
+    text: str
+    source: str
+
+
+@dataclass
+class MetadataConfigs:
+    """The configs in the metadata log; the latest value counts.
+
+    Attributes:
+        settings: (resource type, resource name) to config name to setting. Resource types are
+            `TOPIC` and `BROKER`; the broker with the name "" stands for all brokers.
+        defects: damage on the way; anything after it may be missing.
+        unknown: number of records that could not be read because this program is too old.
+    """
+
+    settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)
+    unknown: int = 0
+
+    def of_topic(self, topic: str) -> dict[str, Setting]:
+        """Return the topic's own configs."""
+        return self.settings.get((TOPIC, topic), {})
+
+    def of_broker(self, node_id: int | None) -> dict[str, Setting]:
+        """Return the dynamic configs of a broker, which override those of all brokers."""
+        own = {} if node_id is None else self.settings.get((BROKER, str(node_id)), {})
+        return self.settings.get((BROKER, ""), {}) | own
+
+
+def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
+    """Return the configs in `__cluster_metadata-0` of a log directory, None if it has none.
+
+    The newest readable snapshot is applied, then the records after it. Nothing offline says how far
+    the quorum had committed, so everything in the log counts.
+
+    Cost:
+        Memory for the metadata image; the log is read in chunks.
+
+    Raises:
+        UnreadableError: the directory cannot be listed.
+    """
+    try:
+        directory = open_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0"))
+    except (NotFoundError, NotAKafkaFileError):
+        return None
+    reader = ImageReader(directory)
+    reader.begin()
+    reader.advance()
+    image = reader.image
+    settings = {
+        resource: {
+            name: Setting(text, str(image.sources["config", *resource, name]))
+            for name, text in configs.items()
+        }
+        for resource, configs in image.configs.items()
+    }
+    return MetadataConfigs(settings, image.defects, image.unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +326,6 @@ class LogDirConfigs:
             return None  # avoids loading the record decoder
         except OSError:
             pass  # its reader reports it
-        from kafkalog.configs.cluster_metadata import read_metadata_configs
 
         return read_metadata_configs(self.path)
 

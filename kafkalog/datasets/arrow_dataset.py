@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
@@ -206,3 +207,39 @@ def _refuse(method: str, *_arguments: Any) -> NoReturn:
         f"{method} is not a method of logs on disk.",
         hint="to_table() loads the rows; DuckDB, Polars and DataFusion join and sort them.",
     )
+
+
+class WatchedDataset(Dataset):
+    """A dataset.
+
+    Args:
+        tables, table: as for `Dataset`.
+        failures: gets each exception that ends a read.
+    """
+
+    def __init__(
+        self, tables: Tables, table: TableName | StateTable, failures: list[BaseException]
+    ) -> None:
+        super().__init__(tables, table)
+        self._failures = failures
+
+    def scanner(self, *args: Any, **options: Any) -> Any:
+        """Return a read whose failure is kept."""
+        return _WatchedScanner(super().scanner(*args, **options), self._failures)
+
+
+class _WatchedScanner:
+    def __init__(self, scanner: Scanner, failures: list[BaseException]) -> None:
+        self._scanner = scanner
+        self._failures = failures
+
+    def to_reader(self) -> Any:
+        """Return the rows as a `pyarrow.RecordBatchReader`."""
+        return pa.RecordBatchReader.from_batches(self._scanner.projected_schema, self._batches())
+
+    def _batches(self) -> Iterator[Any]:
+        try:
+            yield from self._scanner.to_batches()
+        except Exception as raised:  # raised again: DuckDB passes on only its words
+            self._failures.append(raised)
+            raise

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.datasets.model import StateTable
 from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
-from kafkalog.tables.model import TableName
-from kafkalog.tables.queries import Answer, columns_for
+from kafkalog.tables.model import Answer, TableName, columns_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +159,7 @@ class Database:
 
     def _make_views(self, text: str) -> None:
         """Make each table a view: with its usual columns, and the others that the text names."""
-        from kafkalog.datasets.watched import WatchedDataset
+        from kafkalog.datasets.arrow_dataset import WatchedDataset
 
         for table in TABLES:
             data = WatchedDataset(self.tables, table, self._failures)

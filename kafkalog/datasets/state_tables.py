@@ -12,17 +12,16 @@ import pyarrow as pa
 
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.cluster_image.model import RESOURCE_TYPES, TOPIC
-from kafkalog.configs.cluster_metadata import read_metadata_configs
+from kafkalog.configs.sources import read_metadata_configs
 from kafkalog.datasets.model import StateTable
 from kafkalog.datasets.schemas import STATE_SCHEMAS
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
-from kafkalog.plurals import counted
-from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import MILLISECONDS_MAX
-from kafkalog.targets import open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

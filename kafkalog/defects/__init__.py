@@ -18,7 +18,7 @@ from kafkalog.errors import (
 from kafkalog.model import Defect, Severity
 
 if TYPE_CHECKING:
-    from kafkalog.defects.reference import Reference
+    from kafkalog.model import Reference
 
 REFERENCES: Final[dict[str, Reference]] = {
     reference.name: reference for table in (logs, files) for reference in table.REFERENCES

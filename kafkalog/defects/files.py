@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog.defects.reference import Reference
-from kafkalog.model import Severity
+from kafkalog.model import Reference, Severity
 
 _D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
 _RESTORE_EPOCHS = (

@@ -1,17 +1,29 @@
-"""What lies ahead of some partitions: growth, retention, compaction, and the end of the disk."""
+"""What lies ahead of some partitions: growth, retention, compaction, and the end of the disk.
+
+Growth: the indexes lead to the batches around each hour; only those are read. Bytes that compaction
+or retention has removed since do not count, nor do batches dated after the clock.
+
+The end of the disk: existing segments are deleted when `simulate-retention` says so. What is
+appended from now on stays for `retention.ms`, or until `retention.bytes` balances it. Compaction is
+not counted on.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
+from formats.constants import INT64_MAX
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.disk_usage.full import Change, changes_of, full_at
-from kafkalog.disk_usage.growth import growth_of
-from kafkalog.disk_usage.model import HOURS, Disk, OverLimit, Usage
+from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
+from kafkalog.inventory import partitions_of
+from kafkalog.model import Batch
 from kafkalog.names import DirectoryState
 from kafkalog.paths.uris import is_object
 from kafkalog.retention import forecast
@@ -19,12 +31,143 @@ from kafkalog.retention.model import Reason
 from kafkalog.retention.simulation import simulate_retention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.configs import ConfigSources
-    from kafkalog.listener import Listener
+    from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.retention import PartitionRetention
-    from kafkalog.targets import Target
+    from kafkalog.targets import Listener, Target
+
+
+def growth_of(partition: PartitionDir, now_ms: int) -> tuple[int, ...]:
+    """Return the bytes appended in each of the last hours before a time, oldest first.
+
+    A batch counts in the hour of the largest timestamp up to it in its segment, as in the index.
+    A segment without any timestamp counts when its file was modified.
+
+    Raises:
+        UnreadableError: a log cannot be read.
+
+    Cost:
+        Per segment the last entry of its time index; per hour that it touches a search of both
+        indexes and about `index.interval.bytes` of the log.
+    """
+    hours = [0] * HOURS
+    start = now_ms - HOURS * HOUR_MS
+    for segment in partition.segments:
+        with OpenSegment(segment) as opened:
+            largest, _ = opened.largest_timestamp(recovered=segment.is_active)
+            if largest < 0:
+                _add_undated(hours, segment, start)
+            elif largest > start:
+                _add(hours, opened, start, largest)
+    return tuple(hours)
+
+
+def _add(hours: list[int], opened: OpenSegment, start: int, largest: int) -> None:
+    before = _bytes_up_to(opened, start)
+    for hour in range(HOURS):
+        end = start + (hour + 1) * HOUR_MS
+        after = _bytes_up_to(opened, end) if end < largest else _end_of(opened)
+        hours[hour] += max(0, after - before)
+        before = max(before, after)
+        if end >= largest:
+            return
+
+
+def _end_of(opened: OpenSegment) -> int:
+    """Return the end of the last batch, before any preallocated room."""
+    entry = opened.index_entry(INT64_MAX)
+    position = entry.position if entry is not None else 0
+    for found in scan_batches(opened.source, position):
+        if isinstance(found, Batch):
+            position = found.end_position
+    return position
+
+
+def _add_undated(hours: list[int], segment: Segment, start: int) -> None:
+    hour = (segment.log.mtime_ms - start - 1) // HOUR_MS
+    if 0 <= hour < HOURS:
+        hours[hour] += segment.log.size_bytes
+
+
+def _bytes_up_to(opened: OpenSegment, timestamp: int) -> int:
+    """Return the size of the batches before the first one that is later than a time."""
+    position = 0
+    times = opened.time_index
+    entry = None if times is None or not times.entry_count else times.lookup(timestamp)
+    if entry is not None and (indexed := opened.index_entry(entry.offset)) is not None:
+        position = indexed.position
+    for found in scan_batches(opened.source, position):
+        if not isinstance(found, Batch):
+            continue
+        if found.max_timestamp > timestamp:
+            return found.position
+        position = found.end_position
+    return position
+
+
+_HORIZON_MS: Final = 10 * 365 * 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of what a log occupies, or of how fast it grows.
+
+    Attributes:
+        at_ms: when.
+        size_bytes: how much is added at once; negative if it is deleted.
+        rate: how much faster it grows from then on, bytes per millisecond.
+    """
+
+    at_ms: int
+    size_bytes: int = 0
+    rate: float = 0.0
+
+
+def changes_of(found: PartitionRetention, growth: tuple[int, ...]) -> Iterator[Change]:
+    """Yield how the size of a log changes, if it grows on as it did."""
+    now, policy = found.now_ms, found.policy
+    rate = sum(growth) / (HOURS * HOUR_MS)
+    yield Change(now, -found.bytes_freed - found.side_bytes_freed, rate)
+    is_limited = policy.inert is None and policy.deletes
+    balanced_at = None
+    kept = [one for one in found.verdicts if not one.is_deleted]
+    if rate and is_limited and kept and kept[0].bytes_to_append is not None:
+        balanced_at = now + round(kept[0].bytes_to_append / rate)
+    ends = [balanced_at]
+    if is_limited and policy.retention_ms >= 0:
+        ends.append(now + policy.retention_ms)
+    end = min((one for one in ends if one is not None), default=None)
+    if end is not None:
+        yield Change(end, 0, -rate)
+    for verdict in kept:
+        at = verdict.deletable_at
+        if at is not None and at > now and (balanced_at is None or at <= balanced_at):
+            yield Change(at, -verdict.segment.size_bytes - verdict.segment.side_bytes)
+
+
+def _time(change: Change) -> int:
+    return change.at_ms
+
+
+def full_at(free_bytes: int, changes: Iterable[Change], now_ms: int) -> int | None:
+    """Return when nothing is free any more, milliseconds; None if not within ten years."""
+    free, rate, at = float(free_bytes), 0.0, now_ms
+    for time, together in groupby(sorted(changes, key=_time), key=_time):
+        needed = rate * (time - at)
+        if free <= needed and time > at:
+            break
+        free, at = free - needed, time
+        for change in together:
+            free, rate = free - change.size_bytes, rate + change.rate
+        if free <= 0:
+            return at
+    if free <= 0:
+        return at
+    if rate <= 0 or free / rate > _HORIZON_MS:
+        return None
+    return at + round(free / rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +242,7 @@ def look_ahead(
     until_ms: int,
     configs: Mapping[str, str] | ConfigSources | None,
     listener: Listener,
+    progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Ahead:
     """Return what lies ahead of the partitions of targets.
 
@@ -108,13 +252,16 @@ def look_ahead(
         until_ms: the end of what is counted as freed later.
         configs: as for `simulate_retention`.
         listener: receives the failure of a partition, which is left out.
+        progress: called with the number of partitions done, and of all.
 
     Cost:
         That of `simulate_retention`, of `growth_of`, and of `find_candidate` for compacted topics.
     """
     ahead = Ahead(now_ms)
     judged = simulate_retention(*targets, configs=configs, now_ms=now_ms, listener=listener)
-    for found in judged:
+    total = sum(1 for _ in partitions_of(targets))
+    for number, found in enumerate(judged, 1):
+        progress(number, total)
         with contained(found.partition.path, listener.failed):
             ahead.outlooks.append(_outlook(found, until_ms))
             if (over := over_limit(found)) is not None:

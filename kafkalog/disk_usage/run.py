@@ -1,28 +1,165 @@
-"""A run of `du`: measures places, splits the sum, and looks ahead if asked to."""
+"""A run of `du`: counts blocks as coreutils' `du` does, splits the sum, and looks ahead.
+
+Symbolic links are counted and not followed; a file with several names is counted once.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
-from kafkalog.disk_usage.walk import Walk
 from kafkalog.errors import KafkaLogError, contained
-from kafkalog.listener import Listener
-from kafkalog.log_dir import list_partition
-from kafkalog.names import DirectoryState, FileKind, FileState, is_staging, parse_file_name
-from kafkalog.targets import look_at_targets, open_targets
+from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
+from kafkalog.names import (
+    DirectoryState,
+    FileKind,
+    FileState,
+    is_staging,
+    parse_directory_name,
+    parse_file_name,
+)
+from kafkalog.paths import file_system
+from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.source import BLOCK_SIZE
+from kafkalog.paths.uris import is_object
+from kafkalog.targets import Listener, look_at_targets, open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog.configs import ConfigSources
     from kafkalog.names import FileName
     from kafkalog.parents import Parent
+
+
+class Walk:
+    """A walk over places; each directory and each file with several links is counted once.
+
+    Args:
+        failed: called with the error of each directory that cannot be listed.
+
+    Attributes:
+        links: number of symbolic links so far.
+    """
+
+    def __init__(self, failed: Callable[[KafkaLogError], None]) -> None:
+        self.links = 0
+        self._failed = failed
+        self._seen: set[tuple[int, int]] = set()
+        self._counts_all = False  # whether files with one name may be met twice, too
+
+    def places(self, targets: Iterable[LogDirTop | PartitionDir | FileEntry]) -> Iterator[Place]:
+        """Yield the partition directories of targets, and what log directories hold besides these.
+
+        Cost:
+            A listing per directory and a `stat` per file; memory for one directory.
+        """
+        targets = list(targets)
+        self._counts_all = len(targets) > 1
+        for target in targets:
+            if isinstance(target, LogDirTop):
+                yield from self._log_dir(target)
+            elif isinstance(target, PartitionDir):
+                yield self._partition(target.path, target.log_dir)
+            else:
+                directory = os.path.dirname(target.path) or os.curdir
+                entries = list(self._entry(target.path, target.name.name))
+                yield self._place(directory, PartitionDir(directory, None, ()).log_dir, entries)
+
+    def _log_dir(self, top: LogDirTop) -> Iterator[Place]:
+        if is_object(top.path):
+            file_system.prefetch_listing(top.path)
+        rest = list(self._itself(top.path))
+        for name in [one.name.name for one in top.files]:
+            rest += self._entry(os.path.join(top.path, name), name)
+        for name in top.directories:
+            path = os.path.join(top.path, name)
+            if parse_directory_name(name) is None:
+                rest += self._entry(path, name)
+            else:
+                yield self._partition(path, top.path)
+        yield Place(top.path, top.path, None, None, None, rest)
+
+    def _partition(self, path: str, log_dir: str) -> Place:
+        return self._place(path, log_dir, list(self._entry(path, "")))
+
+    def _place(self, path: str, log_dir: str, entries: list[Entry]) -> Place:
+        name = parse_directory_name(os.path.basename(file_system.absolute(path)))
+        if name is None:
+            topic = os.path.basename(file_system.absolute(path))
+            return Place(path, log_dir, topic, None, None, entries)
+        return Place(path, log_dir, name.topic, name.partition, name.state, entries)
+
+    def _itself(self, path: str) -> Iterator[Entry]:
+        """Yield the directory's own blocks, unless it was counted before."""
+        if is_object(path):
+            return
+        status = os.stat(path)
+        if (status.st_dev, status.st_ino) not in self._seen:
+            self._seen.add((status.st_dev, status.st_ino))
+            yield Entry("", status.st_blocks * BLOCK_SIZE, 0)
+
+    def _entry(self, path: str, name: str) -> Iterator[Entry]:
+        """Yield a file, or a directory with all that is in it."""
+        try:
+            status = file_system.stat(path) if is_object(path) else os.lstat(path)
+        except FileNotFoundError:
+            return  # a broker has deleted or renamed it
+        except OSError as error:
+            self._failed(reading_error(error, path))
+            return
+        yield from self._counted(path, name, status)
+
+    def _counted(self, path: str, name: str, status: os.stat_result) -> Iterator[Entry]:
+        is_directory = stat.S_ISDIR(status.st_mode)
+        if is_object(path):
+            if not is_directory:
+                yield Entry(name, status.st_size, status.st_size)
+        elif is_directory or status.st_nlink > 1 or self._counts_all:
+            place = (status.st_dev, status.st_ino)
+            if place in self._seen:
+                return
+            self._seen.add(place)
+        if not is_object(path):
+            self.links += stat.S_ISLNK(status.st_mode)
+            size = 0 if is_directory else status.st_size
+            yield Entry(name, status.st_blocks * BLOCK_SIZE, size)
+        if is_directory:
+            yield from self._inside(path, name)
+
+    def _inside(self, path: str, name: str) -> Iterator[Entry]:
+        try:
+            if is_object(path):
+                names = file_system.names(path)
+                for inner in names:
+                    yield from self._entry(os.path.join(path, inner), os.path.join(name, inner))
+                return
+            prefix = os.path.join(name, "")
+            with os.scandir(path) as found:
+                for one in found:
+                    try:
+                        status = one.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+                    inner = prefix + one.name
+                    if status.st_nlink == 1 and S_ISREG(status.st_mode) and not self._counts_all:
+                        yield Entry(inner, status.st_blocks * BLOCK_SIZE, status.st_size)
+                    else:
+                        yield from self._counted(one.path, inner, status)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._failed(reading_error(error, path))
+        except KafkaLogError as error:
+            self._failed(error)
+
 
 _DEAD: Final = (DirectoryState.DELETE, DirectoryState.STRAY)
 _REMOVED: Final = (FileState.DELETED, FileState.CLEANED, FileState.TEMPORARY, FileState.PART)
@@ -76,7 +213,7 @@ class _Sums:
         if self.by == SplitBy.TOPIC:
             key = (place.topic, None)
         elif self.by == SplitBy.PARTITION:
-            key = (os.path.basename(os.path.normpath(place.path)), place.log_dir)
+            key = (os.path.basename(file_system.absolute(place.path)), place.log_dir)
             key = key if place.topic is not None else (None, place.log_dir)
         if key not in self.shares:
             known = place.topic is not None
@@ -131,6 +268,7 @@ def disk_usage(
     zone: tzinfo = UTC,
     listener: Listener | None = None,
     parents: Callable[[Parent], object] = lambda _: None,
+    progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Report:
     """Return what takes room below some paths: blocks on disk, as `du` counts them.
 
@@ -142,6 +280,7 @@ def disk_usage(
         listener: receives everything reported besides the results; it may let the run continue
             after a failure.
         parents: called with each parent, as by `open_targets`.
+        progress: called with the number of partitions that a forecast has measured, and of all.
 
     Raises:
         KafkaLogError: a path cannot be opened, or something in it cannot be read.
@@ -164,6 +303,7 @@ def disk_usage(
             until_ms=forecast.until_ms,
             configs=forecast.configs,
             listener=hears,
+            progress=progress,
         )
         for outlook in ahead.outlooks:
             if sums.by in (SplitBy.TOPIC, SplitBy.PARTITION):

@@ -19,8 +19,7 @@ from kafkalog.journal.journal import (
     parsed_line,
     read_journal,
 )
-from kafkalog.journal.listing import Listing
-from kafkalog.journal.log_dir_files import keep_checkpoints
+from kafkalog.journal.log_dir_files import Listing, keep_checkpoints
 from kafkalog.storage import AppendedFile, Changes, require_space
 
 if TYPE_CHECKING:

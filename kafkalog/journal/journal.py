@@ -33,7 +33,7 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Text, parsed
 from kafkalog.errors import CorruptDataError, NotFoundError
-from kafkalog.journal.listing import (
+from kafkalog.journal.log_dir_files import (
     FILE_NAME,
     LISTING,
     STATUS,
@@ -236,6 +236,7 @@ class Journal:
         log_dir: the log directory; None if copied partitions were changed.
         partitions: by path, in the order the run came to them.
         lacks_mark: whether the run removed the clean shutdown mark, and nobody restored it.
+        begun_ms: when the run began.
     """
 
     path: str
@@ -243,6 +244,7 @@ class Journal:
     log_dir: str | None
     partitions: dict[str, PartitionEntry] = field(default_factory=dict)
     lacks_mark: bool = False
+    begun_ms: int = 0
 
     @property
     def backup(self) -> str:
@@ -332,6 +334,7 @@ def read_journal(path: str) -> Journal | None:
                 journal.note(fields)
             elif fields["type"] == "run":
                 journal = Journal(path, fields["command"], fields["log_dir"])
+                journal.begun_ms = fields["time_ms"]
             else:
                 raise ValueError("it does not start a run")
         except ValueError as error:

@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing
@@ -18,6 +17,7 @@ from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.storage import require_no_link
+from kafkalog.storage.files import open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

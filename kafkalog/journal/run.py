@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkalog.errors import UsageError
 from kafkalog.journal.backup import Backup
 from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
-from kafkalog.journal.listing import FileStatus, Listing
-from kafkalog.journal.log_dir_files import PartitionOffsets, has_mark, keep_mark, remove_mark
+from kafkalog.journal.log_dir_files import (
+    FileStatus,
+    Listing,
+    PartitionOffsets,
+    has_mark,
+    keep_mark,
+    remove_mark,
+)
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.journal.undo import require_unchanged, restore
-from kafkalog.listener import Listener
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
+from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

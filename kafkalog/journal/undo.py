@@ -19,8 +19,9 @@ from kafkalog.journal.journal import (
     read_journal,
     state_line,
 )
-from kafkalog.journal.listing import FileStatus, Listing
 from kafkalog.journal.log_dir_files import (
+    FileStatus,
+    Listing,
     PartitionOffsets,
     bring_checkpoints_back,
     bring_mark_back,

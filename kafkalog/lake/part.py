@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.engine.model import failures_kept
+from kafkalog.engine import failures_kept
 from kafkalog.errors import UnreadableError
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name

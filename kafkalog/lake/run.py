@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.defects import corrupt_data
 from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
-from kafkalog.engine.model import told_error
+from kafkalog.engine import told_error
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -17,7 +17,7 @@ from kafkalog.errors import (
     UnreadableError,
     UsageError,
 )
-from kafkalog.lake.delta import commit_delta, delta_schema
+from kafkalog.lake.files import commit_delta, delta_schema
 from kafkalog.lake.model import (
     MANIFEST,
     OWN,

@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import UnreadableError, UnwritableError, UsageError
 from kafkalog.lake.model import BUILDING
 from kafkalog.paths.object_store import failures

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Level
-    from kafkalog.overview.facts import Report
+    from kafkalog.overview.gathering import Report
     from kafkalog.profiles.model import Profile
     from kafkalog.view import Difference
 

@@ -7,24 +7,23 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.names import DirectoryState
-from kafkalog.overview.chart_style import (
+from kafkalog.overview.html import (
     CONFIG,
     ROW,
     TOPIC_COLORS,
     VEGA,
     VEGA_LITE,
+    size_text,
     topics_by_size,
+    unit_of,
 )
-from kafkalog.overview.growth import growth_chart
-from kafkalog.overview.html import size_text, unit_of
-from kafkalog.overview.lanes import lanes_of
-from kafkalog.overview.segments import BARS_MAX
-from kafkalog.printable import printable
+from kafkalog.overview.timelines import BARS_MAX, growth_chart, lanes_of
+from kafkalog.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.overview.facts import Report
+    from kafkalog.overview.gathering import Report
     from kafkalog.overview.model import PartitionFacts
 
 _CODEC_TOPICS: Final = 20

@@ -1,33 +1,24 @@
-"""Gathers the facts of a report from what answers each question by itself."""
+"""The facts of a report as one value, gathered from what answers each question by itself."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.defects.commands import COMMANDS
-from kafkalog.disk_usage.ahead import Ahead, Outlook, over_limit
-from kafkalog.disk_usage.full import changes_of
-from kafkalog.disk_usage.growth import growth_of
+from kafkalog.defects.advice import COMMANDS
+from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
-from kafkalog.errors import (
-    KafkaLogError,
-    NotFoundError,
-    UnsupportedError,
-    UsageError,
-    contained,
-)
+from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
 from kafkalog.inventory import list_log_dirs, list_partitions, partitions_of
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.names import DirectoryState, FileState, is_staging
-from kafkalog.overview.contents import Contents
-from kafkalog.overview.facts import Report
-from kafkalog.overview.model import Finding, Gap, GroupFacts, PartitionFacts
+from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
 from kafkalog.paths import file_system
 from kafkalog.retention.simulate import judge_partition
 from kafkalog.state.groups import EndOffsets, read_groups
@@ -35,22 +26,86 @@ from kafkalog.state.model import OffsetLag, total_lag
 from kafkalog.state.transactions import read_transactions
 from kafkalog.targets import open_targets
 from kafkalog.verification import Findings
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkalog.check.schedule import Summary
     from kafkalog.compaction.model import Candidate
     from kafkalog.configs import ConfigSources, LogDirConfigs
-    from kafkalog.disk_usage.model import Disk
+    from kafkalog.disk_usage.model import Disk, OverLimit
     from kafkalog.inventory import LogDirRow
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import Defect, Level
+    from kafkalog.model import Defect, Level, LogView
     from kafkalog.profiles.model import Profile
+    from kafkalog.recovery import NextStart
     from kafkalog.retention.simulate import PartitionRetention
-    from kafkalog.state.transactions import Transactions
+    from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog.targets import Target
+    from kafkalog.view import Shown
 
     Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The facts about some log directories and partitions at one moment.
+
+    Attributes:
+        paths: what was looked at.
+        made_ms: when, and the clock that retention and ages are judged by.
+        level: how much the checks read.
+        log_dirs: the log directories, as `ls` lists them.
+        partitions: by size, largest first.
+        findings: most severe first.
+        checked: what the checks have read and found.
+        next_starts: what the next start of a broker would do, if that is worth mentioning.
+        groups: by lag, largest first.
+        transactional_ids: by name.
+        open_transactions: by topic, partition and first offset.
+        disks: when the disks are full, if all grows as in the last 24 hours.
+        over: partitions above their retention, and why.
+        profiles: of topics and partitions; empty unless records were read.
+        gaps: what could not be answered.
+    """
+
+    paths: tuple[str, ...]
+    made_ms: int
+    level: Level
+    log_dirs: tuple[LogDirRow, ...]
+    partitions: tuple[PartitionFacts, ...]
+    findings: tuple[Finding, ...]
+    checked: Summary
+    next_starts: tuple[NextStart, ...]
+    groups: tuple[GroupFacts, ...]
+    transactional_ids: tuple[TransactionalId, ...]
+    open_transactions: tuple[OpenData, ...]
+    disks: tuple[Disk, ...]
+    over: tuple[OverLimit, ...]
+    profiles: tuple[Profile, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all partitions, as `ls` counts it."""
+        return sum(one.listed.size_bytes for one in self.partitions)
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity of the worst finding; None without findings."""
+        return next((one for one in Severity if self.checked.defects[one]), None)
+
+    def to_html(self) -> str:
+        """Return the page: one HTML document that needs nothing else.
+
+        Raises:
+            UnsupportedError: a library that draws it is missing.
+        """
+        from kafkalog.overview.page import page_of
+
+        return page_of(self)
+
 
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are listed; the others are counted."""
@@ -95,6 +150,7 @@ class Gathering:
         self._targets: list[Target] = []
         self._contents = Contents(threads)
         self._ahead = Ahead(now_ms)
+        self._views: dict[str, PartitionDir] = {}
 
     def report(self, profiles: Callable[[], Sequence[Profile]] | None) -> Report:
         """Gather everything.
@@ -155,7 +211,7 @@ class Gathering:
 
     def _partition(self, directory: PartitionDir) -> Iterator[PartitionFacts]:
         with contained(directory.path, self._failed):
-            rows = list(list_partitions([directory]))
+            rows = list(list_partitions([directory], views=self._view))
             if not rows:
                 return  # it disappeared
             retention = self._retention(directory)
@@ -167,6 +223,12 @@ class Gathering:
                 tuple(filter(None, map(self._contents.of, directory.segments))),
                 self._growth(directory, retention),
             )
+
+    def _view(self, directory: PartitionDir, view: LogView) -> Shown:
+        """Return the view of a start, and keep it: predicting one may read the whole log."""
+        shown = show(directory, view)
+        self._views[directory.path] = shown.partition
+        return shown
 
     def _configs_around(self, directory: PartitionDir) -> LogDirConfigs:
         around = os.path.dirname(file_system.absolute(directory.path))
@@ -233,7 +295,11 @@ class Gathering:
     def _transactions(self) -> Transactions | None:
         try:
             found = read_transactions(
-                self._targets, now_ms=self._now_ms, defects=_passed_over, failed=self._failed
+                self._targets,
+                now_ms=self._now_ms,
+                defects=_passed_over,
+                failed=self._failed,
+                views=self._views,
             )
         except (NotFoundError, UnsupportedError) as error:
             self._gap("transactions", error)

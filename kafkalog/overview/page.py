@@ -1,17 +1,34 @@
-"""The page of a report: one HTML document that opens without a network."""
+"""The page of a report: one HTML document that opens without a network.
+
+Vega, Vega-Lite and Vega-Embed come with `vl-convert-python`, DataTables with `itables`.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.errors import UnsupportedError
+from kafkalog.jit.cache import cache_directory, keep, read_kept
 from kafkalog.model import Severity
-from kafkalog.overview import libraries
 from kafkalog.overview.charts import charts_of
-from kafkalog.overview.content_tables import codec_table, hot_key_table, profile_table
+from kafkalog.overview.content_tables import (
+    codec_table,
+    group_table,
+    hot_key_table,
+    lag_table,
+    open_table,
+    profile_table,
+    transactional_id_table,
+)
 from kafkalog.overview.html import (
     chart,
     escaped,
@@ -20,12 +37,6 @@ from kafkalog.overview.html import (
     section,
     size_text,
     time_text,
-)
-from kafkalog.overview.state_tables import (
-    group_table,
-    lag_table,
-    open_table,
-    transactional_id_table,
 )
 from kafkalog.overview.tables import (
     assumption_table,
@@ -41,13 +52,88 @@ from kafkalog.overview.tables import (
     retention_table,
     topic_table,
 )
-from kafkalog.plurals import counted
 from kafkalog.recovery.model import Verdict
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkalog.overview.facts import Report
+    from kafkalog.overview.gathering import Report
+
+
+_GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
+_DIGEST_SIZE: Final = 32
+
+
+def require_libraries() -> None:
+    """Check that the libraries are there.
+
+    Raises:
+        UnsupportedError: one is missing.
+    """
+    for name in ("vl_convert", "itables"):
+        if find_spec(name) is None:
+            raise _missing(name)
+
+
+def _missing(name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Reports need {name.replace('vl_convert', 'vl-convert-python')}, which is not installed.",
+        hint="pip install 'kafkalog[report]'",
+    )
+
+
+@cache
+def vega() -> str:
+    """Return a script that defines `vegaEmbed`.
+
+    Making it takes more than a second, so it is kept with its checksum, like the kernels.
+    """
+    if find_spec("vl_convert") is None:
+        raise _missing("vl_convert")
+    directory = cache_directory()
+    made_from = f"{version('vl-convert-python')} {_GLOBALS}".encode()
+    path = os.path.join(directory or "", f"vega-{sha256(made_from).hexdigest()[:16]}.js")
+    kept = None if directory is None else read_kept(path)
+    digest, script = (kept or b"")[:_DIGEST_SIZE], (kept or b"")[_DIGEST_SIZE:]
+    if digest != sha256(script).digest():
+        import vl_convert
+
+        script = vl_convert.javascript_bundle(_GLOBALS).encode()
+        if directory is not None:
+            keep(path, sha256(script).digest() + script)
+    return _contained(script.decode())
+
+
+@cache
+def datatables() -> str:
+    """Return a module that defines `DataTable`."""
+    found = find_spec("itables")  # the module itself imports more than is needed here
+    if found is None or not found.submodule_search_locations:
+        raise _missing("itables")
+    place = Path(found.submodule_search_locations[0], "html", "dt_bundle.js")
+    module, exports, rest = place.read_text(encoding="utf-8").rpartition("export{")
+    names, _, licence = rest.partition("}")
+    [table] = [one.split(" as ")[0] for one in names.split(",") if one.endswith(" as default")]
+    assert exports, "it is a module"
+    return _contained(f"{module}window.DataTable={table}{licence}")
+
+
+def _contained(script: str) -> str:
+    """Return a script that does not end its element early: the escapes that HTML recommends.
+
+    They mean the same in strings and regular expressions, the only places where these occur.
+    """
+    for word in ("<!--", "<script", "</script"):
+        script = script.replace(word, f"\\x3C{word[1:]}")
+    return script
+
+
+def licences() -> str:
+    """Return the licences of what the page contains, folded."""
+    text = files("kafkalog.overview").joinpath("licences.txt").read_text(encoding="utf-8")
+    return f"<details><summary>Licences</summary><pre>{escaped(text)}</pre></details>"
+
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -64,7 +150,7 @@ def page_of(report: Report) -> str:
     charts = charts_of(report)
     sections = _sections(report, charts)
     style, start = (_resource(name) for name in ("page.css", "page.js"))
-    scripts = [libraries.vega(), libraries.datatables(), start]
+    scripts = [vega(), datatables(), start]
     hashes = " ".join(_hash(script) for script in scripts)
     title = "Kafka log report: " + ", ".join(report.paths)
     links = "".join(f'<a href="#{name}">{escaped(heading)}</a>' for name, heading, _ in sections)
@@ -90,7 +176,7 @@ def page_of(report: Report) -> str:
 </main>
 <footer>
 {paragraph(f"kafkalog {version('kafkalog')}. All times are UTC, all sizes in bytes of 1024.")}
-{libraries.licences()}
+{licences()}
 </footer>
 {json_block("charts", charts)}
 <script>{scripts[0]}</script>

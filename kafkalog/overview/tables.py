@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.defects import REFERENCES
 from kafkalog.disk_usage.model import HOURS
 from kafkalog.model import Severity
-from kafkalog.overview.chart_style import topics_by_size
 from kafkalog.overview.html import (
     Cell,
     Table,
@@ -22,6 +21,7 @@ from kafkalog.overview.html import (
     size_text,
     text_cell,
     time_cell,
+    topics_by_size,
 )
 from kafkalog.paths import file_system
 from kafkalog.recovery.model import Verdict
@@ -30,7 +30,7 @@ from kafkalog.retention.model import Reason
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.overview.facts import Report
+    from kafkalog.overview.gathering import Report
     from kafkalog.overview.model import Finding, PartitionFacts
     from kafkalog.recovery import NextStart
     from kafkalog.retention.simulate import PartitionRetention

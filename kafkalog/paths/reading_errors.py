@@ -1,4 +1,4 @@
-"""Translates the operating system's errors for a path that is read to ours."""
+"""Translates errors of reading to ours: the operating system's, and construct's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
-from kafkalog.plurals import counted
+from kafkalog.errors import CorruptDataError, NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from construct import ConstructError
 
 on_unreadable: list[Callable[[UnreadableError], None]] = []
 """Called, in any thread, with each read failure, even if the caller continues."""
@@ -84,3 +86,24 @@ def unread_places() -> Iterator[Unread]:
         yield unread
     finally:
         on_unreadable.remove(unread.add)
+
+
+def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malformed") -> Any:
+    """Parse a file's bytes with a schema.
+
+    Raises:
+        CorruptDataError: the bytes do not follow the schema.
+    """
+    from construct import ConstructError
+
+    try:
+        return schema.parse(data)
+    except ConstructError as error:
+        raise CorruptDataError(
+            f"The content cannot be parsed: {reason(error)}.", reference=reference, path=path
+        ) from error
+
+
+def reason(error: ConstructError) -> str:
+    """Return construct's message without its path inside the schema."""
+    return str(error).rpartition("\n")[2]

@@ -18,7 +18,7 @@ from kafkalog.errors import (
     NotAKafkaFileError,
     NotFoundError,
 )
-from kafkalog.paths import read_options
+from kafkalog.paths import reading
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.reading_errors import announced, reading_error, require_regular
 from kafkalog.paths.uris import is_object
@@ -26,7 +26,7 @@ from kafkalog.paths.uris import is_object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.paths.read_ahead import ReadAhead
+    from kafkalog.paths.reading import ReadAhead
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
@@ -83,7 +83,7 @@ class Source:
 
     def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
-        self._options = read_options.current.get()
+        self._options = reading.current.get()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
@@ -271,7 +271,7 @@ class Source:
         return self.size_bytes
 
     def _pread(self, position: int, size: int) -> bytes:
-        if self._options != read_options.AS_FAST_AS_IT_GOES:
+        if self._options != reading.AS_FAST_AS_IT_GOES:
             chunk = bytearray(size)
             self.read_into(position, memoryview(chunk))
             return bytes(chunk)
@@ -376,7 +376,7 @@ class ObjectSource(Source):
 
     def _open(self) -> None:
         from kafkalog.paths.object_store import open_object
-        from kafkalog.paths.read_ahead import ReadAhead
+        from kafkalog.paths.reading import ReadAhead
 
         opened = open_object(self.path)
         self.path, self.mtime_ms = opened.path, opened.mtime_ms

@@ -29,7 +29,7 @@ def control_record(record: Record) -> ControlRecord:
         CorruptDataError: key or value is too short or malformed (`control-record-malformed`); the
             versions of key and marker must not be negative.
     """
-    from formats.control_record import ControlRecordKey, EndTxnMarker
+    from formats.internal_topics import ControlRecordKey, EndTxnMarker
 
     key = _parse(ControlRecordKey, record, "key")
     if key.version < 0:
@@ -80,9 +80,9 @@ def control_text(record: Record) -> str:
 
 def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
     """Return the fields as JSON values; a LeaderChange is written in the version that it claims."""
-    from formats.control_record import LEADER_CHANGE, kraft_value
+    from formats.internal_topics import LEADER_CHANGE, kraft_value
     from formats.message_schema import by_key
-    from kafkalog.payloads.message_json import message_json
+    from kafkalog.payloads.message_text import message_json
 
     codec, found = kraft_value(type_id), by_key("control", type_id)
     if codec is None or found is None:

@@ -22,8 +22,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.names import parse_directory_name
 from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.java_text import java_json
-from kafkalog.payloads.message_json import JsonObject, has_struct, message_json
-from kafkalog.payloads.remote_log import remote_log_text
+from kafkalog.payloads.message_text import JsonObject, has_struct, message_json, remote_log_text
 
 if TYPE_CHECKING:
     from formats.message_table import Message

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import ClusterError, RefusedError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
 
 ANSWER_S: Final = 10.0
 """How long a cluster may take to answer for the first time."""
@@ -146,12 +150,16 @@ class Cluster:
         if not groups:
             return []
         found = []
-        answers = self._admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_S)
-        for name, answer in answers.items():
+        for name in groups:
             with asked(f"The group {name} cannot be described", passes=("GROUP_ID_NOT_FOUND",)):
-                if answer.result(REQUEST_S).members:
+                if patiently(partial(self._members, name)):
                     found.append(name)
         return sorted(found)
+
+    def _members(self, group: str) -> Sequence[object]:
+        answers = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_S)
+        members: Sequence[object] = answers[group].result(REQUEST_S).members
+        return members
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets for a group without members.
@@ -160,18 +168,26 @@ class Cluster:
             RefusedError: it has members.
             ClusterError: the cluster refuses.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+        from confluent_kafka import (
+            ConsumerGroupTopicPartitions,
+            KafkaException,
+            TopicPartition,
+        )
 
         if self.active_groups([group]):
             raise active(group)
         wanted = [TopicPartition(*name, offset) for name, offset in offsets.items()]
-        answers = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_S
-        )
-        with asked(f"Offsets of the group {group} cannot be committed"):
+
+        def alter() -> None:
+            answers = self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_S
+            )
             for one in answers[group].result(REQUEST_S).topic_partitions:
                 if one.error is not None:
-                    raise failed(f"Offsets of the group {group} cannot be committed", one.error)
+                    raise KafkaException(one.error)
+
+        with asked(f"Offsets of the group {group} cannot be committed"):
+            patiently(alter)
 
 
 def active(*groups: str) -> RefusedError:
@@ -201,9 +217,13 @@ def configured() -> Iterator[None]:
         raise UsageError(f"librdkafka refuses a property: {error}.") from error
 
 
+_TIMES: Final = (
+    "If their timestamps are too old or too new, set message.timestamp.before.max.ms and "
+    "message.timestamp.after.max.ms of the topic, or replay with --new-timestamps."
+)
 _HINTS: Final = {
-    "INVALID_TIMESTAMP": "Set message.timestamp.before.max.ms and message.timestamp.after.max.ms "
-    "of the topic, or replay with --new-timestamps.",
+    "INVALID_RECORD": f"A compacted topic takes no record without a key. {_TIMES}",
+    "INVALID_TIMESTAMP": _TIMES,
     "MSG_SIZE_TOO_LARGE": "Set max.message.bytes of the topic.",
     "TOPIC_AUTHORIZATION_FAILED": "It needs Write, Read and Describe on the topics.",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "It needs Write on the transactional ids "
@@ -244,3 +264,24 @@ def asked(what: str, *, passes: Sequence[str] = (), note: Any = None) -> Iterato
     except KafkaException as error:
         if error.args[0].name() not in passes:
             raise failed(what, error.args[0], note() if note else None) from error
+
+
+_PASSING: Final = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
+                   "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS")  # fmt: skip
+"""Errors of a cluster that has just started, or has just been asked for something else."""
+_PAUSE_S: Final = 0.2
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Call until it succeeds, fails for good, or as long as a request may take."""
+    from confluent_kafka import KafkaException
+
+    over = time.monotonic() + REQUEST_S
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            found = error.args[0]
+            if not (found.retriable() or found.name() in _PASSING) or time.monotonic() > over:
+                raise
+            time.sleep(_PAUSE_S)

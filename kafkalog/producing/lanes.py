@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ClusterError, CorruptDataError, KafkaLogError
+from kafkalog.errors import ClusterError, CorruptDataError, KafkaLogError, LimitExceededError
 from kafkalog.model import Defect
 from kafkalog.producing.messages import pieces_of
 from kafkalog.producing.model import Place, Position, Replayed
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LANES: Final = 4
 """Logs that are read side by side, so that several brokers have work."""
+_STUCK_MAX: Final = 100
+"""Logs that cannot be read, whose places are kept in the cluster, which takes a few kilobytes."""
 
 
 class Lane:
@@ -174,6 +176,13 @@ class Lanes:
         lane.count(piece, zeros)
         self._records += len(piece.messages)
 
+    def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
+        """Keep the place of a log that cannot be read now, and report why."""
+        self._stuck[index] = place
+        self._listener.failed(error)
+        if len(self._stuck) > _STUCK_MAX:
+            raise LimitExceededError(f"More than {_STUCK_MAX} logs cannot be read.")
+
     def _open(self, index: int, place: Place | None) -> None:
         self._opened = max(self._opened, index + 1)
         try:
@@ -182,8 +191,7 @@ class Lanes:
                 bulk=self._bulk,
             )  # fmt: skip
         except KafkaLogError as error:
-            self._stuck[index] = place or Place(0, 0)
-            self._listener.failed(error)
+            self._stick(index, place or Place(0, 0), error)
         else:
             self._active.append(lane)
 
@@ -193,10 +201,9 @@ class Lanes:
         except ClusterError:
             raise
         except KafkaLogError as error:
-            self._stuck[lane.index] = lane.place
             self._active.remove(lane)
             self._ended.append(lane)
-            self._listener.failed(error)
+            self._stick(lane.index, lane.place, error)
             return None
         if piece is None:
             self._active.remove(lane)

@@ -119,7 +119,7 @@ def _size(messages: Sequence[Message]) -> int:
     return sum(
         len(key or b"")
         + len(value or b"")
-        + sum(len(name) + len(content or b"") for name, content in headers or ())
+        + sum(len(name.encode()) + len(content or b"") for name, content in headers or ())
         for _, value, key, _, headers in messages
     )
 
@@ -219,6 +219,8 @@ def _with_headers(
                 headers or None,
             )
         )
+    if piece.unsendable:
+        piece.size_bytes = _size(piece.messages)
     return piece
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from kafkalog.plurals import counted
 from kafkalog.producing.model import TranslatedOffset
 from kafkalog.state.groups import read_groups
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ClusterError, RefusedError
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.producing.cluster import Cluster, active
 from kafkalog.producing.lanes import Lanes
 from kafkalog.producing.messages import Piece
@@ -21,6 +20,7 @@ from kafkalog.producing.sending import PREFIX, Sending
 from kafkalog.sightings import now_ms
 from kafkalog.tables.model import PartitionEnd, partition_ends
 from kafkalog.tables.model import Request as Rows
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -201,7 +201,9 @@ class Replay:
 def _committed_words(sending: Sending) -> str:
     assert sending.position is not None, "the run has begun"
     count = counted(sending.position.records, "record")
-    return f"{count} of the run {'is' if sending.position.records == 1 else 'are'} in the cluster."
+    return (
+        f"At least {count} of the run {'is' if count.startswith('1 ') else 'are'} in the cluster."
+    )
 
 
 def _begin(file: ProgressFile, sending: Sending, cluster: Cluster, topic: str, path: str) -> None:

@@ -7,13 +7,12 @@ each log has come. Kafka makes it durable with the records of a transaction, or 
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.documents import Fields, Items, Number, Row, parsed
 from kafkalog.errors import RefusedError
-from kafkalog.producing.cluster import REQUEST_S, asked, configured, failed
+from kafkalog.producing.cluster import REQUEST_S, asked, configured, failed, patiently
 from kafkalog.producing.model import Place, Position
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class Sending:
         try:
             if transactional:
                 with asked("The cluster begins no transactions"):
-                    self._patiently(lambda: self._producer.init_transactions(_STEP_S))
+                    patiently(lambda: self._producer.init_transactions(_STEP_S))
             self.position = self._committed()
         except BaseException:
             self._consumer.close()
@@ -206,14 +205,14 @@ class Sending:
         with asked("The transaction cannot be committed"), self._sound():
             if self._is_transactional:
                 group = self._consumer.consumer_group_metadata()
-                self._patiently(
+                patiently(
                     lambda: self._producer.send_offsets_to_transaction(offsets, group, _STEP_S)
                 )
-                self._patiently(lambda: self._producer.commit_transaction(_STEP_S))
+                patiently(lambda: self._producer.commit_transaction(_STEP_S))
                 self._is_open = False
             else:
                 self.flush()
-                self._consumer.commit(offsets=offsets, asynchronous=False)
+                patiently(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
         self.position = position
 
     def _begin(self) -> None:
@@ -231,12 +230,16 @@ class Sending:
 
     def _committed(self) -> Position | None:
         """Return the committed position, once no transaction can change it any more."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
+
+        def answer() -> TopicPartition:
+            [found] = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=REQUEST_S)
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return found
 
         with asked("The progress in the cluster cannot be read"):
-            [found] = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=REQUEST_S)
-        if found.error is not None:
-            raise failed("The progress in the cluster cannot be read", found.error)
+            found = patiently(answer)
         if found.offset < 0:
             return None
         try:
@@ -249,20 +252,6 @@ class Sending:
             ) from error
         places = {log: Place(next_offset, records) for log, next_offset, records in value["at"]}
         return Position(found.offset, value["opened"], places)
-
-    def _patiently(self, call: Callable[[], object]) -> None:
-        """Repeat a call that may be repeated, so that Ctrl-C is heard; as long as a request."""
-        from confluent_kafka import KafkaException
-
-        over = time.monotonic() + REQUEST_S
-        while True:
-            try:
-                call()
-            except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > over:
-                    raise
-            else:
-                return
 
     def _heard(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -182,7 +182,7 @@ class Profile:
 
     Attributes:
         topic: the topic.
-        partition: the partition; None for the whole topic.
+        partition: the partition, -1 if its directory has no number; None for the whole topic.
         logs: number of partition directories that were read.
         segments, size_bytes: number of segments, and the size of all their files.
         batches, control_batches, transactional_batches, idempotent_batches: numbers of batches.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.constants import NO_TIMESTAMP
-from kafkalog.engine.model import failures_kept
+from kafkalog.engine import failures_kept
 from kafkalog.profiles.model import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import table_schema

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from kafkalog.check.segments import missing_offsets
 from kafkalog.defects import raise_defect
-from kafkalog.engine.model import told_error
+from kafkalog.engine import told_error
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
 from kafkalog.sightings import now_ms
@@ -158,11 +158,12 @@ def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
 def _profiles(
     targets: dict[str, Target], parts: dict[str, Part], bucket_ms: int, hot_keys: int
 ) -> Iterator[Profile]:
-    by_topic: dict[str, dict[int | None, list[str]]] = {}
+    by_topic: dict[str, dict[int, list[str]]] = {}
     for path, one in targets.items():
-        by_number = by_topic.setdefault(one.partition.topic, {})
-        by_number.setdefault(one.partition.partition, []).append(path)
-    for topic, found in by_topic.items():
+        number = -1 if one.partition.partition is None else one.partition.partition
+        by_topic.setdefault(one.partition.topic, {}).setdefault(number, []).append(path)
+    for topic, unordered in sorted(by_topic.items()):
+        found = dict(sorted(unordered.items()))
         for number, paths in found.items():
             if any(path not in parts for path in paths):
                 continue

@@ -1,6 +1,5 @@
 """Predicts what a broker's next start would do to a partition directory, step by step."""
 
-from kafkalog.recovery.epochs import epochs_from_start
 from kafkalog.recovery.log_dir_start import (
     Hosting,
     NextStart,
@@ -31,6 +30,7 @@ from kafkalog.recovery.model import (
     WriteFile,
     start_line,
 )
+from kafkalog.recovery.producers import epochs_from_start
 from kafkalog.recovery.start import (
     StartInProgress,
     checkpointed,

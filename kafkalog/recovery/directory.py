@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog.checkpoints import java_number
-from kafkalog.metadata_files import NoTopicIdError, read_topic_id
 from kafkalog.paths.source import Source, read_file
 from kafkalog.payloads.java_text import java_lines
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
+from kafkalog.text_files import NoTopicIdError, java_number, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from formats import constants as c
-from formats.constants import INT32_MAX, INT64_MAX, NO_TIMESTAMP
-from formats.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from formats.constants import (
+    INT32_MAX,
+    INT64_MAX,
+    NO_TIMESTAMP,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+)
 from kafkalog.indexes import aborted_transaction_bytes
 from kafkalog.model import AbortedTransaction
 from kafkalog.recovery.model import StartRefusedError

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from kafkalog.recovery.directory import Directory
-    from kafkalog.recovery.epochs import LeaderEpochs
     from kafkalog.recovery.model import StartConfig
+    from kafkalog.recovery.producers import LeaderEpochs
 
 
 _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"

@@ -15,7 +15,6 @@ from formats import file_names
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
@@ -32,6 +31,7 @@ from kafkalog.recovery.model import (
     stray_line,
 )
 from kafkalog.recovery.start import CHECKPOINTS, NO_TOPIC_ID, predict_start
+from kafkalog.text_files import read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.plurals import counted
 from kafkalog.producers import EXPIRATION_MS
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from kafkalog.model import EpochEntry, ProducerState

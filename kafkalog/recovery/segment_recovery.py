@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.recovery.epochs import LeaderEpochs
-    from kafkalog.recovery.producers import ProducerStates
+    from kafkalog.recovery.producers import LeaderEpochs, ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
     from kafkalog.recovery.walk import Frame
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats import file_names
-from formats.layouts import ABORTED_TRANSACTION
+from formats.constants import ABORTED_TRANSACTION
 from kafkalog.batches.framing import scan_batches
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level

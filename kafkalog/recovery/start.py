@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog import checkpoints
+from kafkalog import text_files
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.recovery.directory import Directory, check_partition_metadata
-from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
     LoadedLog,
@@ -31,6 +29,8 @@ from kafkalog.recovery.model import (
     StartRefusedError,
 )
 from kafkalog.recovery.producer_replay import segments_between
+from kafkalog.recovery.producers import LeaderEpochs
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -306,7 +306,7 @@ def _circumstances(
 
 def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
     """Return the partition's checkpoint entry; None if missing or the file is malformed."""
-    return checkpoints.checkpointed(log_dir, name, partition.topic, partition.partition)
+    return text_files.checkpointed(log_dir, name, partition.topic, partition.partition)
 
 
 def _loaded(loader: Loader) -> LoadedLog:

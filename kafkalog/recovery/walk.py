@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError

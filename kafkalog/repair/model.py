@@ -13,13 +13,13 @@ from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import require_own_files
 from kafkalog.model import Level
 from kafkalog.names import is_staged
-from kafkalog.plurals import counted
 from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
 from kafkalog.recovery.directory import Content
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
 from kafkalog.recovery.model import refusal_line
 from kafkalog.recovery.walk import Indexing, walk
 from kafkalog.storage import require_writable
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir

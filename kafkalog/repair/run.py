@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.configs import ConfigValue
-    from kafkalog.listener import Listener
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting
+    from kafkalog.targets import Listener
 
 
 @dataclass(frozen=True, slots=True)

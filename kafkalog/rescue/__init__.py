@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.errors import KafkaLogError
+    from kafkalog.rescue.log_copy import Target
     from kafkalog.rescue.model import Row
-    from kafkalog.rescue.sources import Target
 
 __all__ = [
     "MANIFEST",

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
-from kafkalog.metadata_files import READERS
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source
@@ -26,10 +24,10 @@ from kafkalog.recovery import (
     predict_start,
 )
 from kafkalog.recovery.segment_state import count_records
-from kafkalog.rescue.log_copy import EpochsInLog, LogCopy, Place, copy_file
+from kafkalog.rescue.log_copy import EpochsInLog, LogCopy, Place, copy_file, logs_of, next_epoch
 from kafkalog.rescue.model import Fate, SalvagedFile, SalvagedPartition
 from kafkalog.rescue.pieces import Bounds
-from kafkalog.rescue.sources import logs_of, next_epoch
+from kafkalog.text_files import READERS, checkpoint_text, read_leader_epochs
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.model import EpochEntry
     from kafkalog.recovery import PredictedStart
+    from kafkalog.rescue.log_copy import SourceLog
     from kafkalog.rescue.model import Row, SalvagedSegment
-    from kafkalog.rescue.sources import SourceLog
     from kafkalog.storage import NewDirectory
 
 LOG_ROOT = "log"
@@ -62,6 +60,7 @@ class PartitionCopy:
         directory: the new directory; if None, nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.
+        name: name of the new directory; None keeps the old one.
 
     Attributes:
         name: name of the new directory. `-delete` becomes `-stray`, which brokers leave alone.
@@ -74,10 +73,11 @@ class PartitionCopy:
         directory: NewDirectory | None,
         tell: Callable[[Row], None],
         progress: Callable[[int], None],
+        name: str | None = None,
     ) -> None:
         self.partition = partition
-        self.name = os.path.basename(os.path.abspath(partition.path))
-        if partition.state == DirectoryState.DELETE:
+        self.name = name or os.path.basename(os.path.abspath(partition.path))
+        if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
         self._directory = directory

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
-from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import (
     log_dir_around,
@@ -28,6 +27,7 @@ from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import judge_partition
 from kafkalog.storage import require_writable
+from kafkalog.text_files import checkpoint_text, read_leader_epochs
 from kafkalog.unified_log import LogOffsets
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from kafkalog.listener import Listener
+    from kafkalog.targets import Listener
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
-from kafkalog.plurals import counted
 from kafkalog.retention.model import (
     Blocker,
     Deletion,
@@ -23,7 +22,7 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
-from kafkalog.times import utc_text
+from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Defect, Isolation, LogView
-from kafkalog.search.model import Found
-from kafkalog.search.scanning import records_of
+from kafkalog.search.scanning import Found, records_of
 from kafkalog.tables.model import Bounds, End, Request
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.reading import plan_of_split

@@ -17,8 +17,7 @@ from kafkalog.batches.selection import plan_segments
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, LogView, Record
 from kafkalog.names import DirectoryState
-from kafkalog.search.model import Occurrence
-from kafkalog.search.scanning import is_gone, missing_in, plan_of, records_of
+from kafkalog.search.scanning import Occurrence, is_gone, missing_in, plan_of, records_of
 from kafkalog.tables.planning import shown_now
 from kafkalog.unified_log import UnifiedLog
 

@@ -12,8 +12,15 @@ from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record
-from kafkalog.search.model import Found
-from kafkalog.search.scanning import is_bulk, is_gone, logs_of, missing_in, plan_of, records_of
+from kafkalog.search.scanning import (
+    Found,
+    is_bulk,
+    is_gone,
+    logs_of,
+    missing_in,
+    plan_of,
+    records_of,
+)
 from kafkalog.state.transactions import owners
 from kafkalog.tables.model import Replicas, name_of
 from kafkalog.targets import open_targets

@@ -1,7 +1,8 @@
-"""Records that were found as Arrow columns, in a Parquet file."""
+"""Records that were found, as columns: those whose value does not decode, and a Parquet file."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -10,11 +11,33 @@ import pyarrow as pa
 from kafkalog.columns.arrow import SCHEMA, Paths, table_of
 from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
+from kafkalog.model import Defect
+from kafkalog.typed.columns import failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.search.model import Found
+    from kafkalog.search.scanning import Found
+    from kafkalog.typed import TypedColumn
+
+
+def undecodable(found: Iterator[Found | Defect], column: TypedColumn) -> Iterator[Found | Defect]:
+    """Yield the records whose value does not decode, with the reason, and all defects.
+
+    A null value decodes: it is a tombstone. `export` with the same schema leaves the same values
+    null.
+
+    Raises:
+        UsageError: the schema is malformed.
+        UnsupportedError: a package is missing.
+    """
+    decoder = column.decoder()
+    for one in found:
+        if isinstance(one, Defect):
+            yield one
+        elif (reason := failure(column, decoder, one.record.value)) is not None:
+            yield replace(one, reason=reason)
+
 
 FOUND_SCHEMA: Final = pa.schema(
     [

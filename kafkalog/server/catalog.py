@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.error_codes import ErrorCode
-from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
-from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.payloads.internal_topics import payload_kind
-from kafkalog.replicas import best_replica, require_topics
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
-from kafkalog.targets import look_at_targets
+from kafkalog.targets import best_replica, look_at_targets, require_topics
+from kafkalog.text_files import read_leader_epochs, read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -103,6 +101,7 @@ class Catalog:
         listener: ServeListener,
         parents: Callable[[Parent], object] = lambda _: None,
     ) -> None:
+        self.paths = tuple(paths)
         self._options = options
         self._listener = listener
         self._logs: OrderedDict[tuple[str, int], ServedLog] = OrderedDict()
@@ -117,7 +116,7 @@ class Catalog:
         found: dict[tuple[str, int], list[str]] = {}
         leftovers: set[str] = set()
         present: set[str] = set()
-        for path, name in self._directories(paths, parents):
+        for path, name in self._directories(self.paths, parents):
             topic = _topic_name(name, path)
             present.add(topic)
             if self._is_wanted(name, topic):

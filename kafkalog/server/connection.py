@@ -11,17 +11,21 @@ import asyncio
 import contextlib
 import io
 import struct
+import time
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
-from kafkalog.server.model import Client, FileRange
+from kafkalog.server.meter import Meter
+from kafkalog.server.model import Client, FileRange, nothing
+from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
+    from kafkalog.server.security import SaslPlain
 
 REQUEST_SIZE_MAX: Final = 16 << 20
 """What a client asks for fits; a broker takes 100 MiB, for records that nobody can write here."""
@@ -29,7 +33,11 @@ _SMALL_SIZE: Final = 1 << 12
 """Larger requests wait for room, so that many clients cannot fill the memory."""
 _GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
-_IDLE_SECONDS_MAX: Final = 600  # connections.max.idle.ms
+_IDLE_SECONDS_MAX: Final = 600
+"""`connections.max.idle.ms` of a broker, by default."""
+_STRANGER_SIZE_MAX: Final = 512 << 10
+_STRANGER_SECONDS_MAX: Final = 30
+"""Who has not authenticated yet is not waited for longer."""
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -50,20 +58,35 @@ class Room:
     def __init__(self, size: int = 64 << 20) -> None:
         self._size = self._left = size
         self._changed = asyncio.Condition()
+        self._telling: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def taken(self, size: int) -> AsyncIterator[None]:
-        """Take some while the block runs; wait until there is as much."""
+    async def taken(self, size: int) -> AsyncIterator[Callable[[], None]]:
+        """Take some while the block runs; wait until there is as much.
+
+        The block gets a function that gives it back earlier.
+        """
         wanted = min(size, self._size)
         async with self._changed:
             await self._changed.wait_for(lambda: self._left >= wanted)
             self._left -= wanted
-        try:
-            yield
-        finally:
+
+        def give_back() -> None:
+            nonlocal wanted
             self._left += wanted
-            async with self._changed:
-                self._changed.notify_all()
+            wanted = 0
+            task = asyncio.create_task(self._tell())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+        try:
+            yield give_back
+        finally:
+            give_back()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
 
 class Connection:
@@ -75,6 +98,8 @@ class Connection:
         pace: limits how fast bytes are sent.
         room: what larger requests take memory from.
         identified: called once, when the client has said who it is.
+        meter: counts what is answered.
+        guard: says who may ask what; None for everybody.
     """
 
     def __init__(
@@ -85,6 +110,8 @@ class Connection:
         pace: Pace,
         room: Room,
         identified: Callable[[Client], object] = lambda _: None,
+        meter: Meter | None = None,
+        guard: SaslPlain | None = None,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -93,6 +120,8 @@ class Connection:
         self._room = room
         self._identified = identified
         self._is_identified = False
+        self._meter = meter or Meter()
+        self._guard = guard
         host, port = writer.get_extra_info("peername")[:2]
         self.client = Client(host, port)
 
@@ -108,19 +137,24 @@ class Connection:
 
     async def _answer_one(self) -> bool:
         """Answer the next request; return whether there may be more."""
+        is_stranger = self._guard is not None and not self._guard.knows(self.client)
         try:
-            async with asyncio.timeout(_IDLE_SECONDS_MAX):
+            async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
                 head = await self._reader.readexactly(_SIZE.size)
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
         (size,) = _SIZE.unpack(head)
-        if not _HEADER.size <= size <= REQUEST_SIZE_MAX:
+        if not _HEADER.size <= size <= (_STRANGER_SIZE_MAX if is_stranger else REQUEST_SIZE_MAX):
             raise MalformedRequestError(f"a request of {size} bytes")
         try:
             if size <= _SMALL_SIZE:
                 return await self._answer(await self._received(size))
-            async with self._room.taken(size * _GROWTH):
-                return await self._answer(await self._received(size))
+            async with self._room.taken(size * _GROWTH) as give_back:
+                self.client.forget_request = give_back
+                try:
+                    return await self._answer(await self._received(size))
+                finally:
+                    self.client.forget_request = nothing
         except asyncio.IncompleteReadError:
             return False
 
@@ -136,6 +170,9 @@ class Connection:
         api = self._apis.get(key)
         if api is None:
             raise MalformedRequestError(f"API {key} is not served")
+        if self._guard is not None and not self._guard.permits(key, self.client):
+            raise MalformedRequestError(f"{api.name} of a client that has not authenticated")
+        begin = time.monotonic()
         if version not in api.versions:
             if key != _API_VERSIONS:
                 raise MalformedRequestError(f"{api.name} has no version {version}")
@@ -154,19 +191,24 @@ class Connection:
                 source.take(source.varint())
         request = decoder(api.request, version)(source)
         del data, source
-        if key != _API_VERSIONS and not self._is_identified:
+        if key not in BEFORE_AUTHENTICATION and not self._is_identified:
             self._is_identified = True
             self._identified(self.client)
-        response = await api.handler(request, version, self.client)
+        handling = api.handler(request, version, self.client)
+        del request
+        response = await handling
         if response is None:
             return False
+        size = 0
         if response is not NO_ANSWER:
-            await self._send(api, version, correlation, response)
+            size = await self._send(api, version, correlation, response)
+        self._meter.answered(api.name, time.monotonic() - begin, size)
         return True
 
     async def _send(
         self, api: Api, version: int, correlation: int, response: dict[str, Any]
-    ) -> None:
+    ) -> int:
+        """Send a response; return its size."""
         output = Output()
         output.buffer += _SIZE.pack(correlation)
         if api.is_flexible(version) and api.key != _API_VERSIONS:
@@ -184,6 +226,7 @@ class Connection:
                 if self._pace.is_limited:
                     await self._pace.take(len(part))
         await self._writer.drain()
+        return size
 
     async def _send_range(self, part: FileRange) -> None:
         """Send bytes of a file: by the kernel, or through memory where that cannot be."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
-from kafkalog.checkpoints import epoch_end
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
 from kafkalog.server.model import Api
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, OutOfRangeError
+from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ FETCH_SIZE_MAX: Final = 55 << 20
 _WAIT_SECONDS_MAX: Final = 60
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _OPENING_SECONDS: Final = 0.5
-"""How long a response may wait for logs that are opened; the others come in the next one."""
+"""How much work a response may wait for, of logs that are opened; others come in the next one."""
 _WITH_IDS: Final = 13
 
 
@@ -92,14 +92,14 @@ class Fetch:
         found = _Gathered([], answers_now=not request["topics"])
         isolation = isolation_of(request)
         left = min(request["maxBytes"], FETCH_SIZE_MAX)
-        slow_after = time.monotonic() + _OPENING_SECONDS
+        slow_after = time.thread_time() + _OPENING_SECONDS
         at_least_one = True
         for wanted, unknown, partitions in self._wanted(request, version):
             answers = []
             for one, partition in partitions:
                 if partition is None:
                     answer = unknown
-                elif time.monotonic() > slow_after and not self._catalog.is_open(partition):
+                elif time.thread_time() > slow_after and not self._catalog.is_open(partition):
                     answer = _answer(ErrorCode.NONE)
                     found.answers_now = True
                 else:

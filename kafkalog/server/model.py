@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.listener import Listener
+from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from formats.message_table import Message
@@ -41,6 +42,14 @@ class Address(NamedTuple):
 LISTEN: Final = Address("127.0.0.1", 9092)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class OnDamage(StrEnum):
     """What a consumer gets where a batch is damaged: an error, or the next sound batch."""
 
@@ -71,6 +80,11 @@ class ServeOptions:
         once: whether to end when some client has fetched every partition to its end.
         rate: bytes per second for all clients together; None for no limit.
         max_connections: connections above this number are closed at once.
+        groups_file: where committed offsets outlive the server; None for memory only.
+        read_only_groups: whether commits are refused.
+        tls: files with the certificate and its key; None for no TLS.
+        sasl_file: file with the users that are let in; None for everybody.
+        metrics: where Prometheus finds metrics; None for none.
     """
 
     listen: Address = LISTEN
@@ -84,6 +98,17 @@ class ServeOptions:
     once: bool = False
     rate: int | None = None
     max_connections: int = 64
+    groups_file: str | None = None
+    read_only_groups: bool = False
+    tls: tuple[str, str] | None = None
+    sasl_file: str | None = None
+    metrics: Address | None = None
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether other machines may connect, and nothing protects what is served."""
+        is_protected = self.tls is not None or self.sasl_file is not None
+        return not is_protected and not is_loopback(self.listen.host)
 
 
 class ServeListener(Listener):
@@ -105,6 +130,10 @@ class ServeListener(Listener):
         """Handle damage that a fetch met, once per place."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass
 class Client:
     """One connection.
@@ -115,6 +144,7 @@ class Client:
         software: name and version of its library, if it told them.
         principal: the user who authenticated; `ANONYMOUS` without SASL.
         state: what other parts of the server keep about the connection, by their names.
+        forget_request: called by a handler that waits and needs the request no more.
     """
 
     host: str
@@ -123,6 +153,7 @@ class Client:
     software: str = ""
     principal: str = "ANONYMOUS"
     state: dict[str, Any] = field(default_factory=dict)
+    forget_request: Callable[[], None] = nothing
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.batches.lookup import lookup_special, lookup_timestamp
-from kafkalog.checkpoints import epoch_end
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation, Special
 from kafkalog.server.model import Api
+from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from kafkalog.server.catalog import Catalog, ServedPartition

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SEGMENTS_MAX: Final = 256
 """Each has a log and an index open: 512 files."""
+_HINTS_MAX: Final = 1024
 
 
 class ServedSegment(OpenSegment):
@@ -23,11 +24,19 @@ class ServedSegment(OpenSegment):
 
     Attributes:
         sound: a range of positions whose batches were checked.
+        hints: positions of offsets at which the next fetch may begin.
     """
 
     def __init__(self, segment: Segment, damaged: Callable[[Defect], object]) -> None:
         super().__init__(segment, damaged=damaged)
         self.sound = (0, 0)
+        self.hints: dict[int, int] = {}
+
+    def hint(self, offset: int, position: int) -> None:
+        """Note where an offset is."""
+        if len(self.hints) >= _HINTS_MAX:
+            self.hints.clear()
+        self.hints[offset] = position
 
     def __del__(self) -> None:
         """Close the files."""

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
-from kafkalog.plurals import counted
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
+from kafkalog.server.configs import ConfigApis
 from kafkalog.server.connection import Connection, MalformedRequestError, Room
 from kafkalog.server.fetch import Fetch
+from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
+from kafkalog.server.meter import Meter, Metered, PrometheusMeter
 from kafkalog.server.model import Address, ServeListener, ServeOptions
 from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
+from kafkalog.server.security import SaslPlain, tls_context
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
+_HANDSHAKE_SECONDS_MAX: Final = 10
 _CLIENTS_NAMED_MAX: Final = 1000
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
@@ -46,14 +51,25 @@ class Server:
         catalog: what is served.
         options: how.
         listener: hears what happens.
+        meter: counts what happens.
     """
 
-    def __init__(self, catalog: Catalog, options: ServeOptions, listener: ServeListener) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: ServeOptions,
+        listener: ServeListener,
+        meter: Meter | None = None,
+    ) -> None:
         self.catalog = catalog
         self.options = options
         self.listener = listener
         self.pace = Pace(options.rate)
         self.address = options.listen
+        self.meter = meter or Meter()
+        self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
+        self._tls = None if options.tls is None else tls_context(*options.tls)
+        self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
         self._room = Room()
         self._clients: set[tuple[str, str | None, str]] = set()
@@ -68,11 +84,28 @@ class Server:
         Raises:
             AddressInUseError: something else listens there.
             UsageError: there is no such address on this machine.
+            KafkaLogError: see `served_groups`.
         """
         self._loop = asyncio.get_running_loop()
-        host, port = self.options.listen
         try:
-            self._server = await asyncio.start_server(self._serve, host or None, port)
+            await self._start()
+        except BaseException:
+            await self._opened.aclose()
+            raise
+
+    async def _start(self) -> None:
+        options = self.options
+        groups, coordinator = await self._opened.enter_async_context(
+            served_groups(self.catalog, options, self.listener)
+        )
+        self.meter.members = lambda: coordinator.member_count
+        host, port = options.listen
+        timeout = None if self._tls is None else _HANDSHAKE_SECONDS_MAX
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, host or None, port, ssl=self._tls, ssl_handshake_timeout=timeout,
+                start_serving=False,
+            )  # fmt: skip
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUseError(
@@ -89,11 +122,15 @@ class Server:
             *Metadata(self.catalog, advertised).apis(),
             *Offsets(self.catalog).apis(),
             *Fetch(self.catalog, self.options, self._reached).apis(),
+            *groups.apis(),
+            *ConfigApis(self.catalog, self.listener).apis(),
+            *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
+        await self._server.start_serving()
         if self.catalog.left_out:
             what = counted(self.catalog.left_out, "internal partition")
             self.listener.noted(f"{what} left out; --internal includes them")
-        if not _is_loopback(host):
+        if options.is_open_to_others:
             self.listener.warned(
                 f"Whoever reaches {self.address} can read everything: there is no TLS and no SASL."
             )
@@ -105,13 +142,14 @@ class Server:
 
     async def run(self) -> None:
         """Serve until `stop` is called; then end the connections."""
-        async with self._server:
+        async with self._opened, self._server:
             await self._stopped.wait()
             self._server.close()
-            for task in self._connections:
+            for task in list(self._connections):
                 task.cancel()
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
+            await asyncio.sleep(0)  # the loop closes their sockets
 
     def _identified(self, client: Client) -> None:
         """Name a client, once: it has several connections."""
@@ -138,10 +176,12 @@ class Server:
             writer.close()
             return
         self._connections.add(task)
+        self.meter.connected()
         try:
             connection = Connection(
-                reader, writer, self._apis, self.pace, self._room, self._identified
-            )
+                reader, writer, self._apis, self.pace, self._room, self._identified,
+                self.meter, self._guard,
+            )  # fmt: skip
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
@@ -150,10 +190,13 @@ class Server:
         except Exception as error:  # noqa: BLE001 # costs one connection, never the server
             self.listener.failed(as_internal_error(error))
         finally:
-            self._connections.discard(task)
+            self.meter.disconnected()
+            if self._stopped.is_set():
+                writer.transport.abort()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
+            self._connections.discard(task)
 
 
 def serve(
@@ -174,14 +217,15 @@ def serve(
     Raises:
         AddressInUseError: something else listens there.
         UsageError: a topic is not there, or the address is none of this machine.
-        KafkaLogError: no path can be listed.
+        KafkaLogError: no path can be listed, or see `served_groups` and `PrometheusMeter`.
     """
     options = options or ServeOptions()
-    listener = listener or ServeListener()
-    catalog = Catalog(paths, options, listener, parents)
+    meter = Meter() if options.metrics is None else PrometheusMeter(options.metrics)
+    listener = Metered(listener or ServeListener(), meter)
 
     async def run() -> None:
-        server = Server(catalog, options, listener)
+        catalog = Catalog(paths, options, listener, parents)
+        server = Server(catalog, options, listener, meter)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -193,15 +237,7 @@ def serve(
         asyncio.run(run())
     finally:
         signal.signal(signal.SIGPIPE, before)
-
-
-def _is_loopback(host: str) -> bool:
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        meter.close()
 
 
 def _reachable(host: str) -> str:

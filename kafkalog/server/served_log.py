@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import Frames, crc_valid, read_batch
 from kafkalog.batches.selection import crc_defects
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.living import CHANGES
 from kafkalog.log_dir import list_partition
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.server.open_files import OpenFiles, ServedSegment
 
 _WINDOW_SIZE: Final = 1 << 20
-_HINTS_MAX: Final = 64
 _TAILS: Final = ("torn-tail", "zero-tail")
 _HEADER: Final = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "magic", "crc", "last_offset_delta"
@@ -103,7 +101,6 @@ class ServedLog:
             high_watermark="end" if self._options.high_watermark == Watermark.END else None,
         )
         self._bases = [segment.base_offset for segment in self.log.segments]
-        self._hints: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
 
@@ -198,9 +195,9 @@ class ServedLog:
 
     def _position(self, opened: ServedSegment, offset: int) -> int | None:
         """Return the position of the batch with an offset, or of the next one in the segment."""
-        hint = self._hints.get(offset)
-        if hint is not None and hint[0] == opened.segment.base_offset:
-            return hint[1]
+        hint = opened.hints.get(offset)
+        if hint is not None:
+            return hint if hint < opened.source.size_bytes else None
         entry = opened.index_entry(offset)
         batch = opened.find_batch(entry.position if entry else 0, offset)
         return None if batch is None else batch.position
@@ -291,9 +288,7 @@ class ServedLog:
             following_offset = base_offset + delta + 1
             inner = following
         if following_offset is not None:
-            self._hints[following_offset] = (opened.segment.base_offset, start + inner)
-            while len(self._hints) > _HINTS_MAX:
-                self._hints.popitem(last=False)
+            opened.hint(following_offset, start + inner)
         return start + inner
 
     def _records(self, opened: ServedSegment, start: int, end: int) -> FileRange | bytes:

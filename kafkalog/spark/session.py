@@ -19,9 +19,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import EngineError, KafkaLogError, UsageError
-from kafkalog.spark.errors import driver_lost, errors_as_ours, reason_in, spark_error
-from kafkalog.spark.gateway import silent_loggers
-from kafkalog.spark.job import call_within, in_thread
+from kafkalog.spark.job import (
+    call_within,
+    driver_lost,
+    errors_as_ours,
+    in_thread,
+    reason_in,
+    spark_error,
+)
 from kafkalog.spark.settings import (
     SQL_SETTINGS,
     check_master,
@@ -33,6 +38,7 @@ from kafkalog.spark.settings import (
     is_local,
     require_connect,
     require_pyspark,
+    silent_loggers,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.gateway import DriverProcess
+    from kafkalog.spark.settings import DriverProcess
 
 
 _STOP_S = 10.0
@@ -211,7 +217,7 @@ def _open_already(master: str) -> SparkSession | None:
 def _own_driver(
     master: str, conf: Mapping[str, str], timeout_s: float, end_timeout_s: float
 ) -> Iterator[SparkSession]:
-    from kafkalog.spark.gateway import DriverProcess, java_options
+    from kafkalog.spark.settings import DriverProcess, java_options
 
     find_java()
     if master.startswith("spark://"):
@@ -288,7 +294,7 @@ def _result_within(
         TimeoutError: the master did not answer in time.
         EngineError: the master is not to blame, but the driver does not finish starting.
     """
-    from kafkalog.spark.gateway import ASKS_MASTER, IS_REGISTERED
+    from kafkalog.spark.settings import ASKS_MASTER, IS_REGISTERED
 
     is_standalone = master.startswith("spark://")
     began = time.monotonic()
@@ -384,7 +390,7 @@ def _remove_if_dead(directory: str) -> None:
 
 def _keep_log(directory: str, error: KafkaLogError) -> bool:
     """Remove all but the log, and name it in the error; return whether there is one."""
-    from kafkalog.spark.gateway import LOG_NAME
+    from kafkalog.spark.settings import LOG_NAME
 
     log = os.path.join(directory, LOG_NAME)
     if isinstance(error, UsageError) or not os.path.exists(log) or not os.path.getsize(log):

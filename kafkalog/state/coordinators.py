@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import LogDirListing
-from kafkalog.replicas import live_partitions
+from kafkalog.targets import live_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

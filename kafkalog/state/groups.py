@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
     internal_topic,
@@ -21,7 +20,7 @@ from kafkalog.state.coordinators import (
 from kafkalog.state.latest import Latest, LatestLog, last_of_keys
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
-from kafkalog.targets import open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -278,9 +277,13 @@ class _Records:
             state, epoch, protocol, members, shown = "Empty", -1, None, (), "classic"
         else:
             return None
+        protocol_type = "" if kind is None else shown
+        if kind is None and _CLASSIC in self.records:
+            protocol_type = self.records[_CLASSIC][-1][1]["protocolType"]
         return Group(
-            name, shown, state, epoch, protocol, coordinator, members, offsets, self.undecoded
-        )
+            name, shown, state, epoch, protocol, coordinator, members, offsets, self.undecoded,
+            protocol_type,
+        )  # fmt: skip
 
     def _classic(self) -> tuple[str, int, str | None, tuple[Member, ...]]:
         _, value = self.records[_CLASSIC][-1]

@@ -40,7 +40,7 @@ _OPERATIONS: Final = (
     "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
 )  # fmt: skip
 _PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
-_RELEASES: Final = {
+RELEASES: Final = {
     7: "3.3-IV3", 8: "3.4-IV0", 9: "3.5-IV0", 10: "3.5-IV1", 11: "3.5-IV2", 12: "3.6-IV0",
     13: "3.6-IV1", 14: "3.6-IV2", 15: "3.7-IV0", 16: "3.7-IV1", 17: "3.7-IV2", 18: "3.7-IV3",
     19: "3.7-IV4", 20: "3.8-IV0", 21: "3.9-IV0", 22: "4.0-IV0", 23: "4.0-IV1", 24: "4.0-IV2",
@@ -219,7 +219,7 @@ def _version_range(lowest: int, highest: int) -> str:
 
 def _features(image: ClusterImage) -> Tree:
     level = image.metadata_version
-    version = "Optional.empty" if level is None else f"Optional[{_RELEASES.get(level, level)}]"
+    version = "Optional.empty" if level is None else f"Optional[{RELEASES.get(level, level)}]"
     return {
         "metadataVersion": Leaf(version, ("feature", "metadata.version")),
         **{

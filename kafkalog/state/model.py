@@ -79,6 +79,7 @@ class Group:
         members: by member id.
         offsets: by topic and partition, those of open transactions last.
         undecoded: how many of its records could not be decoded.
+        protocol_type: what its members have in common, `consumer` mostly; "" if it never had any.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Group:
     members: tuple[Member, ...]
     offsets: GroupOffsets
     undecoded: int
+    protocol_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

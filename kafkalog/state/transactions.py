@@ -16,20 +16,20 @@ from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
+from kafkalog.living import answered
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.replicas import best_replica, live_partitions
 from kafkalog.state.coordinators import (
     TRANSACTION_STATE,
     internal_topic,
 )
 from kafkalog.state.latest import LatestLog
 from kafkalog.state.model import moment_of
-from kafkalog.targets import open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -162,6 +162,7 @@ def read_transactions(
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
     failed: Callable[[KafkaLogError], None] | None = None,
+    views: Mapping[str, PartitionDir] | None = None,
 ) -> Transactions:
     """Read the transactional ids, and find the transactions that are open in the data.
 
@@ -174,6 +175,7 @@ def read_transactions(
         progress: called with numbers of bytes as they are read.
         failed: called with what ended the reading of one coordinator's log, whose partition is then
             incomplete; without it the error is raised.
+        views: what starts would make of partitions, by path, if the caller knows it.
 
     Raises:
         NotFoundError: neither `__transaction_state` nor an open transaction is there.
@@ -204,7 +206,7 @@ def read_transactions(
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
-            opened = UnifiedLog(partition.path).open_transactions()
+            opened = _open_transactions(partition.path, (views or {}).get(partition.path))
         except KafkaLogError as error:
             found.errors.append(error)
             continue
@@ -221,6 +223,14 @@ def read_transactions(
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found
+
+
+def _open_transactions(path: str, known: PartitionDir | None) -> list[OpenTransaction]:
+    """Return the transactions that are open in a log, which is viewed anew if it has changed."""
+    return answered(
+        lambda: UnifiedLog(path if known is None else known).open_transactions(),
+        lambda: UnifiedLog(path).open_transactions(),
+    )
 
 
 def owners(

@@ -5,7 +5,6 @@ fill a `NewDirectory` while they hold a `LogDirLock` on their source; commands t
 it with `writes` and go through `Changes`.
 """
 
-from kafkalog.storage.appended import AppendedFile, spooled
 from kafkalog.storage.changes import (
     TEMPORARY_SUFFIX,
     Changes,
@@ -16,7 +15,6 @@ from kafkalog.storage.changes import (
 )
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
-    FileTree,
     NewDirectory,
     final_path,
     free_space,
@@ -25,8 +23,9 @@ from kafkalog.storage.directories import (
     require_vacant,
     require_writable,
 )
+from kafkalog.storage.file_tree import FileTree
 from kafkalog.storage.files import NewFile, written
-from kafkalog.storage.locks import LogDirLock
+from kafkalog.storage.locks import AppendedFile, LogDirLock, spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
 
 __all__ = [

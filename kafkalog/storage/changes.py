@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
-from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError, UnsupportedError
 from kafkalog.names import is_plain
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
     exchange,
     exists,
+    open_directory,
     sync_directory,
     take_after,
     take_after_directory,

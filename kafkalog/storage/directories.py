@@ -1,24 +1,29 @@
-"""Directories that appear whole or not at all, and directories that fill file by file."""
+"""Directories that appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.descriptors import open_directory
 from kafkalog.errors import (
     DestinationExistsError,
-    RefusedError,
     UnreadableError,
     UnwritableError,
     UsageError,
 )
-from kafkalog.names import is_plain
-from kafkalog.storage.files import sync_directory, take_after, take_after_directory, unwritable
+from kafkalog.storage.files import (
+    cloned,
+    copy_bytes,
+    open_directory,
+    sync_directory,
+    sync_file_system,
+    take_after,
+    take_after_directory,
+    unwritable,
+)
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
@@ -49,6 +54,8 @@ class NewDirectory:
         path: its final path: a free name, or an empty directory.
         like: the directory that it is made from: everything in it gets its owner and group, as far
             as we may set them, and no permission that it does not give.
+        syncs_once: whether the whole file system is synced at the end instead of each file, which
+            is much faster for thousands of small files.
 
     Attributes:
         given: the path as given, for what people read.
@@ -60,8 +67,9 @@ class NewDirectory:
         UnwritableError: it cannot be created there, or written.
     """
 
-    def __init__(self, path: str, like: str | None = None) -> None:
+    def __init__(self, path: str, like: str | None = None, *, syncs_once: bool = False) -> None:
         self.given = path
+        self._syncs_once = syncs_once
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
         require_vacant(self.path)
@@ -107,7 +115,53 @@ class NewDirectory:
                     take_after_directory(file.fileno(), self._around)
                 if mtime_ms is not None:
                     os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
-                os.fsync(file.fileno())
+                if not self._syncs_once:
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
+
+    def copy(
+        self, source: str, name: str, mtime_ms: int, *, clones: bool, copies: bool = True
+    ) -> bool | None:
+        """Copy a local file, with its modification time.
+
+        Args:
+            source: its path.
+            name: the new file.
+            mtime_ms: its modification time.
+            clones: whether the new file may share the blocks of the old one.
+            copies: whether the bytes may be copied, too.
+
+        Returns:
+            Whether blocks are shared; None if they cannot be, and nothing may be copied.
+
+        Raises:
+            UnreadableError: the file cannot be opened.
+            UnwritableError: the bytes cannot be read or written.
+        """
+        try:
+            opened = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise UnreadableError(f"{error.strerror}.", path=source) from error
+        try:
+            with self.create(name, mtime_ms) as file:
+                if clones and cloned(opened, file.fileno()):
+                    return True
+                if copies:
+                    copy_bytes(opened, file.fileno())
+        finally:
+            os.close(opened)
+        return False if copies else None
+
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """Cut off the end of a file."""
+        try:
+            descriptor = os.open(self.place(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
@@ -156,8 +210,11 @@ class NewDirectory:
 
     def _publish(self) -> None:
         require_vacant(self.path)
-        for directory, _, _ in os.walk(self.building, topdown=False):
-            sync_directory(directory)
+        if self._syncs_once:
+            sync_file_system(self.building)
+        else:
+            for directory, _, _ in os.walk(self.building, topdown=False):
+                sync_directory(directory)
         os.rename(self.building, self.path)
         sync_directory(os.path.dirname(self.path))
 
@@ -247,164 +304,3 @@ def _remove_left_over(path: str) -> bool:
     finally:
         os.close(lock)
     return True
-
-
-_AT_ONCE: Final = 1 << 20
-
-
-class FileTree:
-    """A directory with files below it, each of which is whole or does not exist.
-
-    A file's bytes go to `<root>/<building>/<random>` and are synced, then the file gets its name,
-    then the directory around it is synced. A crash may leave files in `building`, and nowhere else;
-    `sweep` removes them. Several processes may write, even the same file: the last one wins.
-
-    Not guaranteed: anything on a file system that ignores syncs.
-
-    Args:
-        root: created with the first file, if missing.
-        building: where files are until they are complete, relative to it.
-    """
-
-    def __init__(self, root: str, building: str) -> None:
-        self.root = os.path.abspath(root)
-        self._building = building
-
-    @contextmanager
-    def create(self, name: str) -> Iterator[BinaryIO]:
-        """Provide a file to write, which replaces one of that name if the block succeeds.
-
-        Raises:
-            UnwritableError: it cannot be written.
-        """
-        path = self._path(name)
-        place, last = os.path.split(path)
-        building, temporary = self._path(self._building), secrets.token_hex(8)
-        try:
-            self._make(building)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with self._opened(building) as around:
-                try:
-                    with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=around), "wb") as file:
-                        yield file
-                        file.flush()
-                        os.fsync(file.fileno())
-                    self._make(place)
-                    with self._opened(place) as target:
-                        os.replace(temporary, last, src_dir_fd=around, dst_dir_fd=target)
-                        os.fsync(target)
-                except BaseException:  # raised again: Ctrl-C leaves no half-written file
-                    with suppress(OSError):
-                        os.unlink(temporary, dir_fd=around)
-                    raise
-        except OSError as error:
-            raise unwritable(error, path) from error
-
-    def read(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None if missing."""
-        return b"".join(pieces) if (pieces := self.pieces(name)) is not None else None
-
-    def pieces(self, name: str) -> Iterator[bytes] | None:
-        """Yield the bytes of a file in pieces; None if missing."""
-        path = self._path(name)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        try:
-            with self._opened(os.path.dirname(path)) as around:
-                descriptor = os.open(os.path.basename(path), flags, dir_fd=around)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UnreadableError(f"{error.strerror}.", path=path) from error
-        file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            file.close()
-            raise UnreadableError("This is not a regular file.", path=path)
-        return _pieces(file)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files by name, relative to the root, with slashes."""
-        found = {}
-        for place, _, names in os.walk(self.root):
-            for name in names:
-                path = os.path.join(place, name)
-                found[os.path.relpath(path, self.root)] = os.lstat(path).st_size
-        return found
-
-    def remove(self, name: str) -> None:
-        """Remove a file if present, and its directory if that becomes empty."""
-        path = self._path(name)
-        try:
-            with suppress(FileNotFoundError), self._opened(os.path.dirname(path)) as around:
-                os.unlink(os.path.basename(path), dir_fd=around)
-        except OSError as error:
-            raise unwritable(error, path) from error
-        with suppress(OSError):
-            os.rmdir(os.path.dirname(path))
-
-    def sweep(self) -> int:
-        """Remove the leftovers of killed runs; return the number of files."""
-        place = self._path(self._building)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            names = os.listdir(place)
-            for name in names:
-                self.remove(f"{self._building}/{name}")
-            with suppress(OSError):
-                os.rmdir(place)
-            return len(names)
-        return 0
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Exclude other runs while the block runs; create the root.
-
-        Raises:
-            DestinationExistsError: another run is using it.
-            UnwritableError: the root cannot be made.
-        """
-        try:
-            self._make(self.root)
-            lock = lock_directory(self.root)
-        except OSError as error:
-            raise unwritable(error, self.root) from error
-        try:
-            yield
-        finally:
-            os.close(lock)
-
-    def _path(self, name: str) -> str:
-        """Return the path of a file; raise `RefusedError` for a name that leads out of the tree."""
-        if not all(map(is_plain, name.split("/"))):
-            raise RefusedError("This is not the name of a file in the directory.", path=self.root,
-                               note=f"The name is {name[:200]!a}.")  # fmt: skip
-        return os.path.join(self.root, name)
-
-    @contextmanager
-    def _opened(self, place: str) -> Iterator[int]:
-        """Open the root or a directory below it, without following symbolic links."""
-        below = os.path.relpath(place, self.root)
-        with open_directory(os.path.join(os.path.realpath(self.root), below)) as opened:
-            yield opened
-
-    def _make(self, path: str) -> None:
-        """Make a directory and those on the way to it, all of them durable."""
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for one in reversed(missing):
-            around, name = os.path.split(one)
-            if not f"{one}/".startswith(f"{self.root}/") or one == self.root:
-                with suppress(FileExistsError):
-                    os.mkdir(one)
-                sync_directory(around)
-                continue
-            with self._opened(around) as opened:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=opened)
-                os.fsync(opened)
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(_AT_ONCE):
-            yield piece

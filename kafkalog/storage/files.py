@@ -8,18 +8,47 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.errors import DestinationExistsError, UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
+
+
+_DIRECTORY: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSED: Final = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # search permission is enough
+
+
+@contextmanager
+def open_directory(path: str) -> Iterator[int]:
+    """Open a directory by its absolute path, and close it when the block ends.
+
+    It is opened component by component from the root, so that no symbolic link is followed.
+    Operations relative to the descriptor stay in that directory, even if somebody renames or links
+    it meanwhile.
+
+    Raises:
+        OSError: it cannot be opened; `ENOTDIR` or `ELOOP` if a component is a symbolic link.
+    """
+    names = [name for name in os.path.abspath(path).split(os.sep) if name]
+    descriptor = os.open(os.sep, _PASSED if names else _DIRECTORY | os.O_RDONLY)
+    try:
+        for left, name in zip(range(len(names) - 1, -1, -1), names, strict=True):
+            flags = _PASSED if left else _DIRECTORY | os.O_RDONLY
+            inner = os.open(name, flags, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
@@ -28,6 +57,16 @@ NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """Errors of a kernel or file system that cannot exchange two names."""
 _EXCHANGE: Final = 2
+
+_CLONE: Final = 0x40049409
+"""`FICLONE` of Linux."""
+_CANNOT_CLONE: Final = (
+    errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM,
+    errno.ETXTBSY,
+)  # fmt: skip
+"""Errors of file systems that share no blocks, or not between these files."""
+_COPIED_AT_ONCE: Final = 1 << 30
+_READ_AT_ONCE: Final = 1 << 20
 
 
 def exchange(directory: int, name: str, other: str) -> None:
@@ -48,6 +87,50 @@ def sync_directory(path: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def sync_file_system(path: str) -> None:
+    """Make everything durable that was written to the file system of a directory: `syncfs`."""
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            sync = ctypes.CDLL(None, use_errno=True).syncfs
+        except (AttributeError, OSError):  # another system
+            os.sync()
+            return
+        if sync(directory):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(directory)
+
+
+def cloned(source: int, target: int) -> bool:
+    """Let an open, empty file share the blocks of another (`FICLONE`); False if it cannot."""
+    try:
+        fcntl.ioctl(target, _CLONE, source)
+    except OSError as error:
+        if error.errno in _CANNOT_CLONE:
+            return False
+        raise
+    return True
+
+
+def copy_bytes(source: int, target: int) -> int:
+    """Copy an open file to another from where they stand; return the number of bytes."""
+    size = 0
+    try:
+        while count := os.copy_file_range(source, target, _COPIED_AT_ONCE):
+            size += count
+    except OSError as error:
+        if size or error.errno not in _CANNOT_CLONE:
+            raise
+    while data := os.read(source, _READ_AT_ONCE):
+        size += len(data)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(target, left) :]
+    return size
 
 
 def exists(path: str) -> DestinationExistsError:

@@ -15,9 +15,8 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog.descriptors import open_directory
 from kafkalog.names import is_staging, staging_name
-from kafkalog.storage.files import sync_directory, take_after_directory, unwritable
+from kafkalog.storage.files import open_directory, sync_directory, take_after_directory, unwritable
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:

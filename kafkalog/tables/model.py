@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -14,11 +15,37 @@ from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a query.
+
+    Attributes:
+        names: names of the columns, in order; not necessarily unique.
+        numeric: for each column whether it holds numbers.
+        rows: values of each row: None, numbers, text, bytes, times (UTC, with a zone or none),
+            lists, and dicts for structs and maps. They are fetched on demand.
+    """
+
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def is_named(query: str, name: str) -> bool:
+    """Return whether a query may name a table or a column."""
+    return re.search(rf"\b{name}\b", query, re.IGNORECASE) is not None
+
+
+def columns_for(query: str, usual: Sequence[str], others: Iterable[str]) -> list[str]:
+    """Return the columns that `*` stands for: the usual ones, and what else the query may name."""
+    return [*usual, *(name for name in others if name not in usual and is_named(query, name))]
 
 
 def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:

@@ -27,7 +27,6 @@ from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
-from kafkalog.replicas import completeness, require_topics
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.tables.model import (
     OF_LOGS,
@@ -39,7 +38,7 @@ from kafkalog.tables.model import (
     has_bounds,
     partition_end,
 )
-from kafkalog.targets import open_targets
+from kafkalog.targets import completeness, open_targets, require_topics
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 

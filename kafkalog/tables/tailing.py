@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.metadata_files import read_topic_id
 from kafkalog.tables.model import End, Replicas, TableName, consumers_log
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
@@ -24,6 +23,7 @@ from kafkalog.tables.planning import (
     plan_splits,
     tell_differences,
 )
+from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ def match_times(
 ) -> Iterator[TimeMatches]:
     """Do what `index_matches.match_times` does; a large log is read once, at memory speed."""
     if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
-        from kafkalog.columns import time_matches
+        from kafkalog.columns import side_files
 
-        return time_matches.match_times(index, offsets, log)
+        return side_files.match_times(index, offsets, log)
     return index_matches.match_times(index, offsets, log)

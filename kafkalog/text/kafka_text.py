@@ -11,10 +11,10 @@ from formats import constants as c
 from kafkalog.batches.framing import read_batch
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Turn
+from kafkalog.columns.pipeline import record_of
 from kafkalog.columns.scan_steps import OFFSET_LIMIT, Part, defects_of
-from kafkalog.columns.to_objects import record_of
 from kafkalog.columns.walk import Lanes, Task, Walk
-from kafkalog.crew import Crew
+from kafkalog.engine import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect
 from kafkalog.text import kafka_kernels as t

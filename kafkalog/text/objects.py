@@ -12,7 +12,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
-from kafkalog.columns.to_objects import record_of
+from kafkalog.columns.pipeline import record_of
 from kafkalog.model import TimestampType
 from kafkalog.text import object_kernels as o
 from kafkalog.text import value_kernels as v

@@ -64,7 +64,7 @@ def anatomy(
         return outcome.status
     items = dissect(what, limit)
     if html is not None:
-        from kafkalog_cli.output.anatomy_html import write_page
+        from kafkalog_cli.output.anatomy import write_page
 
         write_page(html, what, items, outcome)
     elif form == Format.TABLE:

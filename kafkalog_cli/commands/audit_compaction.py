@@ -57,7 +57,7 @@ def audit_compaction(
     from kafkalog.audit.run import audit_compaction as audit
     from kafkalog.log_dir import LogDirListing, open_path
     from kafkalog_cli.outcome import Outcome, show_note
-    from kafkalog_cli.output import audits as show
+    from kafkalog_cli.output import compactions as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 

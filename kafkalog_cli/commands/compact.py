@@ -184,7 +184,7 @@ def _show(
     run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
     """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.compactions import compaction_view
     from kafkalog_cli.output.writer import Writer

@@ -86,7 +86,7 @@ def _show(
 ) -> None:
     """Write a row per pair; then, or in objects between them, the records that differ."""
     from kafkalog.comparison.model import Verdict
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output import compared as show
     from kafkalog_cli.output.writer import Writer

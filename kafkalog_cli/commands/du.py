@@ -41,6 +41,7 @@ def du(
     exact: opt.ExactOption = False,
     utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
+    quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Show what takes room: blocks on disk, as `du` counts them, per topic over all brokers.
 
@@ -59,6 +60,7 @@ def du(
     from kafkalog_cli.maintenance import ShownListener
     from kafkalog_cli.outcome import Outcome, show_note, show_parent
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.progress import partition_progress
 
     zone = opt.parse_zone("UTC" if utc else tz)
     ahead = None
@@ -77,14 +79,11 @@ def du(
     elif disk_size is not None:
         raise UsageError("--disk-size requires --forecast.")
     outcome = Outcome()
-    report = disk_usage(
-        *paths,
-        by=by,
-        forecast=ahead,
-        zone=zone,
-        listener=ShownListener(outcome),
-        parents=show_parent,
-    )
+    with partition_progress(enabled=not quiet) as progress:
+        report = disk_usage(
+            *paths, by=by, forecast=ahead, zone=zone, listener=ShownListener(outcome),
+            parents=show_parent, progress=progress,
+        )  # fmt: skip
     until_ms = None if ahead is None else ahead.until_ms
     _write(report, by, form, Style(exact, zone), outcome, until_ms)
     if report.links:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from kafkalog.batches.selection import Selection
     from kafkalog.model import Defect
-    from kafkalog.search.model import Found
     from kafkalog.search.run import Search
+    from kafkalog.search.scanning import Found
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 
@@ -202,7 +202,7 @@ def _found(
         from kafkalog.jit.fast_path import require_arrow
 
         require_arrow()
-        from kafkalog.search.decoding import undecodable
+        from kafkalog.search.table import undecodable
 
         found = undecodable(found, *schema)
     return found if last is None else latest(found, last)
@@ -262,8 +262,8 @@ def _write(
 
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
-    from kafkalog.plurals import counted
     from kafkalog.tables.model import LeftOut
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import left_out_lines, show_note
 
     for line in left_out_lines(LeftOut(below_log_start=search.below_start)):

@@ -180,9 +180,9 @@ def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outc
 
 def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
     """Write what `kafka-consumer-groups --reset-offsets --from-file` reads."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output.reset_offsets import write_reset_offsets
+    from kafkalog_cli.output.lookups import write_reset_offsets
 
     rows: list[Sequence[str | int | None]] = []
     left_out = 0

@@ -89,8 +89,8 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
     kafkalog lookup-offset /var/lib/kafka --timestamp -2h --export offsets.csv
     """
-    from kafkalog.lookups import look_up
     from kafkalog.paths.reading_errors import unread_places
+    from kafkalog.search.lookups import look_up
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
     from kafkalog_cli.output.objects import Style
@@ -165,7 +165,7 @@ def _partitions(
 ) -> tuple[list[PartitionDir], bool]:
     """Return the partitions to search, and whether the paths name a single one."""
     from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
-    from kafkalog.replicas import best_replicas
+    from kafkalog.targets import best_replicas
 
     targets = outcome.open_all(paths)
     is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)

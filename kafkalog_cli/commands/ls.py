@@ -64,10 +64,10 @@ def ls(
         partitions_of,
     )
     from kafkalog.log_dir import FileEntry
+    from kafkalog.wording import printable
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import listing as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.text import printable
     from kafkalog_cli.output.writer import Writer
 
     style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))
@@ -111,7 +111,7 @@ def _listed_with_dirt(
     partitions: list[PartitionDir], view: LogView, differences: Callable[[Difference], object]
 ) -> Iterator[PartitionRow]:
     """Yield the rows of partitions, with what the cleaner has not compacted yet."""
-    from kafkalog.compaction.dirt import with_dirt
+    from kafkalog.compaction.candidates import with_dirt
     from kafkalog.inventory import list_partitions
 
     for partition in partitions:
@@ -121,7 +121,7 @@ def _listed_with_dirt(
 
 def _warn_of_cleaner(stuck: list[PartitionRow]) -> None:
     """Warn of compacted logs that the broker's cleaner has left alone for too long."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_warning
 
     stuck.sort(key=lambda row: -(row.dirty_bytes or 0))

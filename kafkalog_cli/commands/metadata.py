@@ -203,7 +203,7 @@ class _Show:
         """Write what is at a path of the tree."""
         from kafkalog.errors import UsageError
         from kafkalog.state.image_tree import Leaf, tree_lines
-        from kafkalog_cli.output.text import printable
+        from kafkalog.wording import printable
 
         node = self.found.node(path)
         if node is None:
@@ -242,7 +242,7 @@ class _Show:
 
 def _report_gaps(found: Metadata, outcome: Outcome, style: Style, *, says_when: bool) -> None:
     """Report what the answer is of, and what it lacks."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_note, show_warning
     from kafkalog_cli.output.objects import time_text
 

@@ -124,16 +124,14 @@ def profile(
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
     """Warn of partitions with damage, which is not in the numbers."""
-    from kafkalog.plurals import counted
+    from kafkalog.tables.model import name_of
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_warning, some_of
 
     damaged = [one for one in found if one.defects]
     damaged = [one for one in damaged if one.partition is not None] or damaged  # no sums
     if damaged:
-        names = some_of([
-            one.topic if one.partition is None else f"{one.topic}-{one.partition}"
-            for one in damaged
-        ])  # fmt: skip
+        names = some_of([name_of(one.topic, one.partition) for one in damaged])
         number = counted(sum(one.defects for one in damaged), "defect")
         hint = "`kafkalog verify` shows what is damaged or cannot be read"
         show_warning(f"{number} left out, in {names}; {hint}")
@@ -149,7 +147,10 @@ def _profiles(
     hot_keys: int,
 ) -> list[Profile]:
     from kafkalog.profiles.run import profile_logs
+    from kafkalog.targets import look_at_targets
+    from kafkalog_cli.outcome import show_parent
 
+    look_at_targets(paths, parents=show_parent)
     differences: list[Difference] = []
     ends: list[PartitionEnd] = []
     with choice.open() as engine:

@@ -46,8 +46,8 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.plurals import counted
-    from kafkalog.repair.rebuild_run import IndexRun
+    from kafkalog.repair.rebuild import IndexRun
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show

@@ -152,7 +152,7 @@ def _plan(run: RecoveryRun, *, quiet: bool) -> None:
 
 def _apply(run: RecoveryRun, path: str, *, yes: bool, quiet: bool) -> None:
     """Ask for consent and carry out the plans, unless a partition is refused."""
-    from kafkalog.plurals import counted
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.progress import byte_progress
 

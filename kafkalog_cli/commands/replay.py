@@ -109,9 +109,9 @@ def replay(
     kafkalog replay /var/lib/kafka --bootstrap localhost:9092 --progress run
     """
     from kafkalog.batches.selection import Selection
-    from kafkalog.plurals import counted
     from kafkalog.producing.model import Request
     from kafkalog.producing.run import Replay
+    from kafkalog.wording import counted
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress

@@ -54,7 +54,8 @@ def report(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.model import Severity
-    from kafkalog.overview import libraries, report
+    from kafkalog.overview import report
+    from kafkalog.overview.page import require_libraries
     from kafkalog.storage import NewFile
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
@@ -62,7 +63,7 @@ def report(
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
 
-    libraries.require()
+    require_libraries()
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )

@@ -61,20 +61,42 @@ def serve(
         "--max-connections", min=1, max=10_000, metavar="N",
         help="Connections at a time; more are closed at once.",
     )] = 64,
+    groups: Annotated[str | None, typer.Option(
+        "--groups", metavar="FILE",
+        help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",
+    )] = None,
+    read_only_groups: Annotated[bool, typer.Option(
+        "--read-only-groups", help="Refuse to commit offsets.",
+    )] = False,
+    tls_cert: Annotated[str | None, typer.Option(
+        "--tls-cert", metavar="FILE", help="Speak TLS, with this certificate (PEM).",
+    )] = None,
+    tls_key: Annotated[str | None, typer.Option(
+        "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
+    )] = None,
+    sasl_plain: Annotated[str | None, typer.Option(
+        "--sasl-plain", metavar="FILE",
+        help="Let in who knows a password of FILE, by SASL/PLAIN; a line is USER=PASSWORD.",
+    )] = None,
+    metrics: Annotated[str | None, typer.Option(
+        "--metrics", metavar="HOST:PORT", help="Show metrics to Prometheus there.",
+    )] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not name clients.")] = False,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-    as they lie in the files. Nothing is written, and whatever would write is refused. Of several
-    copies of a partition the most recent one is served. SIGTERM or Ctrl-C ends it. Status 1 if
-    clients met damage.
+    as they lie in the files. Nothing is written to PATH, and whatever would write is refused. Of
+    several copies of a partition the most recent one is served. Consumer groups work, and begin
+    with the offsets that they had committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met
+    damage.
 
 
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
     kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
+    kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
     from kafkalog.server.run import serve as run
     from kafkalog_cli.outcome import Outcome, show_parent
@@ -91,10 +113,25 @@ def serve(
         once=once,
         rate=None if rate_limit is None else opt.parse_rate(rate_limit),
         max_connections=max_connections,
+        groups_file=groups,
+        read_only_groups=read_only_groups,
+        tls=_tls(tls_cert, tls_key),
+        sasl_file=sasl_plain,
+        metrics=None if metrics is None else parse_address(metrics),
     )
+    if groups is not None and read_only_groups:
+        raise UsageError("--groups and --read-only-groups exclude each other.")
     outcome = Outcome()
     run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
+
+
+def _tls(certificate: str | None, key: str | None) -> tuple[str, str] | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise UsageError("--tls-cert and --tls-key belong together.")
+    return certificate, key
 
 
 class _Shown(ServeListener):

@@ -37,11 +37,10 @@ def simulate_roll(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import open_partition
-    from kafkalog.roll.trials import simulate_roll as simulate
-    from kafkalog_cli.maintenance import ShownListener
+    from kafkalog.roll.simulate import simulate_roll as simulate
+    from kafkalog_cli.maintenance import ShownListener, note_shadowed, print_heading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
-    from kafkalog_cli.output.configs import note_shadowed, print_heading
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer

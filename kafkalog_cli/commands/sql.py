@@ -129,7 +129,7 @@ def _run_here(
     )  # fmt: skip
     with Database(watched, memory_size=memory_size) as database:
         if query is None and sys.stdin.isatty():
-            from kafkalog_cli.prompt import ask
+            from kafkalog_cli.queries import ask
 
             ask(database, damage, form, bytes_form)
         else:
@@ -167,7 +167,7 @@ def _run_in_spark(
     from kafkalog.tables.model import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.answers import write_answer
+    from kafkalog_cli.queries import write_answer
 
     outcome = Outcome()
     options = {
@@ -186,7 +186,7 @@ def _run_in_spark(
     targets = find_targets(tables.paths, request)
     outcome.differs(target.difference for target in targets)
     with spark.open() as session:
-        from kafkalog.spark.query import run_query, tables_of
+        from kafkalog.spark.source import run_query, tables_of
 
         if TableName.RECORDS in tables_of(query):
             outcome.leaves_out(partition_ends(targets, request))

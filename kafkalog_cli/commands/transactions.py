@@ -124,7 +124,7 @@ def _write(
     outcome: Outcome,
 ) -> None:
     """Write transactional ids, then open transactions; CSV has rows of one kind."""
-    from kafkalog_cli.output import transactions as show
+    from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.writer import Writer
 
     with Writer(show.id_view(style), form, outcome.defect) as writer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from kafkalog.journal import Undo
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
 
 
 def undo(
     path: Annotated[str, typer.Argument(
         metavar="DIR", help="The --backup of the run, or the journal in it.",
     )],
+    lists: Annotated[bool, typer.Option(
+        "--list", help="List the runs whose backups are DIR or lie in it.",
+    )] = False,
     in_place: opt.InPlaceOption = False,
     yes: opt.YesOption = False,
     form: opt.FormatOption = Format.TABLE,
@@ -35,11 +40,12 @@ def undo(
 
 
     \b
+    kafkalog undo --list /backups
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --in-place --yes
     """
-    from kafkalog.plurals import counted
     from kafkalog.storage import ChangeWatch
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
@@ -49,6 +55,10 @@ def undo(
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
+    if lists:
+        if in_place:
+            raise UsageError("--list changes nothing.", hint="Leave out --in-place.")
+        return _list(path, form, Style(exact), outcome)
     watch = ChangeWatch()
     is_done = in_place and yes
     if in_place:
@@ -67,6 +77,22 @@ def undo(
     if form == Format.TABLE:
         show.print_totals(planned, is_done=is_done, in_place=in_place)
     return outcome.of_work(has_changed=is_done, is_concerned=bool(planned.partitions))
+
+
+def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:
+    """List the runs, the latest first."""
+    from kafkalog.journal import recorded_runs
+    from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.output import undone as show
+    from kafkalog_cli.output.writer import Writer
+
+    found = recorded_runs(path, failed=outcome.error)
+    with Writer(show.run_view(style), form, outcome.defect) as writer:
+        for one in found:
+            writer.write(one)
+    if not found and not outcome.errors:
+        show_note(f"{path} has no backup of a run")
+    return outcome.of_work(has_changed=False, is_concerned=any(one.can_be_undone for one in found))
 
 
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:

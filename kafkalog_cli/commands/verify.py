@@ -183,7 +183,7 @@ def _make_report(
 
         return JunitReport(targets)
     if form == ReportFormat.SARIF:
-        from kafkalog_cli.output.sarif import SarifReport
+        from kafkalog_cli.output.reports import SarifReport
 
         return SarifReport()
     if form == ReportFormat.PROMETHEUS:

@@ -70,7 +70,7 @@ def where(
 def _require_share(name: str) -> None:
     """Raise `UsageError` unless a text names a partition of a share group."""
     from kafkalog.errors import UsageError
-    from kafkalog.metadata_files import uuid_bytes
+    from kafkalog.text_files import uuid_bytes
 
     _, *rest = name.rsplit(":", 2)
     if len(rest) != 2 or uuid_bytes(rest[0]) is None or not rest[1].isdecimal():

@@ -77,8 +77,7 @@ def read_rows(
     Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.
     """
-    from kafkalog.columns.pipeline import read_contents
-    from kafkalog.columns.to_objects import Restored
+    from kafkalog.columns.pipeline import Restored, read_contents
 
     if style.form == Format.TABLE or not view.names:
         return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
@@ -109,7 +108,7 @@ def read_kafka_text(
     from kafkalog_cli.output import kafka_text
 
     if text.decoder is not None and not batches:
-        from kafkalog.columns.to_objects import Restored
+        from kafkalog.columns.pipeline import Restored
 
         return read_contents(plan, Restored(), progress, batches=batches)
 

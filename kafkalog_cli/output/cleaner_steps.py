@@ -10,10 +10,9 @@ from kafkalog.compaction.explain import ExplainedGroup, FinishedMap, MapStep, cl
 from kafkalog.compaction.model import Action, CleanedBatch
 from kafkalog.errors import KafkaLogError
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
 from kafkalog.storage import StepKind
-from kafkalog.times import utc_text
-from kafkalog_cli.output.configs import print_heading
+from kafkalog.wording import counted, utc_text
+from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -28,7 +27,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     size_text,
 )
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

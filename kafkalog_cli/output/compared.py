@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.comparison.model import ALIKE, Comparison, Verdict
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,

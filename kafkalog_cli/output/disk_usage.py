@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.plurals import counted
-from kafkalog_cli.output.configs import print_heading
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,

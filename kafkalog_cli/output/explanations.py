@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.commands import COMMANDS
-from kafkalog.defects.examples import EXAMPLES
+from kafkalog.defects.advice import COMMANDS, EXAMPLES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
-from kafkalog_cli.output.text import wrapped
-from kafkalog_cli.output.tones import tone_of
+from kafkalog_cli.output.text import tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.plurals import counted
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import left_out_lines, some_of
-from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,

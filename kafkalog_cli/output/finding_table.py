@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.model import Severity
+from kafkalog.wording import printable
 from kafkalog_cli.output.findings import Report, next_start_lines, summary_lines
-from kafkalog_cli.output.text import printable, wrapped
-from kafkalog_cli.output.tones import Tone, painted, tone_of
+from kafkalog_cli.output.text import Tone, painted, tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:

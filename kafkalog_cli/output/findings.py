@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Level, Severity
 from kafkalog.paths import file_system
-from kafkalog.plurals import counted
+from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,
@@ -21,7 +21,7 @@ from kafkalog_cli.output.objects import (
     Field,
     ObjectType,
 )
-from kafkalog_cli.output.text import printable, size_cell
+from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

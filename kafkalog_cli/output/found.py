@@ -18,12 +18,11 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.records import RECORD, control_type, headers_cell
-from kafkalog_cli.output.text import bytes_cell
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, bytes_cell
 
 if TYPE_CHECKING:
     from kafkalog.model import Record
-    from kafkalog.search.model import Found, Occurrence
+    from kafkalog.search.scanning import Found, Occurrence
     from kafkalog_cli.output.objects import Style, View
 
 

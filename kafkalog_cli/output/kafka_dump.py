@@ -31,9 +31,9 @@ from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text.index_matches import match_times
+from kafkalog.wording import printable
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
-from kafkalog_cli.output.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

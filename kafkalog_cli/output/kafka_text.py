@@ -158,7 +158,7 @@ def producer_line(state: ProducerState) -> str:
 def put_line(text: str | bytes) -> None:
     """Print one line of Kafka's text: raw, except on a terminal, where escapes are made visible."""
     if sys.stdout.isatty():
-        from kafkalog_cli.output.text import printable
+        from kafkalog.wording import printable
 
         if isinstance(text, bytes):
             text = text.decode("utf-8", "surrogateescape")

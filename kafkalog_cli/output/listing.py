@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.inventory import PartitionRow
+from kafkalog.paths import file_system
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -19,11 +22,10 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, file_cell
 
 if TYPE_CHECKING:
-    from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
+    from kafkalog.inventory import FileRow, LogDirRow, SegmentRow
     from kafkalog_cli.output.objects import Style, View
 
 _ALL_FILES: Final = "bytes of all files; indexes without preallocated space"
@@ -190,7 +192,9 @@ def file_view(style: Style) -> View[FileRow]:
 
 
 def _name(row: PartitionRow | SegmentRow) -> str:
-    return f"{row.topic}-{_dash(row.partition)}"
+    """Return the name of the directory: odd ones are not named like others."""
+    path = row.path if isinstance(row, PartitionRow) else os.path.dirname(row.path)
+    return os.path.basename(file_system.absolute(path))
 
 
 def _dash(value: object) -> str:

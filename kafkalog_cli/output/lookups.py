@@ -1,13 +1,15 @@
-"""The output of `lookup-offset`: answers, and how they were found."""
+"""The output of `lookup-offset`: answers, how they were found, and offsets to reset a group to."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.defects import make_defect
-from kafkalog.plurals import counted
+from kafkalog.wording import counted, printable
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -23,18 +25,33 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.records import RECORD
-from kafkalog_cli.output.reset_offsets import write_reset_offsets
-from kafkalog_cli.output.text import bytes_cell, printable, time_cell
+from kafkalog_cli.output.text import bytes_cell, time_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.batches.lookup import Lookup, Step
-    from kafkalog.lookups import PartitionLookup
     from kafkalog.model import Record
+    from kafkalog.search.lookups import PartitionLookup
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style, View
+
+
+def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -> None:
+    """Write rows of topic, partition and offset to a new file; of several groups, after the group.
+
+    Kafka's tool reads a file without groups if it is called with one `--group`, else one with them.
+
+    Raises:
+        DestinationExistsError, UnwritableError: see `NewFile`.
+    """
+    from kafkalog.storage import NewFile
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    with NewFile(path) as new:
+        new.file.write(text.getvalue().encode())
 
 
 def _query(one: PartitionLookup) -> object:

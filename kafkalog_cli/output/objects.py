@@ -11,22 +11,22 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.model import Defect
+from kafkalog.wording import printable
 from kafkalog_cli.output.text import (
     BytesFormat,
+    Toned,
     bytes_cell,
     bytes_value,
-    printable,
     size_cell,
     time_cell,
 )
-from kafkalog_cli.output.tones import Toned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
     from kafkalog.payloads.internal_topics import PayloadKind
-    from kafkalog_cli.output.tones import Tone
+    from kafkalog_cli.output.text import Tone
 
 T = TypeVar("T")
 Row = dict[str, object]

@@ -19,7 +19,7 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.overview.facts import Report
+    from kafkalog.overview.gathering import Report
     from kafkalog_cli.output.objects import Style, View
 
 

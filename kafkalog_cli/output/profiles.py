@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.plurals import counted
+from kafkalog.tables.model import name_of
+from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,
@@ -41,7 +42,8 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     "The content of a partition, or of all partitions of a topic together. If there are many keys "
     "or producers, the numbers of distinct ones and the hot keys are estimates with bounds.",
     Field("topic", TEXT, "topic, from the directory's name"),
-    Field("partition", INT | None, "partition number; null for all partitions of the topic"),
+    Field("partition", INT | None, "partition number, −1 if the directory's name has none; "
+          "null for all partitions of the topic"),
     Field("logs", INT, "partition directories that were read"),
     Field("segments", INT, "segments"),
     Field("size_bytes", SIZE, "bytes of all files of the segments"),
@@ -116,7 +118,9 @@ def profile_view(style: Style) -> View[Profile]:
 
 
 def _name(profile: Profile) -> str:
-    return f"{profile.topic}-{'*' if profile.partition is None else profile.partition}"
+    if profile.partition is None:
+        return f"{profile.topic}-*"
+    return name_of(profile.topic, profile.partition)
 
 
 def _keys(profile: Profile) -> str:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from kafkalog.engine import Engine
-    from kafkalog.engine.model import Gathering, PieceWork, Task, Work
+    from kafkalog.engine import Engine, Gathering, PieceWork, Task, Work
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _DELAY_S = 1.0
@@ -171,17 +170,21 @@ class ShownEngine:
 class _TaskBar:
     """Tasks done, of all tasks; rich is loaded on first use."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, words: str = "tasks") -> None:
         self._total = total
+        self._words = words
         self._done = 0
         self._started = monotonic()
         self._bar: Any = None
 
     def advance(self, count: int) -> None:
-        self._done += count
+        self.set(self._done + count, self._total)
+
+    def set(self, done: int, total: int) -> None:
+        self._done, self._total = done, total
         if self._bar is None and monotonic() - self._started > _DELAY_S:
             self._bar = _bar_of_tasks()
-            self._task = self._bar.add_task("tasks", total=self._total)
+            self._task = self._bar.add_task(self._words, total=self._total)
             self._bar.start()
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done)
@@ -189,6 +192,21 @@ class _TaskBar:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+@contextmanager
+def partition_progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """Open a bar to be called with the number of partitions done, and of all."""
+    bar = _TaskBar(0, "partitions")
+
+    def advance(done: int, total: int) -> None:
+        if enabled and sys.stderr.isatty():
+            bar.set(done, total)
+
+    try:
+        yield advance
+    finally:
+        bar.close()
 
 
 @contextmanager

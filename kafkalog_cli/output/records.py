@@ -23,8 +23,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     time_text,
 )
-from kafkalog_cli.output.text import bytes_cell, bytes_value
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View

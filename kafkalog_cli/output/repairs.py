@@ -1,4 +1,4 @@
-"""The output of `recover` and `rebuild-index`: predicted starts, and compared indexes."""
+"""The output of `recover` and `rebuild-index`: predicted starts, and indexes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.log_dir import LogDirListing
-from kafkalog.plurals import counted
 from kafkalog.recovery import Verdict, log_dir_refusals
 from kafkalog.recovery.model import refusal_line, start_line
 from kafkalog.repair import Fate
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import CONFIGS, print_heading
 from kafkalog_cli.outcome import show_note
-from kafkalog_cli.output.configs import CONFIGS, print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -26,8 +26,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.recovery import PredictedStart
     from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
-    from kafkalog.repair.rebuild_run import IndexedPartition
+    from kafkalog.repair.rebuild import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from kafkalog.plurals import counted
-from kafkalog_cli.output.configs import (
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import (
     CONFIGS,
     MARKS,
     configs_text,
@@ -30,16 +30,15 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import left_overs_text
-from kafkalog_cli.output.tones import Tone
+from kafkalog_cli.output.text import Tone, left_overs_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.retention import Deletion, ForecastDay, PartitionRetention, Verdict
-    from kafkalog.retention.checks import Check, Schedule
     from kafkalog.retention.run import TrimmedPartition
+    from kafkalog.retention.simulation import Check, Schedule
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 
@@ -294,7 +293,7 @@ class RetentionWriter:
 
     def _write_checks(self, found: PartitionRetention) -> None:
         """Write the checks of a broker that delete something."""
-        from kafkalog.retention.checks import checks_of
+        from kafkalog.retention.simulation import checks_of
 
         schedule, checks = checks_of(found, self._summary.until_ms)
         rows = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.plurals import counted
-from kafkalog_cli.output.configs import CONFIGS, configs_text
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
@@ -26,7 +26,7 @@ from kafkalog_cli.output.objects import (
 
 if TYPE_CHECKING:
     from kafkalog.roll import SimulatedSegment
-    from kafkalog.roll.trials import Trial
+    from kafkalog.roll.simulate import Trial
     from kafkalog_cli.output.objects import Style, View
 
 

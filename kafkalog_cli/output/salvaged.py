@@ -10,8 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.plurals import counted
 from kafkalog.rescue import MANIFEST, Fate, manifest_object
+from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
@@ -24,7 +24,7 @@ from kafkalog_cli.output.objects import (
     View,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import file_cell, printable, size_cell
+from kafkalog_cli.output.text import file_cell, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:

@@ -160,7 +160,7 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
 
 def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
     """Return the wanted entries of an index, a checkpoint or a small file."""
-    from kafkalog.metadata_files import read_facts
+    from kafkalog.text_files import read_facts
 
     path, kind = entry.path, entry.name.kind
     if kind in _TYPES:
@@ -200,8 +200,8 @@ def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
 
 
 def _entries(path: str, kind: FileKind) -> Iterable[Any]:
-    from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
     from kafkalog.producers import read_producer_snapshot
+    from kafkalog.text_files import read_leader_epochs, read_offset_checkpoint
 
     if kind == FileKind.PRODUCER_SNAPSHOT:
         return read_producer_snapshot(path)

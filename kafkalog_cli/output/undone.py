@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.plurals import counted
-from kafkalog_cli.output.configs import print_heading
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
     INT,
     SIZE,
     TEXT,
+    TIME,
     Column,
     Field,
     ObjectType,
@@ -20,7 +21,7 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.journal import PartitionUndo, Undo
+    from kafkalog.journal import PartitionUndo, RecordedRun, Undo
     from kafkalog_cli.output.objects import Style, View
 
 
@@ -57,6 +58,43 @@ UNDO: Final = ObjectType[Restored](
     Field("offsets", ARRAY, "entries in checkpoints that change: `checkpoint`, `offset` now, "
           "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
+
+
+RECORDED_RUN: Final = ObjectType["RecordedRun"](
+    "recorded_run",
+    "`undo --list`",
+    "A run with a backup.",
+    Field("backup", TEXT, "the directory of its backup"),
+    Field("begun", TIME, "when it began, milliseconds", "begun_ms"),
+    Field("command", TEXT, "its command"),
+    Field("log_dir", TEXT | None, "the log directory; null if it changed copied partitions"),
+    Field("partitions", INT, "partitions that it changed and nobody has restored"),
+    Field("finished", BOOL, "whether it finished each partition that it began", "is_finished"),
+    Field("undoable", BOOL, "whether `undo` would restore something", "can_be_undone"),
+    Field("refusal", TEXT | None, "why it cannot be undone now; null if it can, or if nothing is "
+          "left to undo", lambda one: one.refusal and one.refusal.message),
+)  # fmt: skip
+
+
+def run_view(style: Style) -> View[RecordedRun]:
+    """Return the view with a row per run."""
+
+    def state(one: RecordedRun) -> str:
+        if one.refusal is not None:
+            return f"cannot be undone: {one.refusal.message}"
+        if not one.partitions:
+            return "nothing left to undo"
+        return "can be undone" if one.is_finished else "interrupted; can be undone"
+
+    return RECORDED_RUN.view(
+        style,
+        Column("BACKUP", "backup", fold=True),
+        Column("BEGUN", "begun"),
+        Column("COMMAND", "command"),
+        Column("LOG DIRECTORY", "log_dir", fold=True),
+        Column("PARTITIONS", "partitions"),
+        Column("STATE", state, fold=True, below=True),
+    )
 
 
 def undo_view(style: Style) -> View[Restored]:

@@ -9,9 +9,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.wording import is_long, printable
 from kafkalog_cli.output.objects import DEFECT, Row, View
-from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces, printable, wrapped
-from kafkalog_cli.output.tones import Tone, Toned, painted, tone_of
+from kafkalog_cli.output.text import (
+    Tone,
+    Toned,
+    csv_line,
+    csv_pieces,
+    json_pieces,
+    painted,
+    tone_of,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.batches.lookup import lookup_special
 from kafkalog.batches.reader import read_records
 from kafkalog.columns.scan import Scan
+from kafkalog.datasets.arrow_dataset import Dataset
+from kafkalog.datasets.model import Tables
+from kafkalog.engine import LocalEngine
 from kafkalog.inventory import list_partitions, list_segments
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Isolation, Record, Special
+from kafkalog.profiles.run import profile_logs
+from kafkalog.search.run import find
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.model import End
 from kafkalog.tables.schemas import table_schema
@@ -35,6 +40,9 @@ class Seen:
     listed: tuple[int | None, int | None]
     found: tuple[int | None, int | None]
     segments: int
+    searched: tuple[tuple[int, bytes | None, bytes | None], ...]
+    tabled: tuple[tuple[int, bytes | None, bytes | None], ...]
+    profiled: tuple[int, int | None, int | None]
 
     def require(self, wanted: Served, words: str) -> None:
         """Fail unless that is what the log serves once it is loaded."""
@@ -44,6 +52,12 @@ class Seen:
         pairs = tuple((offset, key, value) for offset, _, key, value, _ in wanted.records)
         assert tuple(one for one in self.scanned if one[0] in within) == pairs, words
         assert self.exported == tuple(one for one in pairs if one[0] in self.data), words
+        data = tuple(one for one in pairs if one[0] in self.data)
+        assert self.searched == data, words
+        assert self.tabled == data, words
+        offsets = [offset for offset, _, _ in data]
+        bounds = min(offsets, default=None), max(offsets, default=None)
+        assert self.profiled == (len(data), *bounds), words
         # An entry below the log's start counts for nobody.
         hidden = {entry for entry in self.aborted if entry[2] >= wanted.start}
         assert hidden == wanted.aborted, words
@@ -70,6 +84,14 @@ def seen(path: Path) -> Seen:
         lookup_special(log, Special.EARLIEST),
         lookup_special(log, Special.LATEST, Isolation.LOG),
     )
+    found = find(path, data=True, on_defect=lambda _: None)
+    table = Dataset(
+        Tables((str(path),), end=End.LOG, on_defect=lambda _: None, differences=lambda _: None),
+        TableName.RECORDS,
+    )
+    (profile,) = profile_logs(
+        LocalEngine(1), [str(path)], request, differences=lambda _: None, missing=lambda _: None
+    )
     return Seen(
         dumped=tuple((r.offset, r.timestamp, r.key, r.value, r.headers) for r in dumped),
         scanned=tuple((row["offset"], row["key"], row["value"]) for row in scanned),
@@ -80,4 +102,8 @@ def seen(path: Path) -> Seen:
         listed=(listed.log_start_offset, listed.log_end_offset),
         found=(ends[0].offset, ends[1].offset),
         segments=len(list(list_segments([partition]))),
+        searched=tuple((one.record.offset, one.record.key, one.record.value) for one in found),
+        tabled=tuple((row["offset"], row["key"], row["value"])
+                     for row in table.to_table(columns=list(names)).to_pylist()),
+        profiled=(profile.records, profile.first_offset, profile.last_offset),
     )  # fmt: skip

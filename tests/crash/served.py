@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState, parse_directory_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartMode
+from kafkalog.text_files import read_offset_checkpoint
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:

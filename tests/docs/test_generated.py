@@ -42,6 +42,7 @@ RUN_TO_UNDO = (
 )
 VALUES = {
     "/backups/before-compaction": "before-compaction",
+    "/backups": ".",
     "4711": "471",
     "orders-0@4711": "examples/log-dir/orders-0@471",
     "spark://host:7077": "local[2]",
@@ -49,6 +50,7 @@ VALUES = {
     "order.json": "examples/order.schema.json",
     "payment.json": "tests/docs/payment.schema.json",  # orders are not payments
     "backup": "examples/log-dir/customers-0",
+    "127.0.0.1:9100": "127.0.0.1:0",
 }
 
 
@@ -129,7 +131,7 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
         words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup", "--export", "--html"} & set(words):
+    for option in {"--to", "--state", "--backup", "--export", "--html", "--groups"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     if words[0] == "serve":

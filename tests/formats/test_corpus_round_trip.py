@@ -6,21 +6,24 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from formats.checkpoint import Checkpoint
-from formats.clean_shutdown import CleanShutdown
-from formats.control_record import ControlRecordKey, EndTxnMarker, kraft_value
-from formats.internal_topics import CoordinatorKey, CoordinatorValue, MetadataFrame
+from formats.internal_topics import (
+    ControlRecordKey,
+    CoordinatorKey,
+    CoordinatorValue,
+    EndTxnMarker,
+    MetadataFrame,
+    kraft_value,
+)
 from formats.message_schema import by_key, schema
-from formats.message_set import Message
-from formats.meta_properties import MetaProperties
-from formats.offset_index import OffsetIndex
-from formats.partition_metadata import PartitionMetadata
-from formats.producer_snapshot import ProducerSnapshot
-from formats.quorum_state import QuorumState
-from formats.record import Record
-from formats.record_batch import RecordBatch
-from formats.time_index import TimeIndex
-from formats.transaction_index import TransactionIndex
+from formats.record_batch import Message, Record, RecordBatch
+from formats.side_files import OffsetIndex, ProducerSnapshot, TimeIndex, TransactionIndex
+from formats.text_files import (
+    Checkpoint,
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+)
 from kafkalog.batches.framing import scan_batches
 from kafkalog.codecs import decompress
 from kafkalog.inventory import list_files

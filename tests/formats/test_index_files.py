@@ -7,11 +7,17 @@ from construct import Construct, ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.offset_index import OffsetIndex, OffsetIndexEntry
-from formats.producer_snapshot import ProducerSnapshot, ProducerSnapshotEntry
-from formats.remote_log_snapshot import RemoteLogSnapshot
-from formats.time_index import TimeIndex, TimeIndexEntry
-from formats.transaction_index import AbortedTransaction, TransactionIndex
+from formats.side_files import (
+    AbortedTransaction,
+    OffsetIndex,
+    OffsetIndexEntry,
+    ProducerSnapshot,
+    ProducerSnapshotEntry,
+    RemoteLogSnapshot,
+    TimeIndex,
+    TimeIndexEntry,
+    TransactionIndex,
+)
 
 # kafka-formats §8.4: the two vectors, and the example of an index built by a broker of 3.9.
 TXN_INDEX = bytes.fromhex("00000000000000000fa1000000000000000a000000000000002a000000000000002b")

@@ -8,23 +8,25 @@ import numpy as np
 import pytest
 from construct import GreedyRange, Struct
 
-from formats import layouts
-from formats.layouts import Layout
-from formats.offset_index import OffsetIndexEntry
-from formats.producer_snapshot import ProducerSnapshotEntry
+from formats import constants
+from formats.constants import Layout
 from formats.record_batch import Attributes, RecordBatchHeader
-from formats.time_index import TimeIndexEntry
-from formats.transaction_index import AbortedTransaction
+from formats.side_files import (
+    AbortedTransaction,
+    OffsetIndexEntry,
+    ProducerSnapshotEntry,
+    TimeIndexEntry,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = [
-    (layouts.OFFSET_INDEX_ENTRY, OffsetIndexEntry, "*.index", 0),
-    (layouts.TIME_INDEX_ENTRY, TimeIndexEntry, "*.timeindex", 0),
-    (layouts.ABORTED_TRANSACTION, AbortedTransaction, "*.txnindex", 0),
-    (layouts.PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry, "*.snapshot", 10),
-    (layouts.RECORD_BATCH_HEADER, RecordBatchHeader, "*.log", 0),
+    (constants.OFFSET_INDEX_ENTRY, OffsetIndexEntry, "*.index", 0),
+    (constants.TIME_INDEX_ENTRY, TimeIndexEntry, "*.timeindex", 0),
+    (constants.ABORTED_TRANSACTION, AbortedTransaction, "*.txnindex", 0),
+    (constants.PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry, "*.snapshot", 10),
+    (constants.RECORD_BATCH_HEADER, RecordBatchHeader, "*.log", 0),
 ]
 
 
@@ -65,7 +67,7 @@ def plain(entry: Any) -> dict[str, int]:
     return fields
 
 
-LAYOUTS = {name: one for name, one in vars(layouts).items() if isinstance(one, Layout)}
+LAYOUTS = {name: one for name, one in vars(constants).items() if isinstance(one, Layout)}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -7,7 +7,7 @@ from construct import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.message_set import Message
+from formats.record_batch import Message
 
 # kafka-formats §8.4.
 V0 = bytes.fromhex("000000000000000700000010a4ad2011000000000001610000000162")

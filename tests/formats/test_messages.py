@@ -13,8 +13,14 @@ from construct import ConstructError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats.control_record import ControlRecordKey, EndTxnMarker, kraft_value
-from formats.internal_topics import CoordinatorKey, CoordinatorValue, MetadataFrame
+from formats.internal_topics import (
+    ControlRecordKey,
+    CoordinatorKey,
+    CoordinatorValue,
+    EndTxnMarker,
+    MetadataFrame,
+    kraft_value,
+)
 from formats.message_schema import (
     AS_KAFKA,
     UNKNOWN_TAGS,

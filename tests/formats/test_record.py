@@ -9,7 +9,7 @@ from construct import ConstructError, GreedyRange
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.record import Record
+from formats.record_batch import Record
 
 # The records of kafka-formats §8.1, §8.2 and §8.3.
 WITH_HEADER = bytes.fromhex("22000000046b310a68656c6c6f0202680278")

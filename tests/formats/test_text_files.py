@@ -8,11 +8,13 @@ from construct import Construct, ConstructError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formats.checkpoint import Checkpoint
-from formats.clean_shutdown import CleanShutdown
-from formats.meta_properties import MetaProperties
-from formats.partition_metadata import PartitionMetadata
-from formats.quorum_state import QuorumState
+from formats.text_files import (
+    Checkpoint,
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+)
 
 # kafka-formats §8.4 and §6.10.
 OFFSETS = b"0\n2\nmy.topic 0 5\nmy.topic 11 7\n"

@@ -10,12 +10,10 @@ from construct import Struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from formats.message_schema import schema
-from formats.message_set import Message
-from formats.producer_snapshot import ProducerSnapshot
-from formats.record import Record
-from formats.record_batch import RecordBatchHeader
+from formats.record_batch import Message, Record, RecordBatchHeader
+from formats.side_files import ProducerSnapshot
 from formats.trace import Trace, Tracer, bits_of
 from tests import builders
 from tests.formats.message_vectors import VECTORS, unhex

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka import broker_data
+from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ def harness() -> None:
 def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:  # noqa: ARG001
     """Kafka's storage classes, in one JVM for all tests; paths in commands are absolute."""
     with Oracle(tmp_path_factory.mktemp("oracle")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:  # noqa: ARG001
+    """Stock nodes, for all tests of a file in one JVM."""
+    with Brokers(tmp_path_factory.mktemp("brokers")) as running:
         yield running
 
 

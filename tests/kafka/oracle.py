@@ -20,13 +20,16 @@ class Oracle:
         cwd: where relative paths of commands begin.
     """
 
+    command = (broker_data.ORACLE, "batch", "-")
+    options = broker_data.JVM_OPTIONS
+
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
 
     def __enter__(self) -> Self:
-        self._stderr = tempfile.TemporaryFile("w+")  # closed with the process
+        self._stderr = tempfile.TemporaryFile("a+")  # closed with the process
         self._process = subprocess.Popen(
-            broker_data.java_command(broker_data.ORACLE, "batch", "-"),
+            broker_data.java_command(*self.command, options=self.options),
             cwd=self._cwd,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -45,7 +48,7 @@ class Oracle:
         self._process.wait(broker_data.RUN_SECONDS_MAX)
         self._stderr.close()
 
-    def ask(self, *command: str) -> dict[str, Any]:
+    def ask(self, *command: object) -> dict[str, Any]:
         """Kafka's answer; one with `error` is what an exception said.
 
         Raises:
@@ -53,12 +56,12 @@ class Oracle:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.write(json.dumps(command, default=str) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             self._stderr.seek(0)
-            raise broker_data.HarnessError(f"{' '.join(command)}\n{self._stderr.read()}")
+            raise broker_data.HarnessError(f"{command}\n{self._stderr.read()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

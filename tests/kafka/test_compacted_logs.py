@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.compaction import (
     Compaction,
     CompactionRequest,
@@ -26,6 +25,7 @@ from kafkalog.journal import Run, undo
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.names import staging_name
+from kafkalog.text_files import read_offset_checkpoint
 from tests.kafka import broker_data
 from tests.kafka.test_salvaged_logs import served
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kafkalog.engine import Engine
-    from kafkalog.engine.model import Task, Work
+    from kafkalog.engine import Engine, Task, Work
     from tests.kafka.broker_data import BrokerData, FirstLife
 
 pytestmark = pytest.mark.kafka

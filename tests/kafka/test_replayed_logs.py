@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,9 +14,11 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
+from aiokafka.partitioner import murmur2
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkalog.producing import cluster
 from tests.conftest import State, state
 from tests.kafka.conftest import new_seed
 from tests.kafka.test_retained_logs import running_broker
@@ -244,7 +248,7 @@ def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     size = sum(row["size"] for row in objects(
         kafkalog("replay", *one.log_dirs, *words, "--dry-run", "--format", "ndjson"), "replayed"
     ))  # fmt: skip
-    seconds = 1.5 * KILLS
+    seconds = 0.5 * KILLS
     argv = [
         "replay", *one.log_dirs, *words, "--bootstrap", target.bootstrap, "--create-topics",
         "--progress", tmp_path / "run", "--keep-partitions", "--commit-offsets",
@@ -276,3 +280,167 @@ def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     again = kafkalog(*argv)
     assert (again.status, objects(again, "replayed")) == (9, []), again.stderr
     print(f"{killed} kills, {before} records before the last part")
+
+
+EXAMPLE: Final = "examples/log-dir"
+
+
+@pytest.fixture
+def argv(target: Broker, tmp_path: Path) -> list[Any]:
+    """The options of each run."""
+    return ["--bootstrap", target.bootstrap, "--progress", tmp_path / "run", "--format", "ndjson"]
+
+
+def test_keys_decide_as_for_kafkas_producer(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any]
+) -> None:
+    """The order of each key stays; aiokafka computes the partitions."""
+    name = target.create(3)
+    result = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv)
+    assert result.status == 0, result.stderr
+    got = [target.read(name, number) for number in range(3)]
+    for number, messages in enumerate(got):
+        assert messages
+        assert {(murmur2(one.key()) & 0x7FFFFFFF) % 3 for one in messages} == {number}
+        orders = [json.loads(one.value())["order"] for one in messages]
+        assert orders == sorted(orders)
+    assert sum(map(len, got)) == 1000
+
+
+def test_at_least_once_without_transactions(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any]
+) -> None:
+    """Where nothing is killed, that is once; and then there is nothing to do."""
+    name = target.create(1)
+    words = ("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", "--keep-partitions",
+             "--no-transactions", *argv)  # fmt: skip
+    assert [kafkalog(*words).status for _ in range(2)] == [0, 9]
+    got = target.read(name)
+    assert [json.loads(one.value())["order"] for one in got] == list(range(1000))
+    assert [one.offset() for one in got] == list(range(1000)), "no markers of transactions"
+
+
+def test_new_timestamps_are_those_of_the_replay(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any]
+) -> None:
+    name = target.create(1)
+    before = int(1000 * time.time())
+    words = ("--topic-map", f"orders={name}", "--new-timestamps", "--limit", "10")
+    assert kafkalog("replay", f"{EXAMPLE}/orders-0", *words, *argv).status == 0
+    after = int(1000 * time.time())
+    times = [one.timestamp()[1] for one in target.read(name)]
+    assert len(times) == 10
+    assert all(before <= one <= after for one in times)
+
+
+def test_the_rate_is_limited(target: Broker, kafkalog: Kafkalog, argv: list[Any]) -> None:
+    """70.9 KB at 40 KiB a second take more than a second."""
+    name = target.create(1)
+    since = time.monotonic()
+    words = ("--topic-map", f"orders={name}", "--rate-limit", "40KiB")
+    assert kafkalog("replay", f"{EXAMPLE}/orders-0", *words, *argv).status == 0
+    assert time.monotonic() - since > 70_900 / (40 << 10) - 0.5
+    assert len(target.read(name)) == 1000
+
+
+def test_ctrl_c_aborts_and_the_command_given_again_goes_on(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any]
+) -> None:
+    """No reader waits for an open transaction."""
+    name = target.create(1)
+    words = ["replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv]
+    slow = [*words, "--rate-limit", "20KiB"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SMALL_TRANSACTIONS, *map(str, slow)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        next(line for line in process.stderr if line == "committed\n")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 130
+    done = len(target.read(name))
+    assert done < 1000
+    assert kafkalog(*words).status == 0
+    got = [json.loads(one.value())["order"] for one in target.read(name)]
+    assert got == list(range(1000))
+
+
+def test_what_the_cluster_lacks_is_refused(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any], tmp_path: Path
+) -> None:
+    """No topic, too few partitions; nothing is produced, and the command can be corrected."""
+    missing = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", "orders=nowhere", *argv)
+    assert missing.status == 4
+    assert "The cluster has no topic nowhere." in missing.stderr
+    name = target.create(1)
+    for number in range(2):
+        shutil.copytree(f"{EXAMPLE}/orders-0", tmp_path / f"orders-{number}")
+    words = ["replay", tmp_path / "orders-0", tmp_path / "orders-1", "--topic-map",
+             f"orders={name}", *argv]  # fmt: skip
+    short = kafkalog(*words, "--keep-partitions")
+    assert short.status == 4
+    assert f"{name} has 1 of 2" in short.stderr
+    assert target.read(name) == []
+    assert kafkalog(*words).status == 0
+    assert len(target.read(name)) == 2000
+    other = kafkalog(*words, "--limit", "3")
+    assert other.status == 4
+    assert "another run, not of this command" in other.stderr
+
+
+def test_a_record_that_the_topic_does_not_take_ends_the_run(
+    target: Broker, kafkalog: Kafkalog, argv: list[Any], corpus_dir: Path
+) -> None:
+    """With the broker's reason; nothing of its transaction is there for readers."""
+    name = target.create(1, **{"message.timestamp.before.max.ms": "1000"})
+    old = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv)
+    assert old.status == 3
+    assert "message.timestamp.before.max.ms" in old.stderr
+    assert "At least 0 records of the run are in the cluster." in old.stderr
+    assert target.read(name) == []
+    small = target.create(1, **{"max.message.bytes": "300"})
+    path = corpus_dir / "kafka-4.3" / "codecs" / "codec-none-0"
+    words = ("--topic-map", f"codec-none={small}", *argv[:3], f"{argv[3]}-large")
+    large = kafkalog("replay", path, *words)
+    assert large.status == 3
+    assert "max.message.bytes" in large.stderr
+
+
+def test_an_active_group_is_refused(target: Broker, kafkalog: Kafkalog, argv: list[Any]) -> None:
+    """Its members would go on from where they are."""
+    name = target.create(1)
+    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "billing"})
+    try:
+        joined: list[Any] = []
+        consumer.subscribe([name], on_assign=lambda _, places: joined.extend(places))
+        over = time.monotonic() + WAIT_S
+        while not joined:
+            consumer.poll(0.2)
+            assert time.monotonic() < over
+        words = ("replay", EXAMPLE, "--topic", "orders", "--topic-map", f"orders={name}",
+                 "--keep-partitions", "--commit-offsets", *argv)  # fmt: skip
+        refused = kafkalog(*words)
+    finally:
+        consumer.close()
+    assert refused.status == 4
+    assert "The group billing is active" in refused.stderr
+    assert target.read(name) == []
+    assert kafkalog(*words).status == 0
+    [message] = target.read(name, first=target.committed("billing")[name, 0])[:1]
+    assert json.loads(message.value())["order"] == 400
+
+
+def test_a_cluster_that_does_not_answer(
+    kafkalog: Kafkalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within seconds, with its address."""
+    monkeypatch.setattr(cluster, "ANSWER_S", 1.0)
+    words = ("--bootstrap", "127.0.0.1:1", "--progress", tmp_path / "run")
+    result = kafkalog("replay", f"{EXAMPLE}/orders-0", *words)
+    assert result.status == 3
+    assert "127.0.0.1:1 does not answer" in result.stderr
+    assert not (tmp_path / "run").exists()
+    wrong = kafkalog("replay", f"{EXAMPLE}/orders-0", *words, "--producer-config", "no.such=1")
+    assert wrong.status == 2
+    assert "no.such" in wrong.stderr

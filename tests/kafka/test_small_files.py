@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import LogDirListing, list_partition, open_path
 from kafkalog.recovery import log_dir_refusals
 from kafkalog.recovery.directory import Directory, check_partition_metadata
-from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.producers import LeaderEpochs
+from kafkalog.text_files import read_offset_checkpoint
 from tests.crash.disk import tries_everything
 from tests.kafka.conftest import SEED_VARIABLE
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from formats.layouts import RECORD_BATCH_HEADER
+from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.anatomy.dissect import dissect
 from kafkalog.anatomy.meanings import BATCH, MESSAGE, RECORD
 from kafkalog.anatomy.model import Field, Structure
-from kafkalog.anatomy.writes import writes_of
+from kafkalog.anatomy.writes import extent_count, writes_of
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
@@ -27,7 +27,6 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, parse_file_name
-from kafkalog.paths.extents import extent_count
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import decode, payload_kind_at
 from kafkalog.producers import read_producer_snapshot

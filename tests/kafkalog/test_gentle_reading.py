@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
-from kafkalog.paths.read_options import reading
+from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:

@@ -18,13 +18,12 @@ import pytest
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
-from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError, NotFoundError
 from kafkalog.log_dir import open_partition, open_path
-from kafkalog.metadata_files import read_meta_properties, read_quorum_state
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, predict_start
+from kafkalog.text_files import read_leader_epochs, read_meta_properties, read_quorum_state
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result
 from tests.crash.disk import tries_everything
@@ -165,7 +164,7 @@ def peak_of(code: str, *argv: object) -> int:
 def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
     """Parsed, a line end is five hundred times as large as on the disk."""
     code = (
-        "import sys\nfrom kafkalog.checkpoints import read_leader_epochs\n"
+        "import sys\nfrom kafkalog.text_files import read_leader_epochs\n"
         "from kafkalog.errors import KafkaLogError\n"
         "try:\n    read_leader_epochs(sys.argv[1])\nexcept KafkaLogError:\n    pass\n"
         "else:\n    sys.exit(1)"

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.checksums import crc32c
-from kafkalog.codecs import compress
+from kafkalog.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, message, record, write_log
 
 MIB = 1 << 20

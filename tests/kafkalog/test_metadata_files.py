@@ -13,7 +13,10 @@ import crc32c as wheel
 import pytest
 
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError, NotFoundError
-from kafkalog.metadata_files import (
+from kafkalog.model import ProducerState
+from kafkalog.names import FileKind
+from kafkalog.producers import read_producer_snapshot
+from kafkalog.text_files import (
     MetaProperties,
     NoTopicIdError,
     read_clean_shutdown,
@@ -23,9 +26,6 @@ from kafkalog.metadata_files import (
     read_remote_log_file,
     read_topic_id,
 )
-from kafkalog.model import ProducerState
-from kafkalog.names import FileKind
-from kafkalog.producers import read_producer_snapshot
 from tests.builders import flip
 
 if TYPE_CHECKING:

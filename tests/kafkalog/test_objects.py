@@ -23,7 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system, object_store, uris
-from kafkalog.paths.read_options import reading
+from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
 from tests.stores import BUCKET, KEY, SECRET, Store, running_store

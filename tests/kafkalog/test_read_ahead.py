@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kafkalog.errors import UnreadableError
-from kafkalog.paths.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
+from kafkalog.paths.reading import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
 
 
 class Far:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen import output
-from kafkalog_cli.output import configs, writer
+from kafkalog_cli import maintenance
+from kafkalog_cli.output import writer
 from tests.conftest import state
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_objects_are_those_documented(kafkalog: Any) -> None:
 @pytest.mark.parametrize("columns", [80, 200])
 def test_it_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and steps; the steps of later segments are not repeated."""
-    for module in (configs, writer):
+    for module in (maintenance, writer):
         monkeypatch.setattr(module, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     text = kafkalog(*COMPACT, *NOW, "--explain").stdout.decode()

@@ -22,7 +22,7 @@ __all__ = ["log_dir"]
 
 PLANNED = {
     "recover": "kafkalog.repair.run.plan_recovery",
-    "rebuild-index": "kafkalog.repair.rebuild_run.compare_indexes",
+    "rebuild-index": "kafkalog.repair.rebuild.compare_indexes",
     "compact": "kafkalog.compaction.log_dirs.find_candidate",
     "apply-retention": "kafkalog.retention.run.plan_trim",
     "ls": "kafkalog.inventory._partition_row",
@@ -30,7 +30,7 @@ PLANNED = {
 }
 PERFORMED = {
     "recover": "kafkalog.repair.run.perform_recovery",
-    "rebuild-index": "kafkalog.repair.rebuild_run.rebuild_indexes",
+    "rebuild-index": "kafkalog.repair.rebuild.rebuild_indexes",
     "compact": "kafkalog.compaction.compact.compact_partition",
     "apply-retention": "kafkalog.retention.run.perform_trim",
 }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.disk_usage import Forecast, disk_usage
 from kafkalog_cli.output.disk_usage import sparkline
-from tests.builders import BASE_TIME, batch, record, write_log
+from tests.builders import BASE_TIME, batch, copy_tree, record, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -97,3 +98,16 @@ def test_bars_are_as_high_as_their_numbers() -> None:
     assert sparkline([]) == ""
     assert sparkline([0, 1, 500, 1000]) == "·▁▄█"
     assert sparkline([7, 7]) == "██"
+
+
+def test_a_forecast_counts_the_partitions(tmp_path: Path) -> None:
+    """There are seven in the example."""
+    told: list[tuple[int, int]] = []
+    log_dir = copy_tree(Path("examples/log-dir"), tmp_path / "logs")
+    now_ms = 1_704_067_200_000
+    disk_usage(
+        log_dir,
+        forecast=Forecast(now_ms, now_ms),
+        progress=lambda *one: told.append(one),
+    )
+    assert told == [(number, 7) for number in range(1, 8)]

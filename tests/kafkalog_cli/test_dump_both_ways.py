@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columns import to_objects
+from kafkalog.columns import pipeline
 from kafkalog.jit import fast_path
 from kafkalog.text import kafka_text, objects
 from kafkalog_cli.main import run
@@ -41,7 +41,7 @@ def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
             patch.setattr(bulk, "_FEW_ROWS", -1)
-            for form in (kafka_text.KafkaText, objects.RecordLines, to_objects.Restored):
+            for form in (kafka_text.KafkaText, objects.RecordLines, pipeline.Restored):
                 patch.setattr(form, "rows_max", 50)
             capture.readouterr()
             status = run(["dump-segment", *map(str, argv)])

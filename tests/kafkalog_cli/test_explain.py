@@ -11,8 +11,7 @@ import typer
 
 from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES, logs
-from kafkalog.defects.commands import COMMANDS
-from kafkalog.defects.examples import EXAMPLES
+from kafkalog.defects.advice import COMMANDS, EXAMPLES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import command_group
 from kafkalog_cli.output import explanations

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches import index_matches
-from kafkalog.columns import chunks, side_files, time_matches
+from kafkalog.columns import chunks, side_files
 from kafkalog.jit import fast_path
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, message, record, write_log
@@ -47,9 +47,9 @@ def assert_same(capture: Capture, *argv: object, small: bool = False) -> tuple[i
         patch.setattr(fast_path, "FAST_SIZE_MIN", 0)
         if small:
             patch.setattr(side_files, "_ENTRIES_AT_ONCE", 4)
-            patch.setattr(time_matches, "_JUMP", 100)
-            patch.setattr(time_matches, "_OFFSET_ENTRIES_MAX", 5)
-            patch.setattr(time_matches, "_ROWS", 3)
+            patch.setattr(side_files, "_JUMP", 100)
+            patch.setattr(side_files, "_OFFSET_ENTRIES_MAX", 5)
+            patch.setattr(side_files, "_ROWS", 3)
             patch.setattr(chunks, "CHUNK_SIZE_MIN", 200)
             patch.setattr(chunks, "_BATCHES_MAX", 2)
         assert output(capture, *argv) == wanted

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog_cli.output import configs, writer
+from kafkalog_cli import maintenance
+from kafkalog_cli.output import writer
 
 COMMANDS = [
     ("dump-segment", "orders-0", "--limit", "3"),
@@ -54,7 +55,7 @@ def test_maintenance_fits(
     """Headings, rows and totals: nothing is cut off, and at 80 columns a number stays in one."""
     monkeypatch.chdir("examples/log-dir")
     wide = kafkalog(*command).stdout.decode()
-    for module in (configs, writer):
+    for module in (maintenance, writer):
         monkeypatch.setattr(module, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     narrow = kafkalog(*command).stdout.decode()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders import copy_tree
 from tests.odd_log_dirs import ODD_LOG_DIRS, OddLogDir, make
 from tests.sweeps import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -73,3 +74,23 @@ def test_long_names_and_keys_widen_their_own_rows_only(
     assert max(len(line) for line in lines if "x" * 237 not in line) < 160
     result = kafkalog("verify", root).stdout.decode().splitlines()
     assert max(len(line) for line in result if "x" * 237 not in line) < 200
+
+
+def test_ls_du_and_profile_call_directories_alike_and_count_numbers(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """By the directory's name, also where that is not a partition's; 2 comes before 10."""
+    names = ["junk", "orders-2", "orders-10"]
+    (tmp_path / "logs").mkdir()
+    logs = [tmp_path / "logs" / name for name in reversed(names)]
+    for log in logs:
+        copy_tree(Path("examples/log-dir/orders-0"), log)
+
+    def called(*command: object) -> list[str]:
+        lines = kafkalog(*command).stdout.decode().splitlines()
+        return [line.split()[0] for line in lines if line.startswith(("junk", "orders"))]
+
+    assert called("profile", *logs) == [*names, "orders-*"]
+    assert sorted(called("ls", *logs)) == sorted(names)
+    assert sorted(called("ls", "--segments", *logs)) == sorted(names * 4)
+    assert sorted(called("du", "--by", "partition", *logs)) == sorted(names)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.overview import libraries
+from kafkalog.overview import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,8 @@ NOW = "2026-11-22T00:00:00Z"
 @pytest.fixture(autouse=True, scope="module")
 def _bundles() -> None:
     """Made once: that takes a second."""
-    libraries.vega()
-    libraries.datatables()
+    page.vega()
+    page.datatables()
 
 
 def test_it_writes_a_page_and_says_what_is_on_it(
@@ -98,8 +98,8 @@ def test_without_the_libraries_it_says_what_to_install(
     kafkalog: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any log is read."""
-    find = libraries.find_spec
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "vl_convert"
+    find = page.find_spec
+    monkeypatch.setattr(page, "find_spec", lambda name: None if name == "vl_convert"
                         else find(name))  # fmt: skip
     monkeypatch.setattr(builtins, "open", None)
     result = kafkalog("report", EXAMPLES / "log-dir", "--to", tmp_path / "page.html")

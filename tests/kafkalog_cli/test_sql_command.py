@@ -24,8 +24,7 @@ from kafkalog.datasets.sql import Database
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
-from kafkalog_cli.prompt import ask, completer, is_complete
-from kafkalog_cli.queries import Damage
+from kafkalog_cli.queries import Damage, ask, completer, is_complete
 from tests.builders import batch, flip, record, write_log
 from tests.conftest import state
 

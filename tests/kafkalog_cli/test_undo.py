@@ -68,3 +68,41 @@ def test_in_place_needs_consent(kafkalog: Callable[..., Result], root: Path) -> 
     swapped(root)
     assert kafkalog("undo", root / "backup", "--in-place").status == 2
     assert kafkalog("undo", root / "nothing").status == 3
+
+
+def test_runs_are_listed_with_what_can_be_done(
+    kafkalog: Callable[..., Result], root: Path, corpus_dir: Path
+) -> None:
+    """The latest first; a run that a broker's append has overtaken stays, with the reason."""
+    swapped(root)
+    other = root / "other"
+    Command("", swap).ready(corpus_dir, other)
+    swapped(other)
+    (other / "backup").rename(root / "backups-of-other")
+    listed = kafkalog("undo", "--list", root, "--format", "ndjson")
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [output.mistakes(row) for row in rows] == [[], []]
+    assert [row["backup"] for row in rows] == [f"{root}/backups-of-other", f"{root}/backup"]
+    assert [(row["partitions"], row["finished"], row["undoable"]) for row in rows] == [
+        (1, True, True), (1, True, True),
+    ]  # fmt: skip
+    assert listed.status == 0
+    with (root / "log" / PARTITION / f"{51:020}.log").open("ab") as file:
+        file.write(b"\0")
+    assert kafkalog("undo", root / "backups-of-other", "--in-place", "--yes").status == 0
+    listed = kafkalog("undo", "--list", root)
+    assert (listed.status, listed.stderr) == (9, "")
+    latest, first = (line for line in listed.stdout.decode().splitlines()[1:3])
+    assert "nothing left to undo" in latest
+    assert "cannot be undone: The partition has changed" in listed.stdout.decode(), first
+    one = kafkalog("undo", "--list", root / "backup", "--format", "ndjson")
+    assert [json.loads(line)["undoable"] for line in one.stdout.splitlines()] == [False]
+
+
+def test_a_list_of_nothing_is_told(kafkalog: Callable[..., Result], tmp_path: Path) -> None:
+    result = kafkalog("undo", "--list", tmp_path)
+    assert (result.status, "no backup of a run" in result.stderr) == (9, True)
+    (tmp_path / "journal.ndjson").write_text("what\n")
+    assert kafkalog("undo", "--list", tmp_path).status == 6
+    assert kafkalog("undo", "--list", tmp_path, "--in-place", "--yes").status == 2
+    assert kafkalog("undo", "--list", tmp_path / "none").status == 3

@@ -13,24 +13,34 @@ from typing import TYPE_CHECKING, Any
 
 from construct import ConstructError
 
-from formats.checkpoint import Checkpoint
-from formats.clean_shutdown import CleanShutdown
-from formats.control_record import ControlRecordKey, EndTxnMarker, kraft_value
-from formats.internal_topics import CoordinatorKey, CoordinatorValue, MetadataFrame
+from formats.internal_topics import (
+    ControlRecordKey,
+    CoordinatorKey,
+    CoordinatorValue,
+    EndTxnMarker,
+    MetadataFrame,
+    kraft_value,
+)
 from formats.message_schema import AS_KAFKA, UNKNOWN_TAGS, schema, schema_with_rest
-from formats.message_set import Message as OldMessage
 from formats.message_table import messages
-from formats.meta_properties import MetaProperties
-from formats.offset_index import OffsetIndex
-from formats.partition_metadata import PartitionMetadata
 from formats.primitives import UnsignedVarint, Uuid, Varint, Varlong
-from formats.producer_snapshot import ProducerSnapshot
-from formats.quorum_state import QuorumState
-from formats.record import Record as RecordSchema
+from formats.record_batch import Message as OldMessage
+from formats.record_batch import Record as RecordSchema
 from formats.record_batch import RecordBatch
-from formats.remote_log_snapshot import RemoteLogSnapshot
-from formats.time_index import TimeIndex
-from formats.transaction_index import TransactionIndex
+from formats.side_files import (
+    OffsetIndex,
+    ProducerSnapshot,
+    RemoteLogSnapshot,
+    TimeIndex,
+    TransactionIndex,
+)
+from formats.text_files import (
+    Checkpoint,
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+)
 from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Record, TimestampType

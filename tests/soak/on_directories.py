@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from kafkalog import inventory
 from kafkalog.check.verify import Verification
-from kafkalog.columns import chunks, headers, side_files, time_matches, to_objects
+from kafkalog.columns import chunks, headers, pipeline, side_files
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
@@ -217,11 +217,11 @@ def small_steps() -> Iterator[None]:
         patch.object(bulk, "_FEW_ROWS", -1),
         patch.object(kafka_text.KafkaText, "rows_max", 5),
         patch.object(objects.RecordLines, "rows_max", 5),
-        patch.object(to_objects.Restored, "rows_max", 5),
+        patch.object(pipeline.Restored, "rows_max", 5),
         patch.object(chunks, "CHUNK_SIZE_MIN", 200),
         patch.object(side_files, "_ENTRIES_AT_ONCE", 4),
-        patch.object(time_matches, "_JUMP", 100),
-        patch.object(time_matches, "_ROWS", 3),
+        patch.object(side_files, "_JUMP", 100),
+        patch.object(side_files, "_ROWS", 3),
     ):
         yield
 

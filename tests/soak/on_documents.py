@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.check.schedule import History
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.compaction.staged import StagedPass, is_whole, plan_of_result, read_result
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.journal import Run, undo

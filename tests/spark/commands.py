@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource, spark_session
-from kafkalog.spark.errors import errors_as_ours
+from kafkalog.spark.job import errors_as_ours
 from kafkalog_cli.main import run
 from kafkalog_cli.outcome import show_error
 from tests.spark.driver import REPOSITORY, WAIT_S

@@ -15,7 +15,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.spark.engine import SparkEngine, parallelism_of
-from kafkalog.spark.errors import errors_as_ours
+from kafkalog.spark.job import errors_as_ours
 from kafkalog.spark.session import spark_session
 from tests.spark import work
 

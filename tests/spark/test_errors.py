@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.spark.errors import reason_in, spark_error
+from kafkalog.spark.job import reason_in, spark_error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import EngineError, UnsupportedError, UsageError
-from kafkalog.spark.gateway import DriverProcess
 from kafkalog.spark.session import _connected, _directory, spark_session
-from kafkalog.spark.settings import find_java, require_connect
+from kafkalog.spark.settings import DriverProcess, find_java, require_connect
 from tests.spark.cluster import QUICK, connect_server, free_port, running_processes
 from tests.spark.driver import REPOSITORY, start_driver, wait_for_files
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
-from kafkalog.compaction.new_files import NewSegment
+from kafkalog.compaction.swap import NewSegment
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source

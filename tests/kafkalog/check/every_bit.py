@@ -21,7 +21,7 @@ import pytest
 
 from kafkalog.check import identity
 from kafkalog.check.verify import Verification
-from kafkalog.configs import cluster_metadata
+from kafkalog.configs import sources
 from kafkalog.model import Level
 from tests.kafkalog.check.file_fields import Place, places
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
@@ -67,10 +67,10 @@ def metadata_read_once() -> Iterator[None]:
             images[log_dir.path] = read(log_dir)
         return images[log_dir.path]
 
-    configs = functools.cache(cluster_metadata.read_metadata_configs)
+    configs = functools.cache(sources.read_metadata_configs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(identity, "read_cluster_image", image_of)
-        patch.setattr(cluster_metadata, "read_metadata_configs", configs)
+        patch.setattr(sources, "read_metadata_configs", configs)
         yield
 
 

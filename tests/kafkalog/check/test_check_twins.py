@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.batches.framing import scan_batches
 from kafkalog.check.verify import Verification
-from kafkalog.checksums import crc32c
+from kafkalog.codecs import crc32c
 from kafkalog.columns import chunks, headers, side_files
 from kafkalog.columns.header_table import batch_at
 from kafkalog.columns.headers import batch_columns

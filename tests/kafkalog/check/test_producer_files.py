@@ -256,6 +256,19 @@ def test_the_last_stable_offset_is_that_of_the_first_other_transaction(tmp_path:
         assert grave(verify(log.parent)) == ["aborted-transaction-wrong"]
 
 
+def test_a_follower_passes_over_the_next_transaction_of_the_same_producer(tmp_path: Path):
+    """`ProducerStateManager.findNextIncompleteTxn` of Kafka 4.3 looks for another producer."""
+    log = write_log(
+        tmp_path / "t-0", txn(0, 0), marker(1, ABORT), txn(2, 1), marker(3), txn(4, 0, producer=8)
+    )
+    for stable in (2, 4):
+        write_index(log, (7, 0, 1, stable))
+        assert grave(verify(log.parent)) == []
+    for wrong in (3, 5):
+        write_index(log, (7, 0, 1, wrong))
+        assert grave(verify(log.parent)) == ["aborted-transaction-wrong"]
+
+
 def test_compaction_leaves_entries_of_removed_batches(tmp_path: Path):
     """The data go first, then the entry, then the marker: each of these states is legal."""
     keep = data(0, 0, producer=9)

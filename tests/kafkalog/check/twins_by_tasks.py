@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.check.schedule import Sample
-    from kafkalog.engine.model import Engine, Gathering, PieceWork, Task
+    from kafkalog.engine import Engine, Gathering, PieceWork, Task
     from kafkalog.model import Defect, Level
 
 Verdict = tuple[list["Defect"], object]

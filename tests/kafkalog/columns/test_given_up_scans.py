@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kafkalog.batches.reader import plan_reading
 from kafkalog.batches.selection import Selection
 from kafkalog.columns import chunks, pipeline
+from kafkalog.columns.pipeline import Restored
 from kafkalog.columns.scan_steps import RecordWork
-from kafkalog.columns.to_objects import Restored
 from kafkalog.log_dir import open_partition
 from tests.builders import batch, record, write_log
 

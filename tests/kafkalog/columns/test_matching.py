@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from kafkalog.columns.matching import keep_matching, text_in
+from kafkalog.columns.scan_steps import keep_matching, text_in
 
 ATOMS = (b"a", b"b", b"ab", b"abc", b"\\d", b"\\.", b"\\\\", b"\\x61", b"\\w", b".", b"^", b"$",
          b"\\bab", b"a?", b"b*", b"ab+", b"ab{0,2}", b"a{2}", b"{", b"[ab]", b"(ab)", b"ab|", b"1",

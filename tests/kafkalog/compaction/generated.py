@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from kafkalog.codecs import compress
-from kafkalog.compaction.new_files import NewSegment
+from kafkalog.compaction.swap import NewSegment
 from tests.builders import BASE_TIME, batch, record
 
 if TYPE_CHECKING:

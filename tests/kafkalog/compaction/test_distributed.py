@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.compaction import Candidate
-    from kafkalog.engine.model import Task, Work
+    from kafkalog.engine import Task, Work
 
     Find = Callable[[Path], list[Candidate]]
 

@@ -12,7 +12,7 @@ from kafkalog.compaction import compact_partition, find_candidate
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
-from kafkalog.compaction.new_files import NewSegment
+from kafkalog.compaction.swap import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
 from kafkalog.journal.run import Run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.configs import ConfigSources
-from kafkalog.configs.cluster_metadata import Setting, read_metadata_configs
 from kafkalog.configs.definitions import DEFINITIONS
+from kafkalog.configs.sources import Setting, read_metadata_configs
 from tests.builders import batch, flip, record
 from tests.conftest import STATES_43, state
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import kafkalog
 from kafkalog.disk_usage import Forecast, disk_usage
-from kafkalog.disk_usage.full import Change, full_at
-from kafkalog.disk_usage.growth import growth_of
+from kafkalog.disk_usage.ahead import Change, full_at, growth_of
 from kafkalog.disk_usage.model import HOUR_MS, HOURS
 from kafkalog.log_dir import LogDirListing, open_path
 from tests.builders import BASE_TIME, batch, frames, record, write_log

@@ -11,7 +11,7 @@ import pytest
 from kafkalog.disk_usage import disk_usage
 from kafkalog.disk_usage.model import SplitBy
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.listener import Listener
+from kafkalog.targets import Listener
 from tests.builders import batch, copy_tree, record, write_log
 
 if TYPE_CHECKING:

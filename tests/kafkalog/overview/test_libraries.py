@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.overview import libraries
+from kafkalog.overview import page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,25 +28,25 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "vl_convert", SimpleNamespace(javascript_bundle=bundle))
-    monkeypatch.setattr(libraries, "find_spec", lambda _: True)
+    monkeypatch.setattr(page, "find_spec", lambda _: True)
     return asked
 
 
 def test_the_script_is_made_once(made: list[str]) -> None:
     """Making it takes longer than the report of a small log directory."""
-    assert [libraries.vega.__wrapped__() for _ in range(3)] == [CONTAINED] * 3
+    assert [page.vega.__wrapped__() for _ in range(3)] == [CONTAINED] * 3
     assert len(made) == 1
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied"])
 def test_a_damaged_script_is_made_again(made: list[str], tmp_path: Path, damage: str) -> None:
     """A page without its charts would not say so."""
-    libraries.vega.__wrapped__()
+    page.vega.__wrapped__()
     [kept] = (tmp_path / "kafkalog").iterdir()
     data = bytearray(kept.read_bytes())
     data[-1] ^= 1
     kept.write_bytes({"cut": data[:-3], "changed": data, "emptied": b""}[damage])
-    assert [libraries.vega.__wrapped__() for _ in range(2)] == [CONTAINED] * 2
+    assert [page.vega.__wrapped__() for _ in range(2)] == [CONTAINED] * 2
     assert len(made) == 2
 
 
@@ -56,5 +56,5 @@ def test_without_a_cache_it_is_made_each_time(
     """As for a user without a home directory."""
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
-    assert [libraries.vega.__wrapped__() for _ in range(2)] == [CONTAINED] * 2
+    assert [page.vega.__wrapped__() for _ in range(2)] == [CONTAINED] * 2
     assert len(made) == 2

@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from docgen.pages import ROOT
 from kafkalog.errors import InternalError
-from kafkalog.repair import Comparison, rebuild_run
+from kafkalog.repair import Comparison, rebuild
 from tests.kafkalog.journal.test_undo import everything
 from tests.kafkalog.repair.test_run import Remembering
 
@@ -27,7 +27,7 @@ def log_dir(tmp_path: Path) -> Path:
     return target
 
 
-def missing(found: list[rebuild_run.IndexedPartition]) -> list[str]:
+def missing(found: list[rebuild.IndexedPartition]) -> list[str]:
     indexes = [index for one in found for index in one.indexes]
     return [index.path[-30:] for index in indexes if index.result == Comparison.MISSING]
 
@@ -58,14 +58,14 @@ def test_a_partition_that_fails_costs_no_other(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listener hears of it; without one it is raised."""
-    real = rebuild_run.rebuild_indexes
+    real = rebuild.rebuild_indexes
 
     def failing(partition: Any, *args: Any) -> Any:
         if partition.path.endswith("customers-0"):
             raise ZeroDivisionError("a bug of ours")
         return real(partition, *args)
 
-    monkeypatch.setattr(rebuild_run, "rebuild_indexes", failing)
+    monkeypatch.setattr(rebuild, "rebuild_indexes", failing)
     with pytest.raises(InternalError):
         kafkalog.rebuild_index(log_dir, in_place=True)
     listener = Remembering()

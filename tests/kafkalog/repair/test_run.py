@@ -8,8 +8,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import InternalError, RefusedError
-from kafkalog.listener import Listener
 from kafkalog.repair import run as repair_run
+from kafkalog.targets import Listener
 from tests.builders import batch, record, write_log
 from tests.kafkalog.journal.test_undo import everything
 from tests.kafkalog.test_view import killed

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen import output
-from kafkalog.retention.checks import checks_of
-from kafkalog.retention.simulation import simulate_retention
+from kafkalog.retention.simulation import checks_of, simulate_retention
 from kafkalog.retention.verdicts import run_policies
 
 if TYPE_CHECKING:

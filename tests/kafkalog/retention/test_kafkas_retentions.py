@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.checkpoints import checkpoint_text
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import RefusedError, UnwritableError
 from kafkalog.journal import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.storage import StepKind
+from kafkalog.text_files import checkpoint_text
 from tests.conftest import scenario_names
 from tests.crash.disk import Recorder, crashes, put
 

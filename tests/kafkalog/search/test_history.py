@@ -15,7 +15,7 @@ from tests.conftest import state
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.search.model import Occurrence
+    from kafkalog.search.scanning import Occurrence
 
 COMMIT, ABORT = b"\0\0\0\1", b"\0\0\0\0"
 MARKER_VALUE = b"\0\0\0\0\0\0"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.search.model import Found
+    from kafkalog.search.scanning import Found
 
 STATES = ("codecs", "compact-1-first-pass", "internal-topics", "jbod-restarted", "timestamps")
 

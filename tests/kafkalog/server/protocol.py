@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
+    from kafkalog.server.meter import Meter
 
 SECONDS_MAX = 60
 
@@ -46,10 +47,16 @@ class Serving:
     address: Address
     heard: Heard
     server: Server
+    thread: threading.Thread
+
+    def partitions(self, topic: str) -> list[int]:
+        """Numbers of the partitions that are served of a topic."""
+        found = self.server.catalog.topics.get(topic)
+        return [*found.partitions] if found is not None else []
 
 
 @contextmanager
-def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
+def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterator[Serving]:
     """A server over paths, on a free port, until the block ends."""
     heard, ready = Heard(), threading.Event()
     chosen = replace(ServeOptions(listen=Address("127.0.0.1", 0)), **options)
@@ -57,9 +64,9 @@ def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
-        server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard)
+        server = Server(Catalog(map(str, paths), chosen, heard), chosen, heard, meter)
         await server.start()
-        running.append(Serving(server.address, heard, server))
+        running.append(Serving(server.address, heard, server, threading.current_thread()))
         ready.set()
         await server.run()
 
@@ -75,7 +82,7 @@ def serving(*paths: Path, **options: Any) -> Iterator[Serving]:
     try:
         yield running[0]
     finally:
-        if running:
+        if running and thread.is_alive():
             loop.call_soon_threadsafe(running[0].server.stop)
         thread.join(SECONDS_MAX)
         loop.close()

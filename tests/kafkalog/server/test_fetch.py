@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkalog
 from formats.error_codes import ErrorCode
 from formats.record_batch import RecordBatchHeader
 from kafkalog.server.model import OnDamage, Watermark
 from tests.conftest import state
-from tests.kafkalog.server.protocol import Connected, serving
+from tests.kafkalog.server.protocol import SECONDS_MAX, Connected, serving
+from tests.kafkalog_cli.test_dump_segment import long_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import State
+
 STATES = ("txn", "codecs", "timestamps", "compact-1-first-pass", "retention-0-before")
-ZERO_ID = "A" * 22
 
 
 def fetch(
@@ -33,11 +37,12 @@ def fetch(
     whole: int = 1 << 20,
     committed: bool = False,
     version: int = 12,
+    wait: int = 0,
     **fields: Any,
 ) -> dict[str, Any]:
     """Fetch from one partition: the answer about it."""
     request: dict[str, Any] = {
-        "maxWaitMs": 0, "minBytes": 1, "maxBytes": whole, "isolationLevel": int(committed),
+        "maxWaitMs": wait, "minBytes": 1, "maxBytes": whole, "isolationLevel": int(committed),
         "sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": "",
     }  # fmt: skip
     if version <= 14:
@@ -68,7 +73,7 @@ def batches(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 def everything(client: Connected, topic: str, partition: int, size: int) -> bytes:
     """All whole batches of a partition, fetched one after the other."""
-    found, offset = b"", 0
+    found, offset = b"", offset_for(client, topic, partition, -2)["offset"]
     while True:
         answer = fetch(client, topic, partition, offset, size=size)
         assert answer["errorCode"] == ErrorCode.NONE
@@ -262,3 +267,100 @@ def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int)
         [first, *_] = batches(answer["records"])
         assert first[1:] == found[3][1:]
         assert len(served.heard.defects) == 1
+
+
+@pytest.mark.sampled(8)
+def test_records_are_those_the_broker_served(any_state: State, tmp_path: Path):
+    """Every partition of every archive, old magics rebuilt: `records/*.ndjson` of its consumers."""
+    recorded = sorted((any_state.expected / "records").glob("*.ndjson"))
+    with (
+        serving(
+            any_state.root, high_watermark=Watermark.END, internal=True, on_damage=OnDamage.SKIP
+        ) as served,
+        Connected(served.address) as client,
+    ):
+        for path in recorded:
+            topic, _, index = path.stem.rpartition("-")
+            if topic == "__cluster_metadata" or index not in map(str, served.partitions(topic)):
+                continue  # or `.read_committed`
+            log = tmp_path / f"{path.stem}.d" / f"{0:020d}.log"
+            log.parent.mkdir()
+            start = offset_for(client, topic, int(index), -2)["offset"]
+            log.write_bytes(everything(client, topic, int(index), 5000))
+            got = [
+                (
+                    one.offset,
+                    one.timestamp,
+                    *(
+                        long_form(None if data is None else data.hex())
+                        for data in (one.key, one.value)
+                    ),
+                )
+                for one in kafkalog.Log(log).records(data=True, isolation="log")
+                if one.offset >= start  # the first batch comes whole
+            ]
+            lines = map(json.loads, path.read_text().splitlines())
+            assert got == [
+                (one["offset"], one["timestamp"], *map(long_form, (one["key"], one["value"])))
+                for one in lines
+            ], path.stem
+
+
+def test_what_is_appended_arrives(corpus_dir: Path, tmp_path: Path):
+    """With --follow a fetch at the end waits, and gets what a broker appends meanwhile."""
+    [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
+    copy = tmp_path / "txn-0"
+    copy.mkdir()
+    first, second = sorted(source.glob("*.log"))[:2]
+    shutil.copy(first, copy)
+    with serving(copy, follow=True) as served, Connected(served.address) as client:
+        end = fetch(client, "txn", 0, 0)["highWatermark"]
+        assert end == int(second.stem)
+        answer: list[dict[str, Any]] = []
+        waiting = threading.Thread(
+            target=lambda: answer.append(fetch(client, "txn", 0, end, wait=60_000))
+        )
+        waiting.start()
+        shutil.copy(second, tmp_path / "new")
+        (tmp_path / "new").rename(copy / second.name)
+        waiting.join(SECONDS_MAX)
+        assert answer[0]["records"] == second.read_bytes()
+
+
+def test_a_server_ends_once_all_is_read(corpus_dir: Path):
+    """With --once: when a client has been at the end of each partition."""
+    found = state(corpus_dir, "kafka-4.3", "txn")
+    with serving(found.root, once=True) as served, Connected(served.address) as client:
+        for index in range(3):
+            assert served.thread.is_alive()
+            everything(client, "txn", index, 1 << 20)
+        served.thread.join(SECONDS_MAX)
+        assert not served.thread.is_alive()
+
+
+def test_dead_directories_are_topics_of_their_own(corpus_dir: Path, tmp_path: Path):
+    """With --leftovers, under a name that no live topic has."""
+    [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
+    shutil.copytree(source, tmp_path / "txn-0")
+    shutil.copytree(source, tmp_path / f"txn-1.{'1a2b3c4d' * 4}-delete")
+    with serving(tmp_path) as served:
+        assert [*served.server.catalog.topics] == ["txn"]
+    with serving(tmp_path, leftovers=True) as served, Connected(served.address) as client:
+        assert sorted(served.server.catalog.topics) == ["txn", "txn.deleted-1a2b3c4d"]
+        live, dead = (everything(client, *one, 1 << 20) for one in
+                      (("txn", 0), ("txn.deleted-1a2b3c4d", 1)))  # fmt: skip
+        assert live == dead
+
+
+def test_a_partition_that_cannot_be_read_costs_only_itself(corpus_dir: Path, tmp_path: Path):
+    """Its clients are told that it is unknown; the error is reported once, the others go on."""
+    [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
+    for index in (0, 1):
+        shutil.copytree(source, tmp_path / f"txn-{index}")
+    with serving(tmp_path) as served, Connected(served.address) as client:
+        shutil.rmtree(tmp_path / "txn-1")
+        for _ in range(2):
+            answer = fetch(client, "txn", 1, 0)
+            assert answer["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert len(served.heard.errors) == 1
+        assert fetch(client, "txn", 0, 0)["errorCode"] == ErrorCode.NONE

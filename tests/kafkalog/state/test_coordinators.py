@@ -8,13 +8,13 @@ import pytest
 
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import open_path
-from kafkalog.replicas import best_replica
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
     coordinators_of,
     internal_topic,
     partition_for,
 )
+from kafkalog.targets import best_replica
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:

@@ -317,6 +317,11 @@ public final class GroupMoments {
     }
 
     private Map<String, Object> answer() throws Exception {
+        return new TreeMap<>(Map.of("groups", groups(admin), "transactions", transactions(admin), "open", openTransactions()));
+    }
+
+    /** All groups: kind, state, members and committed offsets. */
+    static Map<String, Object> groups(Admin admin) throws Exception {
         Map<String, Object> groups = new TreeMap<>();
         for (GroupListing one : admin.listGroups().all().get()) {
             String id = one.groupId();
@@ -347,10 +352,11 @@ public final class GroupMoments {
             group.put("offsets", offsets);
             groups.put(id, group);
         }
-        return new TreeMap<>(Map.of("groups", groups, "transactions", transactions(), "open", openTransactions()));
+        return groups;
     }
 
-    private Map<String, Object> transactions() throws Exception {
+    /** All transactional ids: state, producer id and epoch, timeout and partitions. */
+    static Map<String, Object> transactions(Admin admin) throws Exception {
         Map<String, Object> found = new TreeMap<>();
         List<String> ids = admin.listTransactions().all().get().stream().map(one -> one.transactionalId()).toList();
         admin.describeTransactions(ids).all().get().forEach((id, one) -> found.put(id, List.of(

@@ -77,7 +77,7 @@ public final class MetadataTrees {
     }
 
     /** What `MetadataShell.run` does, without its race: it waits forever if the file is read before the shell listens. */
-    private static String shell(String snapshot) throws Exception {
+    static String shell(String snapshot) throws Exception {
         MetadataShellState state = new MetadataShellState();
         CountDownLatch loaded = new CountDownLatch(1);
         MetadataShellPublisher publisher = new MetadataShellPublisher(state) {

@@ -1,0 +1,209 @@
+"""How files are read: as fast as possible or gently, and ahead in remote ones.
+
+A read that does not start where another ended fetches little. During forward reading, more and more
+is fetched in advance, in pieces, so that the latencies of requests overlap.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+_BURST_S: Final = 0.1
+
+
+class RateLimiter:
+    """A token bucket: a reader that spends more than it holds waits until it is filled again.
+
+    Not thread-safe.
+
+    Args:
+        rate: bytes per second, at least 1.
+        clock: returns seconds, monotonic.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        assert rate > 0
+        self.rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._paid_until = clock()
+
+    def spend(self, size_bytes: int) -> None:
+        """Account for bytes read, and wait as long as the rate limit requires.
+
+        After a pause at most a tenth of a second's bytes are free.
+        """
+        now = self._clock()
+        self._paid_until = max(self._paid_until, now - _BURST_S) + size_bytes / self.rate
+        if self._paid_until > now:
+            self._sleep(self._paid_until - now)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How files are read.
+
+    Attributes:
+        limiter: limits the speed, None for no limit.
+        leaves_cache: whether pages that were not in the page cache are evicted after the read.
+    """
+
+    limiter: RateLimiter | None = None
+    leaves_cache: bool = False
+
+
+AS_FAST_AS_IT_GOES = ReadOptions()
+
+
+current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS_IT_GOES)
+
+
+@contextmanager
+def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
+    """Read files opened in the block gently, to spare a broker that needs the disk.
+
+    Args:
+        rate_limit: bytes per second, of all files together; None for no limit.
+        leaves_cache: pages that were not in the page cache are evicted once they are read, those
+            that were there stay: neither the broker's memory nor what its consumers read is pushed
+            out. If the file system cannot report what is in memory (it has no `RWF_NOWAIT`), every
+            page that was read is evicted. Pages larger than 4096 bytes may stay at the edges of
+            what was read.
+
+    Raises:
+        UnsupportedError: the system has no `posix_fadvise`.
+
+    Cost:
+        With `leaves_cache` the kernel does not read ahead.
+    """
+    if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
+        raise UnsupportedError("This system does not let programs control the page cache.")
+    limiter = None if rate_limit is None else RateLimiter(rate_limit)
+    token = current.set(ReadOptions(limiter, leaves_cache))
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+PIECE_SIZE_MIN: Final = 1 << 17
+PIECE_SIZE_MAX: Final = 8 << 20
+AHEAD_MAX: Final = 4 * PIECE_SIZE_MAX
+_THREADS: Final = 8
+_SKIP_MAX: Final = 1 << 20  # largest skip that still counts as forward reading
+_STEPS: Final = 3  # this many consecutive reads count as forward reading
+_RUN: Final = 1 << 22  # or this many bytes
+
+
+class _Piece(NamedTuple):
+    start: int
+    end: int
+    data: Future[bytes]
+
+
+class ReadAhead:
+    """The bytes of one file by position.
+
+    At most `AHEAD_MAX` bytes and the piece that is being read are held: 40 MiB per file. All files
+    of the process together have up to eight requests in progress.
+
+    Args:
+        fetch: maps position and size to exactly that many bytes; called by other threads.
+        size_bytes: size of the file.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+        self._fetch = fetch
+        self._size_bytes = size_bytes
+        self._pieces: deque[_Piece] = deque()  # consecutive, in order
+        self._end = 0  # where the last read ended
+        self._run = 0  # bytes since forward reading began
+        self._steps = 0
+        self._lock = Lock()
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the file must be that long. Raises as `fetch`."""
+        with self._lock:
+            end = position + len(buffer)
+            self._follow(position, end)
+            while len(buffer):
+                self._request(position, end)
+                piece = self._pieces[0]
+                at = position - piece.start
+                part = memoryview(self._result(piece))[at : at + len(buffer)]
+                buffer[: len(part)] = part
+                buffer = buffer[len(part) :]
+                position += len(part)
+
+    def close(self) -> None:
+        """Request nothing more; let requests in progress finish, and ignore them."""
+        self._drop_before(self._size_bytes)
+
+    def _result(self, piece: _Piece) -> bytes:
+        try:
+            return piece.data.result()
+        except BaseException:  # raised again: a later read, even after Ctrl-C, requests it again
+            self.close()
+            raise
+
+    def _follow(self, position: int, end: int) -> None:
+        """Detect forward reading; drop what lies before the position."""
+        held_from = self._pieces[0].start if self._pieces else self._end
+        held_to = self._pieces[-1].end if self._pieces else self._end
+        if held_from <= position <= max(held_to, self._end) + _SKIP_MAX:
+            self._run += max(end - self._end, 0)
+            self._steps += 1
+        else:
+            self._run, self._steps = end - position, 1
+            self.close()
+        if position >= held_to:
+            self.close()
+        self._end = end
+
+    def _request(self, position: int, end: int) -> None:
+        """Request pieces from `position` on: those wanted now, and those expected next."""
+        self._drop_before(position)
+        is_forward = self._steps >= _STEPS or self._run >= _RUN
+        ahead = min(2 * self._run, AHEAD_MAX) if is_forward else 0
+        size = min(max(ahead // 4, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
+        known = self._pieces[-1].end if self._pieces else position
+        limit = min(max(end, position + ahead), position + AHEAD_MAX)
+        while known < self._size_bytes and (
+            known < min(end, limit) or (known + size <= limit and ahead)
+        ):
+            wanted = max(size, min(end - known, PIECE_SIZE_MAX))
+            following = min(known + wanted, self._size_bytes)
+            data = _pool(os.getpid()).submit(self._fetch, known, following - known)
+            self._pieces.append(_Piece(known, following, data))
+            known = following
+
+    def _drop_before(self, position: int) -> None:
+        while self._pieces and self._pieces[0].end <= position:
+            self._pieces.popleft().data.cancel()
+
+
+@lru_cache(maxsize=1)
+def _pool(_process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: a child process has none of its parent's."""
+    return ThreadPoolExecutor(_THREADS, "read-ahead")

@@ -1,0 +1,94 @@
+"""Resurrect makes a log directory that a broker starts on from the disks of others."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kafkalog.resurrection.model import (
+    Copy,
+    LeftOutDirectory,
+    Loser,
+    MetadataRecord,
+    Missing,
+    ResurrectedPartition,
+    ResurrectedTopic,
+    ResurrectOptions,
+    ResurrectSummary,
+    Retention,
+    manifest_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.resurrection.model import Row
+    from kafkalog.targets import Target
+
+__all__ = [
+    "Copy",
+    "LeftOutDirectory",
+    "Loser",
+    "MetadataRecord",
+    "Missing",
+    "ResurrectOptions",
+    "ResurrectSummary",
+    "ResurrectedPartition",
+    "ResurrectedTopic",
+    "Retention",
+    "manifest_object",
+    "resurrect",
+]
+
+
+def resurrect(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Target],
+    destination: str,
+    options: ResurrectOptions | None = None,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[Row], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ResurrectSummary:
+    """Make a new log directory that a broker starts on, from what is left of others.
+
+    The sources are only read, under locks that keep brokers off them. After a crash, `destination`
+    holds nothing or the whole result: the log directory `log`, `server.properties`, and the
+    manifest. Of several copies of a partition the one with the latest leader epoch is taken, then
+    the longest.
+
+    Args:
+        paths: log directories, partition directories, and directories that hold log directories,
+            such as the result of a salvage.
+        destination: the new directory: a free name, or an empty directory.
+        options: what is taken, and under which names and ids.
+        dry_run: only report what would be done; nothing is written.
+        tell: called with each row of the manifest.
+        progress: called with the number of bytes judged since the last call.
+
+    Returns:
+        Totals, with the command that starts Kafka on the result.
+
+    Raises:
+        NotFoundError: there is no partition.
+        UsageError: an option makes no sense, or the destination lies inside a source.
+        RefusedError: partitions are missing, or it is not clear which copy counts.
+        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+        UnsupportedError: the metadata are of a later Kafka.
+        CorruptDataError: a partition or the metadata log is damaged.
+
+    Cost:
+        Reads each log once, and copies it unless the file system can share its blocks.
+    """
+    from kafkalog.resurrection.run import run_resurrection
+    from kafkalog.resurrection.sources import open_sources
+
+    places = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return run_resurrection(
+        open_sources(places),
+        destination,
+        options or ResurrectOptions(),
+        dry_run=dry_run,
+        tell=tell,
+        progress=progress,
+    )

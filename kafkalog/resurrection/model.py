@@ -1,0 +1,309 @@
+"""The values of a resurrection: its options, the rows of its manifest, its totals."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG_ROOT: Final = "log"
+"""The log directory in the new directory, as salvage names it."""
+SERVER_PROPERTIES: Final = "server.properties"
+
+
+class Retention(StrEnum):
+    """What becomes of the retention of topics."""
+
+    KEEP = "keep"
+    """Nothing is deleted: old data would be gone minutes after the start."""
+    ORIGINAL = "original"
+    """Topics have the configs that they had."""
+
+
+class Missing(StrEnum):
+    """What becomes of partitions of which there is no directory."""
+
+    REFUSE = "refuse"
+    EMPTY = "empty"
+    """They are there, and begin at offset 0."""
+    OFFLINE = "offline"
+    """They have no leader: clients are told so."""
+
+
+class Copy(StrEnum):
+    """How files are copied."""
+
+    AUTO = "auto"
+    REFLINK = "reflink"
+    """Share blocks with the source, or refuse."""
+    COPY = "copy"
+
+
+@dataclass(frozen=True)
+class ResurrectOptions:
+    """What a resurrection does.
+
+    Attributes:
+        node_id: of the new node.
+        cluster_id: of the new cluster; None for a new one.
+        topics: only these topics, by their names in the source; None for all.
+        undelete: whether `-delete`, `-stray` and `-future` directories are taken.
+        rename: old name of a topic to its new name. If a topic is there both live and deleted, it
+            names the deleted one.
+        topic_ids: name of a topic to its id, or to `new`.
+        as_of_metadata: the log directory whose metadata log counts, instead of the newest.
+        retention, missing, copy: as their types say.
+        prefer: below these paths copies are taken first.
+        salvage: whether damaged partitions are salvaged instead of refused.
+        properties_out: where else the properties of the broker are written.
+    """
+
+    node_id: int = 1
+    cluster_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    undelete: bool = False
+    rename: Mapping[str, str] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    as_of_metadata: str | None = None
+    retention: Retention = Retention.KEEP
+    missing: Missing = Missing.REFUSE
+    copy: Copy = Copy.AUTO
+    prefer: tuple[str, ...] = ()
+    salvage: bool = False
+    properties_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loser:
+    """A copy of a partition that was not taken.
+
+    Attributes:
+        path: its directory.
+        leader_epoch: its latest leader epoch, -1 if it knows none.
+        log_end_offset: where it ends.
+        differs_from: the offset to which it would be cut as a follower of the copy that was taken,
+            which is then ahead or different; None if it holds all that the other holds.
+        why: why it was not taken.
+    """
+
+    path: str
+    leader_epoch: int
+    log_end_offset: int
+    differs_from: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResurrectedPartition:
+    """A partition of the new log directory.
+
+    Attributes:
+        path: its directory in the source; None if there is none.
+        target: the new directory, relative to the one around everything; None if there is none.
+        topic, partition, topic_id: what it is now.
+        how: `reflink`, `copied` or `salvaged`; `empty` or `offline` if it is missing.
+        log_start_offset, log_end_offset: of the new log.
+        records: by the headers of its batches.
+        size_bytes: of its logs.
+        leader_epoch: what its leader begins with.
+        bytes_cut: of an incomplete batch at the end, which a start would cut off, too.
+        first_unstable_offset: of the first transaction without an end; None if there is none.
+        losers: the other copies.
+    """
+
+    path: str | None
+    target: str | None
+    topic: str
+    partition: int
+    topic_id: str
+    how: str
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    leader_epoch: int = 0
+    bytes_cut: int = 0
+    first_unstable_offset: int | None = None
+    losers: tuple[Loser, ...] = ()
+
+
+@dataclass(slots=True)
+class ResurrectedTopic:
+    """A topic of the new cluster.
+
+    Attributes:
+        topic, topic_id: its name and its id.
+        old_name: its name in the source.
+        partitions: how many it has.
+        missing: those without a directory.
+        records, size_bytes: of its partitions.
+        log_start_offset, log_end_offset: the lowest and the highest of its partitions.
+        sources: the log directories that its partitions come from.
+        configs: its configs.
+        replaced: the configs of the source that it does not have now.
+        notes: what someone should know.
+    """
+
+    topic: str
+    topic_id: str
+    old_name: str
+    partitions: int = 0
+    missing: tuple[int, ...] = ()
+    records: int = 0
+    size_bytes: int = 0
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    sources: tuple[str, ...] = ()
+    configs: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutDirectory:
+    """A directory that was not taken, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecord:
+    """A record of `bootstrap.checkpoint`.
+
+    Attributes:
+        name, version: of its message.
+        fields: by Kafka's names.
+        evidence: where that comes from.
+    """
+
+    name: str
+    version: int
+    fields: dict[str, Any]
+    evidence: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The fields, without secrets."""
+        return {name: _shown(value) for name, value in self.fields.items()}
+
+
+def _shown(value: Any) -> Any:
+    """Return a value for a manifest: the bytes of credentials stay where they are."""
+    return None if isinstance(value, bytes) else value
+
+
+@dataclass
+class ResurrectSummary:
+    """Totals of a run.
+
+    Attributes:
+        destination: the new directory, as given.
+        log_dir: the log directory in it.
+        dry_run: whether nothing was written.
+        cluster_id, directory_id, node_id: the new ids.
+        metadata_version: feature level of `metadata.version`.
+        metadata_from: the log directories whose metadata logs were read.
+        topics, partitions, records, size_bytes: what the new log directory has.
+        missing: partitions without a directory.
+        reflinked: partitions that share blocks with the source.
+        salvaged: partitions that are salvaged.
+        losers: copies that were not taken.
+        left_out: directories that were not taken.
+        next_producer_id: the first id that the new cluster gives; None if no producer was seen.
+        metadata_records: records of `bootstrap.checkpoint`.
+        start_command: the command that starts Kafka on it.
+        notes: what someone should know.
+        left_over_removed: whether the leftover of a killed run was removed.
+    """
+
+    destination: str
+    dry_run: bool
+    log_dir: str = ""
+    cluster_id: str = ""
+    directory_id: str = ""
+    node_id: int = 1
+    metadata_version: int = 0
+    metadata_from: tuple[str, ...] = ()
+    topics: int = 0
+    partitions: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    missing: int = 0
+    reflinked: int = 0
+    salvaged: int = 0
+    losers: int = 0
+    left_out: int = 0
+    next_producer_id: int | None = None
+    metadata_records: int = 0
+    start_command: str = ""
+    notes: list[str] = field(default_factory=list)
+    left_over_removed: bool = False
+
+    def count(self, row: Row) -> None:
+        """Add a row to the totals."""
+        match row:
+            case ResurrectedPartition():
+                self.partitions += 1
+                self.records += row.records
+                self.size_bytes += row.size_bytes
+                self.missing += row.path is None
+                self.reflinked += row.how == "reflink"
+                self.salvaged += row.how == "salvaged"
+                self.losers += len(row.losers)
+            case ResurrectedTopic():
+                self.topics += 1
+            case LeftOutDirectory():
+                self.left_out += 1
+            case MetadataRecord():
+                self.metadata_records += 1
+
+
+Row = ResurrectedPartition | ResurrectedTopic | LeftOutDirectory | MetadataRecord | ResurrectSummary
+"""The kinds of rows in a manifest."""
+
+_TYPES: Final[dict[type, str]] = {
+    ResurrectedPartition: "resurrected_partition",
+    ResurrectedTopic: "resurrected_topic",
+    LeftOutDirectory: "left_out_directory",
+    ResurrectSummary: "resurrect_summary",
+}
+_NAMES: Final = {"size_bytes": "size", "target": "to"}
+
+
+def manifest_object(row: Row) -> dict[str, object]:
+    """Return the object for a row: its type, then its fields."""
+    if isinstance(row, MetadataRecord):
+        return {
+            "type": "metadata_record",
+            "record": row.name,
+            "version": row.version,
+            "data": row.data,
+            "evidence": row.evidence,
+        }
+    fields = {_NAMES.get(name, name): _listed(value) for name, value in asdict(row).items()}
+    return {"type": _TYPES[type(row)], **fields}
+
+
+def _listed(value: object) -> object:
+    """Return a tuple as a list, as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def manifest_line(row: Row) -> bytes:
+    """Return the manifest's line for a row; ASCII, whatever names contain."""
+    return json.dumps(manifest_object(row), separators=(",", ":")).encode() + b"\n"
+
+
+def new_id() -> str:
+    """Return a random id as `Uuid.randomUuid` makes it: its text does not begin with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,189 @@
+"""Opens what a resurrection reads: log directories, partitions, and the metadata of clusters."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from kafkalog.cluster_image.reader import metadata_partition
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    NotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.model import LogView, Severity
+from kafkalog.names import DirectoryState
+from kafkalog.paths import file_system, uris
+from kafkalog.state.image_tree import RELEASES
+from kafkalog.state.metadata import read_metadata
+from kafkalog.targets import open_targets
+from kafkalog.text_files import read_meta_properties, read_offset_checkpoint
+from kafkalog.view import show_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kafkalog.cluster_image import ClusterImage
+    from kafkalog.resurrection.choice import Candidate
+    from kafkalog.targets import Target
+
+TORN: Final = "torn-tail"
+"""The incomplete batch that a killed broker leaves at the end of a log."""
+METADATA_VERSION: Final = 30
+"""`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """The metadata of a cluster: the log directory it was read from, its cluster, its image."""
+
+    path: str
+    cluster_id: str | None
+    image: ClusterImage
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """How new it is: leader epoch and offset of its last batch."""
+        return self.image.provenance.epoch, self.image.provenance.offset
+
+
+def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Target]:
+    """Open log directories and partition directories; those that are open stay as they are.
+
+    Raises:
+        UsageError: a path is a file.
+        KafkaLogError: a path, or a partition in it, cannot be read.
+    """
+    targets: list[Target] = []
+    for path in paths:
+        if isinstance(path, LogDirListing | PartitionDir | FileEntry):
+            targets.append(path)
+        else:
+            targets += open_targets([path])
+    for target in targets:
+        if isinstance(target, FileEntry):
+            raise UsageError(
+                "This is a file.",
+                path=target.path,
+                hint="Give log directories or partition directories.",
+            )
+        for error in target.errors.values() if isinstance(target, LogDirListing) else ():
+            raise error
+    return targets
+
+
+def log_dirs_of(targets: Sequence[Target]) -> list[str]:
+    """Return the local log directories that targets are, or are in."""
+    found: dict[str, None] = {}
+    for target in targets:
+        if uris.is_object(target.path):
+            continue
+        path = os.path.realpath(target.path)
+        found[path if isinstance(target, LogDirListing) else os.path.dirname(path)] = None
+    return list(found)
+
+
+def source_images(
+    targets: Sequence[Target], as_of: str | None, *, takes_damage: bool
+) -> list[SourceImage]:
+    """Return the newest metadata of each cluster, the newest of all first.
+
+    Args:
+        targets: the sources.
+        as_of: the log directory whose metadata log counts alone; None for all sources.
+        takes_damage: whether what can be read of a damaged metadata log will do.
+
+    Raises:
+        NotFoundError: `as_of` has no metadata log.
+        CorruptDataError: a cluster's metadata can only be read with damage.
+        UnsupportedError: they are of a later Kafka.
+    """
+    if as_of is not None:
+        opened = open_path(as_of)
+        if not isinstance(opened, LogDirListing) or metadata_partition(opened) is None:
+            raise NotFoundError("There is no metadata log here.", path=as_of)
+        return [_image(opened, takes_damage=takes_damage)]
+    newest: dict[str | None, SourceImage] = {}
+    errors: dict[str | None, KafkaLogError] = {}
+    for target in targets:
+        if not isinstance(target, LogDirListing) or metadata_partition(target) is None:
+            continue
+        cluster = _cluster_id(target)
+        try:
+            found = _image(target, takes_damage=takes_damage)
+        except CorruptDataError as error:
+            errors[cluster] = error
+            continue
+        if cluster not in newest or newest[cluster].order < found.order:
+            newest[cluster] = found
+    for cluster, damage in errors.items():
+        if cluster not in newest:
+            raise damage
+    return sorted(newest.values(), key=lambda one: one.order, reverse=True)
+
+
+def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
+    found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
+    image = found.image
+    damage = [
+        one for one in image.defects if one.severity != Severity.NOTE and one.reference != TORN
+    ]
+    if damage and not takes_damage:
+        defect = damage[0]
+        raise CorruptDataError(
+            f"The metadata log is damaged: {defect.detail}",
+            path=defect.path,
+            position=defect.position,
+            hint="Give another broker's log directory, --as-of-metadata, or --salvage to take what "
+            "can be read.",
+        )
+    if (image.metadata_version or 0) > METADATA_VERSION or image.unknown:
+        version = image.metadata_version
+        named = f" ({RELEASES[version]})" if version in RELEASES else ""
+        raise UnsupportedError(
+            f"The metadata are of a later Kafka: metadata.version is {version}{named}, Kafka 4.3 "
+            f"knows {METADATA_VERSION}.",
+            path=found.path,
+        )
+    return SourceImage(log_dir.path, _cluster_id(log_dir), image)
+
+
+def _cluster_id(log_dir: LogDirListing) -> str | None:
+    with suppress(KafkaLogError):
+        path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
+        if file_system.exists(path):
+            return read_meta_properties(path).cluster_id
+    return None
+
+
+class OldCheckpoints:
+    """The checkpoints of the sources, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+
+    def of(self, one: Candidate, name: str) -> int | None:
+        """Return the entry of a partition; None without one, and for one that was dead."""
+        if one.directory.state != DirectoryState.LIVE:
+            return None
+        log_dir = os.path.dirname(file_system.absolute(one.path))
+        key = log_dir, name
+        if key not in self._read:
+            self._read[key] = _checkpoint_entries(os.path.join(log_dir, name))
+        return self._read[key].get((one.old_name, one.number))
+
+
+def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:
+    if not file_system.exists(path):
+        return {}
+    try:
+        found = read_offset_checkpoint(path)
+    except KafkaLogError:
+        return {}  # a broker would not have started with it; the logs say where they begin
+    return {(entry.topic, entry.partition): entry.offset for entry in found}

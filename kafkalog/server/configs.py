@@ -1,0 +1,159 @@
+"""DescribeConfigs: the configs of topics, as the metadata log has them, else the defaults."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.error_codes import ErrorCode
+from kafkalog.cluster_image.model import BROKER, TOPIC
+from kafkalog.configs import ConfigSources, ConfigValue
+from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
+from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
+from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.server.model import NODE_ID, Api
+
+if TYPE_CHECKING:
+    from kafkalog.configs import LogDirConfigs
+    from kafkalog.server.catalog import Catalog
+    from kafkalog.server.model import Client, ServeListener
+
+_OF_TOPIC, _OF_ALL_BROKERS, _DEFAULT = 1, 3, 5
+"""`ConfigSource`: who set a config."""
+_TYPES: Final = {
+    Kind.BOOLEAN: 1, Kind.STRING: 2, Kind.INT: 3, Kind.LONG: 5, Kind.DOUBLE: 6, Kind.LIST: 7,
+}  # fmt: skip
+"""`DescribeConfigsResponse.ConfigType`."""
+_REPLACEMENTS: Final = {one.replaced_by: one for one in DEFINITIONS.values() if one.replaced_by}
+
+
+class ConfigApis:
+    """Answers DescribeConfigs; nothing can be altered.
+
+    Args:
+        catalog: the topics that are served.
+        listener: hears why the metadata log cannot be read.
+    """
+
+    def __init__(self, catalog: Catalog, listener: ServeListener) -> None:
+        self._catalog = catalog
+        self._listener = listener
+        self._configs: LogDirConfigs | None = None
+        self._reading = asyncio.Lock()
+
+    def apis(self) -> list[Api]:
+        """Return the APIs that this answers."""
+        return [Api("DescribeConfigs", self.describe_configs)]
+
+    async def describe_configs(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> dict[str, Any]:
+        """Describe the configs of topics, and of the broker."""
+        async with self._reading:
+            if self._configs is None:
+                self._configs = await asyncio.to_thread(self._read)
+        configs = self._configs
+        results = [
+            self._described(one, configs, synonyms=request["includeSynonyms"])
+            for one in request["resources"]
+        ]
+        return {"throttleTimeMs": 0, "results": results}
+
+    def _read(self) -> LogDirConfigs:
+        """Return the configs of the first log directory that has a metadata log."""
+        found = None
+        for log_dir in self._catalog.log_dirs:
+            configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
+            try:
+                if configs.metadata is not None:
+                    return configs
+            except KafkaLogError as error:
+                self._listener.failed(error)
+                continue
+            found = found or configs
+        return found or ConfigSources().in_log_dir("")
+
+    def _described(
+        self, resource: dict[str, Any], configs: LogDirConfigs, *, synonyms: bool
+    ) -> dict[str, Any]:
+        kind, name = resource["resourceType"], resource["resourceName"]
+        answer = {"errorCode": ErrorCode.NONE, "errorMessage": None, "resourceType": kind,
+                  "resourceName": name, "configs": []}  # fmt: skip
+        try:
+            if kind == TOPIC and name not in self._catalog.topics:
+                answer["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return answer
+            if kind == TOPIC:
+                found = _of_topic(configs, name)
+            elif kind == BROKER and name in ("", str(NODE_ID)):
+                found = _of_broker(configs)
+            else:
+                found = []
+        except CorruptDataError as error:
+            return answer | {"errorCode": ErrorCode.INVALID_CONFIG, "errorMessage": error.message}
+        wanted = resource["configurationKeys"]
+        answer["configs"] = [
+            _entry(value, source, synonyms=synonyms)
+            for value, source in found
+            if not wanted or value.name in wanted
+        ]
+        return answer
+
+
+def _of_topic(configs: LogDirConfigs, topic: str) -> list[tuple[ConfigValue, int]]:
+    """Return all configs of a topic, and who set them."""
+    of_topic = configs.of_topic(topic)
+    own = {} if configs.metadata is None else configs.metadata.of_topic(topic)
+    found = []
+    for name, definition in DEFINITIONS.items():
+        if definition.is_of_broker:
+            continue
+        value = of_topic[name]
+        other = definition.replaced_by
+        if other is not None and value.set_as == other and other in own:
+            found.append((replace(value, name=other), _OF_TOPIC))
+            value = ConfigValue(name, definition.default, DEFAULT_SOURCE)
+        source = _OF_ALL_BROKERS
+        if value.source == DEFAULT_SOURCE:
+            source = _DEFAULT
+        elif value.source == INTERNAL_SOURCE or name in own:
+            source = _OF_TOPIC
+        found.append((value, source))
+    return found
+
+
+def _of_broker(configs: LogDirConfigs) -> list[tuple[ConfigValue, int]]:
+    """Return what the metadata log sets for all brokers; their files are not here."""
+    settings = {} if configs.metadata is None else configs.metadata.of_broker(None)
+    return [
+        (ConfigValue(name, setting.text, setting.source, name), _OF_ALL_BROKERS)
+        for name, setting in settings.items()
+    ]
+
+
+def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]:
+    definition = DEFINITIONS.get(value.name) or _REPLACEMENTS.get(value.name)
+    is_known = value.name in KNOWN_NAMES  # others may be passwords
+    text = _text(value.value) if is_known else None
+    known = [{"name": value.set_as or value.name, "value": text, "source": source}]
+    if definition is not None and source != _DEFAULT:
+        default = _text(definition.default)
+        known.append({"name": value.name, "value": default, "source": _DEFAULT})
+    return {
+        "name": value.name,
+        "value": text,
+        "readOnly": True,
+        "configSource": source,
+        "isSensitive": not is_known,
+        "synonyms": known if synonyms else [],
+        "configType": 0 if definition is None else _TYPES[definition.kind],
+        "documentation": None,
+    }
+
+
+def _text(value: object) -> str:
+    """Return a value as Kafka shows it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)

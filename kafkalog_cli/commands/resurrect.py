@@ -1,0 +1,141 @@
+"""`kafkalog resurrect`: make a log directory that Kafka starts on from what is left of others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkalog.errors import UsageError
+from kafkalog.resurrection.model import Copy, Missing, Retention
+from kafkalog_cli.options import FormatOption, QuietOption
+from kafkalog_cli.output.writer import Format
+
+
+def resurrect(
+    paths: Annotated[list[str], typer.Argument(
+        metavar="PATH", show_default=False,
+        help="Log directory, parent of several, result of salvage, or partition directory; also "
+        "in s3://, gs:// or abfs://.",
+    )],
+    to: Annotated[str, typer.Option(
+        "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
+    )],
+    node_id: Annotated[int, typer.Option(
+        "--node-id", metavar="N", help="Id of the new node.",
+    )] = 1,
+    cluster_id: Annotated[str | None, typer.Option(
+        "--cluster-id", metavar="ID", help="Id of the new cluster; a random one by default.",
+    )] = None,
+    topic: Annotated[list[str] | None, typer.Option(
+        "--topic", metavar="TOPIC", help="Only this topic; repeatable. Groups are in "
+        "__consumer_offsets.",
+    )] = None,
+    undelete: Annotated[bool, typer.Option(
+        "--undelete", help="Also -delete, -stray and -future directories; topics that were deleted "
+        "get new ids.",
+    )] = False,
+    rename: Annotated[list[str] | None, typer.Option(
+        "--rename", metavar="OLD=NEW", help="Give a topic another name; repeatable. If it is there "
+        "live and deleted: the deleted one.",
+    )] = None,
+    topic_id: Annotated[list[str] | None, typer.Option(
+        "--topic-id", metavar="TOPIC=ID|new", help="Give a topic this id, or choose the "
+        "directories that have it; repeatable.",
+    )] = None,
+    as_of_metadata: Annotated[str | None, typer.Option(
+        "--as-of-metadata", metavar="LOG_DIR", help="Take the metadata from this log directory, "
+        "not from the newest in PATH.",
+    )] = None,
+    retention: Annotated[Retention, typer.Option(
+        "--retention", help="keep: delete nothing. original: the topics' own, which may delete old "
+        "data at once.",
+    )] = Retention.KEEP,
+    missing: Annotated[Missing, typer.Option(
+        "--missing", help="Partitions without a directory: refuse; empty: begin at offset 0; "
+        "offline: no leader.",
+    )] = Missing.REFUSE,
+    copy: Annotated[Copy, typer.Option(
+        "--copy", help="auto: share blocks where the file system can, else copy.",
+    )] = Copy.AUTO,
+    prefer: Annotated[list[str] | None, typer.Option(
+        "--prefer", metavar="PATH", help="Take copies below PATH first, however old; repeatable.",
+    )] = None,
+    salvage: Annotated[bool, typer.Option(
+        "--salvage", help="Salvage damaged partitions; without it they are refused.",
+    )] = False,
+    properties_out: Annotated[str | None, typer.Option(
+        "--properties-out", metavar="FILE", help="Also write server.properties here.",
+    )] = None,
+    dry_run: Annotated[bool, typer.Option(
+        "--dry-run", help="Only show the plan; write nothing.",
+    )] = False,
+    form: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> int:  # fmt: skip
+    """Make a new log directory that Kafka 4.3 starts on, from disks alone.
+
+    The sources are only read, and no broker may run on them: log directories of one or several
+    brokers, single partitions, results of salvage. Of several copies of a partition the one with
+    the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets the
+    logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where PATH
+    has a metadata log, topics keep their ids and configs; groups of clients, ACLs, SCRAM
+    credentials, quotas and tokens come along. DIR/server.properties is for a node on this machine
+    that is broker and controller; DIR/manifest.ndjson states where everything comes from. DIR
+    appears when all of it is written and read back. The last line is the command that starts Kafka.
+
+    A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
+    killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged.
+
+
+    \b
+    kafkalog resurrect /var/lib/kafka --to revived
+    kafkalog resurrect orders-0 customers-0 --to revived --dry-run
+    """
+    from kafkalog.paths.uris import require_local
+    from kafkalog.resurrection import ResurrectOptions
+    from kafkalog.resurrection import resurrect as run_resurrect
+    from kafkalog.resurrection.sources import open_sources
+    from kafkalog_cli.output.progress import byte_progress
+    from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
+    from kafkalog_cli.standard_streams import put_work_first
+
+    require_local(to)
+    options = ResurrectOptions(
+        node_id=node_id,
+        cluster_id=cluster_id,
+        topics=tuple(topic) if topic else None,
+        undelete=undelete,
+        rename=_pairs(rename, "--rename", "OLD=NEW"),
+        topic_ids=_pairs(topic_id, "--topic-id", "TOPIC=ID"),
+        as_of_metadata=as_of_metadata,
+        retention=retention,
+        missing=missing,
+        copy=copy,
+        prefer=tuple(prefer or ()),
+        salvage=salvage,
+        properties_out=properties_out,
+    )
+    if not dry_run:
+        put_work_first()
+    writer = ResurrectWriter(form)
+    targets = open_sources(paths)
+    with byte_progress(targets, enabled=not quiet) as progress:
+        summary = run_resurrect(
+            targets, to, options, dry_run=dry_run, tell=writer.take, progress=progress
+        )
+    show_notes(summary)
+    writer.write(summary)
+    return int(summary.salvaged > 0)
+
+
+def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts, each name once."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{text!r} is not {form}.", hint=f"For example {option} {form}.")
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"{option} names {name} twice.")
+    return found

@@ -1,0 +1,376 @@
+"""Log directories that a stock broker is booted on, and what its clients are to be told there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tests.kafka import broker_data
+from tests.kafka.oracle import Oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Answers = dict[str, dict[str, list[int]]]
+    Run = Callable[..., Result]
+
+WHOLE_BYTES_MAX = 1024
+SHOWN_MAX = 12
+QUIET = {
+    "log.cleaner.enable": "false",  # what is served is what is there
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "200",  # what retention would take is gone at once
+    "metadata.max.idle.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    # open transactions stay open while they are looked at
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+HARMLESS = (
+    "EventPerformanceMonitor",  # the machine is slow
+    "apiKey=CONTROLLER_REGISTRATION",  # before the controller is active; it is tried again
+    "Stopped loading records from",  # the node is shut down while a coordinator loads
+)
+"""What nodes log as an error that is none."""
+ABORTING = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+class Brokers(Oracle):
+    """A JVM that runs stock nodes by their `server.properties`, see BrokerCommands.java."""
+
+    command = ("kafkalog.harness.BrokerCommands",)
+    options = (
+        *(option for option in broker_data.JVM_OPTIONS if "defaultLogLevel" not in option),
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    )
+
+    def ask(self, *command: object) -> Any:
+        """The answer to a command.
+
+        Raises:
+            HarnessError: it failed.
+        """
+        answer: Any = super().ask(*command)
+        if isinstance(answer, dict) and set(answer) == {"error"}:
+            raise broker_data.HarnessError(f"{command}\n{answer['error']}\n{self.log()}")
+        return answer
+
+    def log(self) -> str:
+        """What the nodes have logged, warnings and worse."""
+        self._stderr.seek(0)
+        return self._stderr.read()
+
+    def kill(self) -> None:
+        """End all nodes with SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+
+@dataclass
+class Life:
+    """A node that runs within the block and is shut down cleanly at its end.
+
+    Attributes:
+        brokers: the JVM.
+        properties: the file that it is started with.
+        log_dir: its log directory.
+        out: where the report goes.
+        configs: besides those of the file.
+        name: what the JVM calls it.
+        harmless: what it may log as an error.
+    """
+
+    brokers: Brokers
+    properties: Path
+    log_dir: Path
+    out: Path
+    configs: Mapping[str, str] = field(default_factory=dict)
+    name: str = "node"
+    harmless: tuple[str, ...] = ()
+
+    def __enter__(self) -> Life:
+        self._before = len(self.brokers.log())
+        configs = {**QUIET, **self.configs}
+        answer = self.brokers.ask("boot", self.name, str(self.properties), configs)
+        self.addresses: dict[str, str] = answer["addresses"]
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.brokers.ask("shut-down", self.name)
+        if kind is None:
+            self.require_clean()
+
+    def require_clean(self) -> None:
+        """No error in its log, no directory that the broker did not want."""
+        lines = self.brokers.log()[self._before :].splitlines()
+        errors = [
+            f"{line[:300]}\n  {cause[:300]}"
+            for line, cause in pairwise([*lines, ""])
+            if (" ERROR " in line or "stray" in line.lower())
+            and not any(text in line for text in (*HARMLESS, *self.harmless))
+        ]
+        assert not errors, "\n".join(errors[:20])
+        assert not list(self.log_dir.glob("*-stray"))
+
+    def observe(self, truths: Mapping[str, Truth]) -> Told:
+        """All that clients are told; ListOffsets is asked what was asked before."""
+        targets = {name: truth.targets for name, truth in truths.items()}
+        self.brokers.ask("observe", self.name, str(self.out), targets)
+        told = Told(self.out)
+        assert not told.report["leaderless"]
+        assert not told.report["failedLogDirs"]
+        return told
+
+    def go_on(self, before: Mapping[str, Truth]) -> dict[str, Any]:
+        """New producers append to partitions; what they are told where that is not as it should be.
+
+        GoingOn.java says what they append.
+        """
+        topics = {name.rpartition("-")[0] for name in before}
+        given: dict[str, Any] = self.brokers.ask("go-on", self.name, sorted(topics))
+        wanted = {
+            name: [truth.end, truth.end + 1, truth.end + 2, truth.end + 4]
+            for name, truth in before.items()
+        }
+        names = given.keys() | wanted.keys()
+        return {name: given.get(name) for name in names if given.get(name) != wanted.get(name)}
+
+    def await_stable(self) -> Told:
+        """What clients are told once no transaction is open any more."""
+        deadline = time.monotonic() + broker_data.RUN_SECONDS_MAX
+        while True:
+            told = self.observe({})
+            opened = [name for name, truth in told.truths().items() if not truth.is_stable]
+            if not opened:
+                return told
+            assert time.monotonic() < deadline, opened
+
+
+NEW_KEYS = ["idempotent-0", "idempotent-1", "committed", "aborted"]
+"""What new producers append to each partition, see GoingOn.java."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a broker told its clients, as BrokerReport.java leaves it."""
+
+    root: Path
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        return json.loads((self.root / "report.json").read_text())
+
+    def records(self, partition: str) -> list[dict[str, Any]]:
+        return read_records(self.root / "records" / f"{partition}.ndjson")
+
+    def truths(self) -> dict[str, Truth]:
+        """What was told, as the truth for what a later broker tells."""
+        return {
+            name: Truth(self.records(name), self.report["committed"][name], offsets)
+            for name, offsets in self.report["offsets"].items()
+        }
+
+    def require(self, truths: Mapping[str, Truth]) -> None:
+        """Each partition is as it was recorded."""
+        differences = []
+        for name, truth in truths.items():
+            if self.records(name) != truth.records:
+                differences.append(f"{name}: {len(self.records(name))} of {len(truth.records)}")
+            committed = self.report["committed"][name]
+            if truth.committed is not None and committed != truth.committed:
+                differences.append(f"{name}: read_committed {len(committed)}")
+            for isolation, wanted in truth.offsets.items():
+                told = self.report["offsets"][name][isolation]
+                differences += [
+                    f"{name} {isolation} {question}: {told[question]}, was {one}"
+                    for question, one in wanted.items()
+                    if comparable(question, told[question], one) != comparable(question, one, one)
+                ]
+        shown = "\n".join(differences[:SHOWN_MAX])
+        assert not differences, f"{len(differences)} differences:\n{shown}"
+
+
+def comparable(question: str, answer: list[int], recorded: list[int]) -> list[int]:
+    """An answer as far as it has to be the same: the leader has changed, and so its epoch."""
+    return answer if question.isdigit() and recorded[2] >= 0 else answer[:2]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was recorded of a partition while the broker ran that wrote it.
+
+    Attributes:
+        records: those of a consumer.
+        committed: offsets of a read_committed consumer; None: not recorded.
+        offsets: answers of ListOffsets by isolation and question: offset and timestamp, and the
+            leader epoch where it was recorded.
+    """
+
+    records: list[dict[str, Any]]
+    committed: list[int] | None
+    offsets: Answers
+
+    @property
+    def end(self) -> int:
+        return self.offsets["read_uncommitted"]["latest"][0]
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether no transaction is open."""
+        return self.end == self.offsets["read_committed"]["latest"][0]
+
+    @property
+    def targets(self) -> list[int]:
+        """Times that ListOffsets was asked for."""
+        return [int(name) for name in self.offsets["read_uncommitted"] if name.isdigit()]
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Records in one form: long bytes as their digest, no leader epoch."""
+    found = []
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        row.pop("leaderEpoch", None)
+        for name in ("key", "value"):
+            row[name] = short(row[name])
+        row["headers"] = [[name, short(value)] for name, value in row["headers"]]
+        found.append(row)
+    return found
+
+
+def short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > 2 * WHOLE_BYTES_MAX:
+        raw = bytes.fromhex(value)
+        return {"len": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+    return value
+
+
+def truths(expected: Path) -> Iterator[tuple[str, Truth]]:
+    """What was recorded of each partition of a state."""
+    path = expected / "lookup.json"
+    recorded = json.loads(path.read_text()) if path.exists() else {}
+    for name, told in recorded.items():
+        committed = None
+        offsets = expected / "records-committed" / f"{name}.offsets.json"
+        of_transactions = expected / "records" / f"{name}.read_committed.ndjson"
+        if offsets.exists():
+            committed = json.loads(offsets.read_text())
+        elif of_transactions.exists():
+            committed = [row["offset"] for row in read_records(of_transactions)]
+        yield (
+            name,
+            Truth(read_records(expected / "records" / f"{name}.ndjson"), committed, answers(told)),
+        )
+
+
+def answers(told: dict[str, Any]) -> Answers:
+    """The two forms of `lookup.json` as BrokerReport.java has them."""
+    plain = {name: told[name] for name in ("earliest", "latest", "maxTimestamp") if name in told}
+    stable = dict(plain)
+    stable["latest"] = told.get("lastStableOffset") or told["latest_read_committed"]
+    if "maxTimestampReadCommitted" in told:
+        stable["maxTimestamp"] = told["maxTimestampReadCommitted"]
+    elif stable["latest"]["offset"] != plain["latest"]["offset"]:
+        stable.pop("maxTimestamp", None)  # nobody asked
+    for query in told.get("timestamps", ()):
+        plain[str(query["target"])] = query
+        stable[str(query["target"])] = query.get("readCommitted", query)
+    for query in told.get("offsetsForTimes", ()):
+        plain[str(query["time"])] = query["answer"] or {"offset": -1, "timestamp": -1}
+    return {
+        "read_uncommitted": {name: listed(one) for name, one in plain.items()},
+        "read_committed": {name: listed(one) for name, one in stable.items()},
+    }
+
+
+def listed(answer: dict[str, Any]) -> list[int]:
+    epoch = answer.get("leaderEpoch")
+    return [answer["offset"], answer["timestamp"], -1 if epoch is None else epoch]
+
+
+class Staged:
+    """A log directory without metadata, of partitions of many brokers, under names of its own.
+
+    Its files are those of the partitions, not copies: who reads it must not write.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.truths: dict[str, Truth] = {}
+        self._starts: dict[str, int] = {}
+        root.mkdir(parents=True)
+
+    def add(self, source: Path, topic: str, truth: Truth) -> None:
+        """Take a partition's directory as partition 0 of a topic."""
+        name = f"{topic}-0"
+        (self.root / name).mkdir()
+        for file in source.iterdir():
+            if file.is_file() and file.name != "partition.metadata":
+                (self.root / name / file.name).hardlink_to(file)
+        topic_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        (self.root / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        start = checkpointed(source.parent / "log-start-offset-checkpoint", source.name)
+        if start is not None:
+            self._starts[topic] = start
+            lines = [f"{topic} 0 {start}" for topic, start in self._starts.items()]
+            text = "\n".join(("0", str(len(lines)), *lines, ""))
+            (self.root / "log-start-offset-checkpoint").write_text(text)
+        self.truths[name] = truth
+
+
+def checkpointed(path: Path, partition: str) -> int | None:
+    topic, _, number = partition.rpartition("-")
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    words = (line.split() for line in lines)
+    return next((int(offset) for *name, offset in words if name == [topic, number]), None)
+
+
+def resurrect(kafkalog: Run, to: Path, *words: object) -> list[dict[str, Any]]:
+    """The rows of a resurrection that has succeeded."""
+    result = kafkalog("resurrect", *words, "--to", to, "--format", "ndjson")
+    assert result.status == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def life(
+    brokers: Brokers, home: Path, number: int = 1, configs: Mapping[str, str] | None = None
+) -> Life:
+    """A life of the broker of a resurrected directory."""
+    out = home.with_name(f"{home.name}-told-{number}")
+    return Life(brokers, home / "server.properties", home / "log", out, configs or {})
+
+
+def findings(kafkalog: Run, log_dir: Path) -> set[tuple[str, str]]:
+    """What `verify` finds worth a warning: partition, or file, and the finding."""
+    result = kafkalog("verify", "--level", "deep", log_dir, "--format", "ndjson")
+    rows = map(json.loads, result.stdout.splitlines())
+    found = {
+        (row["path"].removeprefix(f"{log_dir}/").partition("/")[0], row["reference"])
+        for row in rows
+        if row["type"] == "defect" and row["severity"] != "note"
+    }
+    assert result.status == (1 if found else 0), (result.status, result.stderr)
+    return found
+
+
+def require_growth(told: Told, before: Mapping[str, Truth]) -> None:
+    """Behind the old records are those of `go_on`."""
+    for name, truth in before.items():
+        records = told.records(name)
+        assert records[: len(truth.records)] == truth.records, name
+        new = records[len(truth.records) :]
+        assert [bytes.fromhex(record["key"]).decode() for record in new] == NEW_KEYS, name
+        if truth.committed is not None and truth.is_stable:
+            committed = [*truth.committed, *(record["offset"] for record in new[:3])]
+            assert told.report["committed"][name] == committed, name

@@ -1,0 +1,223 @@
+"""Stock brokers on resurrected directories: clients are told what was recorded before."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import state
+from tests.kafka.booted import (
+    ABORTING,
+    Staged,
+    Truth,
+    findings,
+    life,
+    require_growth,
+    resurrect,
+    truths,
+)
+from tests.kafka.oracle import config_words
+from tests.sampling import sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.kafka.booted import Brokers, Run, Told
+    from tests.kafka.oracle import Oracle
+
+pytestmark = pytest.mark.kafka
+
+
+def users(partitions: Mapping[str, Truth]) -> dict[str, Truth]:
+    return {name: truth for name, truth in partitions.items() if not name.startswith("__")}
+
+
+def staged_states(corpus_dir: Path, root: Path) -> Staged:
+    """The partitions with user data of a share of all recordings, without any metadata."""
+    staged = Staged(root)
+    for kind in ("kafka-4.3", "kafka-2.8", "foreign"):
+        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 5):
+            recorded = expected.with_suffix("")
+            for name, truth in truths(expected):
+                places = [recorded / name, *recorded.glob(f"*/{name}")]
+                [source] = [path for path in places if path.is_dir()]
+                if not name.startswith("__"):
+                    staged.add(source, f"{kind}.{recorded.name}.{name}", truth)
+    return staged
+
+
+def test_partitions_of_many_brokers_are_served_without_their_metadata(
+    brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Records, read_committed, ListOffsets; then they grow."""
+    staged = staged_states(corpus_dir, tmp_path / "staged")
+    require_served_and_grown(brokers, kafkalog, staged, tmp_path / "new")
+
+
+def require_served_and_grown(brokers: Brokers, kafkalog: Run, staged: Staged, home: Path) -> None:
+    """Nobody knows the transactions that were open: they stay so, and get old."""
+    resurrect(kafkalog, home, staged.root)
+    before = findings(kafkalog, staged.root)
+    assert findings(kafkalog, home / "log") <= before
+    with life(brokers, home) as first:
+        first.observe(staged.truths).require(staged.truths)
+        assert first.go_on(staged.truths) == {}
+    left = findings(kafkalog, home / "log")
+    opened = {name for name, truth in staged.truths.items() if not truth.is_stable}
+    assert left <= before | {(name, "transaction-hanging") for name in opened}
+    with life(brokers, home, 2) as second:
+        require_growth(second.observe({}), staged.truths)
+
+
+MIXES = (
+    ("kafka-4.3", "internal-topics", "codecs", "retention-0-before", "timestamps"),
+    ("kafka-4.3", "txn", "crash-0-kill9", "interrupted-0-cleaned", "default-config-live"),
+    ("kafka-4.3", "compact-1-first-pass", "jbod-restarted", "crash-2-recovered"),
+    ("kafka-4.3", "txn-v0", "interrupted-3-cleaned-recovered", "retention-1-after-live"),
+    ("kafka-4.3", "compact-2-later-passes", "interrupted-2-swap-recovered", "jbod-live"),
+    ("kafka-2.8", "upgrade", "v0", "v1", "compact-after2"),
+)
+"""Log directories in which no two topics have one name."""
+ALTERED = ("min.cleanable.dirty.ratio",)
+"""What was changed after it was recorded."""
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("mix", MIXES, ids=lambda mix: mix[1])
+def test_log_directories_of_several_brokers_become_one(
+    brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path, mix: tuple[str, ...]
+) -> None:
+    """With topic ids, configs and groups; the coordinator aborts what nobody has ended."""
+    release, *names = mix
+    states = [state(corpus_dir, release, name) for name in names]
+    log_dirs = [path for one in states for path in one.log_dirs]
+    before = {
+        name: truth
+        for one in states
+        for name, truth in truths(one.expected)
+        if any((log_dir / name).exists() for log_dir in one.log_dirs)
+    }
+    rows = resurrect(kafkalog, tmp_path / "new", *log_dirs)
+    require_checkpoint(brokers, tmp_path / "new" / "log", rows)
+    with life(brokers, tmp_path / "new") as first:
+        told = first.observe(before)
+        told.require(users(before))
+        for one in states:
+            require_topics(told, one.expected)
+            require_groups(told, one.expected)
+        assert first.go_on(users(before)) == {}
+    with life(brokers, tmp_path / "new", 2, ABORTING) as second:
+        require_growth(second.await_stable(), users(before))
+    assert findings(kafkalog, tmp_path / "new" / "log") == set()
+
+
+def require_checkpoint(brokers: Brokers, log_dir: Path, rows: list[dict[str, Any]]) -> None:
+    """Kafka reads from `bootstrap.checkpoint` what was told, but for secrets; its shell, too."""
+    read = brokers.ask("checkpoint", log_dir)
+    told = [row for row in rows if row["type"] == "metadata_record"]
+    assert len(read) == len(told)
+    for one, row in zip(read, told, strict=True):
+        assert one["type"] == re.sub("(?<!^)(?=[A-Z])", "_", row["record"]).upper()
+        assert one["version"] == row["version"]
+        shown = {name: value for name, value in row["data"].items() if value is not None}
+        assert {name: one["data"][name] for name in shown} == shown
+        assert one["data"].keys() == row["data"].keys()
+    tree = brokers.ask("shell", log_dir / "bootstrap.checkpoint")["tree"]
+    topics = [row["topic"] for row in rows if row["type"] == "resurrected_topic"]
+    assert topics
+    assert [topic for topic in topics if f"TOPIC:{topic}:" not in tree] == []
+
+
+def require_topics(told: Told, expected: Path) -> None:
+    """Ids are kept, configs too, but that nothing is deleted by its age or by size."""
+    for name, recorded in json.loads((expected / "state.json").read_text())["topics"].items():
+        topic = told.report["topics"][name]
+        if "topicId" not in recorded:
+            continue
+        assert topic["id"] == recorded["topicId"]
+        kept = {
+            key: value
+            for key, value in recorded["configs"].items()
+            if not key.startswith(("retention.", "internal.")) and key not in ALTERED
+        }
+        assert {key: topic["configs"].get(key) for key in kept} == kept, name
+        if not topic["internal"]:
+            assert topic["configs"]["retention.ms"] == topic["configs"]["retention.bytes"] == "-1"
+
+
+def require_groups(told: Told, expected: Path) -> None:
+    """Committed offsets are those that an admin client was told."""
+    committed = json.loads((expected / "state.json").read_text()).get("committedOffsets", {})
+    if (expected / "groups.json").exists():
+        committed = {
+            name: {f"{one['topic']}-{one['partition']}": one for one in group["offsets"]}
+            for name, group in json.loads((expected / "groups.json").read_text()).items()
+        }
+    for name, offsets in committed.items():
+        assert told.report["groups"][name]["offsets"] == {
+            partition: [one["offset"], one.get("leaderEpoch", -1), one["metadata"]]
+            for partition, one in offsets.items()
+        }, name
+
+
+UNREADABLE = ("magic_3", "offset_backwards")
+"""Kafka starts on them, but a consumer stops at a batch, or leaves one out."""
+
+
+def test_logs_that_kafka_recovered_are_served(
+    brokers: Brokers, oracle: Oracle, kafkalog: Run, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Each is what Kafka's own loader made of a damaged log; its records are those of that log."""
+    staged = Staged(tmp_path / "staged")
+    for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 8):
+        facts = json.loads((place / "facts.json").read_text())
+        wanted = facts["modes"]["full"].get("log")
+        if wanted is None or place.name in UNREADABLE:
+            continue  # Kafka does not start on it
+        partition = tmp_path / "recovered" / place.name / "orders-0"
+        shutil.copytree(place / "orders-0", partition)
+        configs = [*config_words(facts["topicConfig"]), "--now", str(facts["now"])]
+        start = str(facts["logStartCheckpoint"])
+        words = ["--recovery-point", "0", "--log-start", start, *configs]
+        log = oracle.ask("load", partition, *words)["log"]
+        assert log["logEndOffset"] == wanted["logEndOffset"], place.name
+        checkpoint = f"0\n1\norders 0 {log['logStartOffset']}\n"
+        (partition.parent / "log-start-offset-checkpoint").write_text(checkpoint)
+        truth = recovered_truth(oracle.ask("describe", partition, "--records"), log)
+        staged.add(partition, place.name, truth)
+    require_served_and_grown(brokers, kafkalog, staged, tmp_path / "new")
+
+
+def recovered_truth(described: dict[str, Any], log: dict[str, Any]) -> Truth:
+    """The log that Kafka's storage classes have recovered, as a consumer would be given it."""
+    start, end = log["logStartOffset"], log["logEndOffset"]
+    records = [
+        {
+            "offset": record["o"],
+            "timestamp": record["ts"],
+            "timestampType": "CreateTime",
+            "key": as_hex(record["k"]),
+            "value": as_hex(record["v"]),
+            "headers": [[name, as_hex(value)] for name, value in record.get("h", ())],
+        }
+        for segment in described["segments"]
+        if re.fullmatch(r"\d+\.log", segment["file"])
+        for batch in segment["batches"]
+        for record in batch["records"]
+        if "control" not in record and record["o"] >= start
+    ]
+    unstable = log["firstUnstableOffset"]
+    stable = end if unstable is None else unstable
+    specials = {"earliest": [start, -1, -1], "latest": [end, -1, -1]}
+    committed = {**specials, "latest": [stable, -1, -1]}
+    return Truth(records, None, {"read_uncommitted": specials, "read_committed": committed})
+
+
+def as_hex(content: str | None) -> str | None:
+    """Bytes as the oracle shows them: text."""
+    return None if content is None else content.encode().hex()
