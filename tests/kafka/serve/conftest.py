@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.kafka.serve.served import Bridge, Server
 
 PEER_VARIABLE = "KAFKALOG_PEER"
+WHOLE = ("--high-watermark", "end")
+"""Serve to the log end, as a broker does that has started on the logs alone."""
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +28,13 @@ def gathered(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Gath
 
 @pytest.fixture(scope="module")
 def server(gathered: Gathered, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`kafkalog serve` on the gathered logs; a real broker with KAFKALOG_PEER, to judge the test."""
+    """`kafkalog serve` on the gathered logs; with KAFKALOG_PEER a real broker, which judges us."""
     place = tmp_path_factory.mktemp("server")
     if os.environ.get(PEER_VARIABLE):
         with served.running_broker(gathered.copied(place / "copy"), place / "cwd") as running:
             yield running
         return
-    with served.running_serve(gathered.log_dirs, place) as running:
+    with served.running_serve(gathered.log_dirs, place, *WHOLE) as running:
         yield running
 
 

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.checkpoints import read_offset_checkpoint
+
 from kafkalog.names import DirectoryState, parse_directory_name
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from tests.kafka.serve.requests import Requests, known_by, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.kafka.serve.gathered import Gathered
     from tests.kafka.serve.served import Bridge, Server
@@ -58,7 +57,7 @@ def comparable(api: str, answer: dict[str, Any]) -> Any:
                 part.pop("recordsSizeInBytes", None)
     if api == "Metadata":
         # Kafka's order is that of a hash map.
-        rest["topics"] = sorted(rest.get("topics", ()), key=lambda one: json.dumps(one))
+        rest["topics"] = sorted(rest.get("topics", ()), key=json.dumps)
         for topic in rest["topics"]:
             for part in topic["partitions"]:
                 for name in ("replicaNodes", "isrNodes", "offlineReplicas"):
@@ -83,7 +82,9 @@ def test_answers_are_those_of_a_broker(
     broker, ours = broker_and_serve
     seed = new_seed()
     print("seed", seed)
-    requests = Requests(random.Random(seed), known_by(bridge, broker.port), versions(bridge, ours.port))
+    requests = Requests(
+        random.Random(seed), known_by(bridge, broker.port), versions(bridge, ours.port)
+    )
     differences = []
     for _ in range(REQUESTS):
         api, version, body = requests.draw()

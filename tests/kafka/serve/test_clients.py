@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import pytest
 from tests.crash.disk import tries_everything
 from tests.kafka.conftest import new_seed
 from tests.kafka.serve import readers
-from tests.kafka.serve.readers import ISOLATIONS, OTHERS, WHOLE, Reader
+from tests.kafka.serve.readers import ISOLATIONS, READERS, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,20 +26,21 @@ SHOWN_MAX = 5
 NAMED = {"earliest": "earliest", "latest": "latest", "max-timestamp": "maxTimestamp"}
 
 
-def need(reader: Reader) -> None:
-    """A missing program fails in CI, and at home a test says which it is."""
-    missing = reader.missing()
-    if missing and os.environ.get("CI"):
-        pytest.fail(missing, pytrace=False)
-    if missing:
-        pytest.skip(missing)
-
-
 def recorded(gathered: Gathered) -> list[Partition]:
     """The partitions whose records somebody recorded."""
     found = [one for one in gathered.partitions.values() if one.records is not None]
     assert len(found) > 200
     return found
+
+
+def drawn(partitions: list[Partition]) -> list[Partition]:
+    """Return those of some topics, or in `make soak` all of them."""
+    if tries_everything():
+        return partitions
+    seed = new_seed()
+    print("seed", seed)
+    topics = random.Random(seed).sample(sorted({one.topic for one in partitions}), SAMPLE)
+    return [one for one in partitions if one.topic in topics]
 
 
 def differences(
@@ -61,31 +61,16 @@ def differences(
     return different
 
 
-@pytest.mark.parametrize("reader", WHOLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("reader", READERS, ids=lambda one: one.name)
 def test_everything_is_read(
     reader: Reader, gathered: Gathered, server: Server, harness: None, tmp_path: Path
 ) -> None:
-    """All partitions from the first record to the end, with and without what was aborted."""
-    assert harness is None
-    need(reader)
-    found = differences(reader, server, recorded(gathered), tmp_path)
-    assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
+    """All partitions from the first record to the end, with and without what was aborted.
 
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("reader", OTHERS, ids=lambda one: one.name)
-def test_a_sample_is_read(
-    reader: Reader, gathered: Gathered, server: Server, harness: None, tmp_path: Path
-) -> None:
-    """The same of some partitions, all in `make soak`, by clients that need more time."""
+    A sample of the topics, or in `make soak` all of them.
+    """
     assert harness is None
-    need(reader)
-    some: Sequence[Partition] = recorded(gathered)
-    if not tries_everything():
-        seed = new_seed()
-        print("seed", seed)
-        drawn = set(random.Random(seed).sample(sorted({one.topic for one in some}), SAMPLE))
-        some = [one for one in some if one.topic in drawn]
+    some = drawn(recorded(gathered))
     found = differences(reader, server, some, tmp_path)
     assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
 
@@ -120,9 +105,9 @@ def test_lookups_are_those_of_the_brokers(
     """Each recorded answer of ListOffsets, by the newest Java client and by librdkafka."""
     assert harness is None
     wanted = questions(gathered)
+    asked = [(gathered.partitions[name], *rest) for name, *rest in wanted]
     lines = "".join(
-        f"{gathered.partitions[name].topic} {gathered.partitions[name].number} {isolation} {target}\n"
-        for name, isolation, target in wanted
+        f"{one.topic} {one.number} {isolation} {target}\n" for one, isolation, target in asked
     )
     command = (
         readers.java_command(server.address, "classic", "none")

@@ -170,39 +170,7 @@ async def _aiokafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
         await consumer.stop()
 
 
-def spark(bootstrap: str, isolation: str, topics: list[str]) -> None:
-    """Spark's own source; its jars are named by `spark.jars` in SPARK_CONF_DIR or the arguments."""
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", sys.argv[4])
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    frame = (
-        session.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.isolation.level", isolation)
-        .option("subscribe", ",".join(topics))
-        .option("includeHeaders", "true")
-        .option("startingOffsets", "earliest")
-        .option("endingOffsets", "latest")
-        .load()
-        .selectExpr("*", "unix_millis(timestamp) AS ms")
-    )
-    for row in frame.toLocalIterator():
-        write(
-            isolation=isolation, topic=row.topic, partition=row.partition, offset=row.offset,
-            timestamp=row.ms, type=(*TYPES, "NoTimestampType")[row.timestampType],
-            key=text(row.key), value=text(row.value),
-            headers=[(one.key, text(one.value)) for one in row.headers or ()],
-        )  # fmt: skip
-
-
-CLIENTS = {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka,
-           "spark": spark}  # fmt: skip
+CLIENTS = {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 
 def _lines(lines: Iterable[str]) -> Iterator[list[str]]:
