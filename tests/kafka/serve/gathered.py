@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.checkpoints import read_offset_checkpoint
-
 from kafkalog.names import DirectoryState, parse_directory_name
+from kafkalog.text_files import read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
