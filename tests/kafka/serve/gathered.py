@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
@@ -113,11 +112,6 @@ class Gathered:
     @property
     def log_dirs(self) -> list[Path]:
         return [self.root / "closed", self.root / "killed"]
-
-    def copied(self, target: Path) -> Gathered:
-        """Return the same with files of its own, which a broker may change."""
-        subprocess.run(["cp", "-a", "--sparse=always", self.root, target], check=True)
-        return Gathered(target, self.partitions)
 
 
 def gather(corpus_dir: Path, root: Path, *, releases: tuple[str, ...] = _RELEASES) -> Gathered:
