@@ -13,7 +13,7 @@ from tests.kafka.serve import readers
 from tests.kafka.serve.readers import ISOLATIONS, READERS, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.kafka.serve.gathered import Gathered, Partition
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.kafka
 
 SAMPLE = 40
 SHOWN_MAX = 5
-NAMED = {"earliest": "earliest", "latest": "latest", "max-timestamp": "maxTimestamp"}
 
 
 def recorded(gathered: Gathered) -> list[Partition]:
@@ -73,63 +72,3 @@ def test_everything_is_read(
     some = drawn(recorded(gathered))
     found = differences(reader, server, some, tmp_path)
     assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
-
-
-def questions(gathered: Gathered) -> dict[tuple[str, str, str], dict[str, int]]:
-    """What ListOffsets answered: by partition, isolation level and target."""
-    wanted = {}
-    for one in gathered.partitions.values():
-        told = one.lookups if one.records is not None else {}
-        if "timestamps" not in told:
-            continue  # 2.8 answered otherwise where a log was older than times
-        for target, name in NAMED.items():
-            plain = told[name]
-            stable = told.get(f"{name}ReadCommitted", plain)
-            wanted[one.name, "read_uncommitted", target] = plain
-            wanted[one.name, "read_committed", target] = (
-                told["lastStableOffset"] if target == "latest" else stable
-            )
-        for query in told["timestamps"]:
-            target = str(query["target"])
-            wanted[one.name, "read_uncommitted", target] = query
-            wanted[one.name, "read_committed", target] = query.get("readCommitted", query)
-    assert len(wanted) > 10_000
-    return wanted
-
-
-@pytest.mark.parametrize("client", ["java", "librdkafka"])
-def test_lookups_are_those_of_the_brokers(
-    client: str, gathered: Gathered, server: Server, harness: None, tmp_path: Path,
-    tell: Callable[[str], None],
-) -> None:  # fmt: skip
-    """Each recorded answer of ListOffsets, by the newest Java client and by librdkafka."""
-    assert harness is None
-    wanted = questions(gathered)
-    asked = [(gathered.partitions[name], *rest) for name, *rest in wanted]
-    lines = "".join(
-        f"{one.topic} {one.number} {isolation} {target}\n" for one, isolation, target in asked
-    )
-    command = (
-        readers.java_command(server.address, "classic", "none")
-        if client == "java"
-        else readers.python_command(client, server.address)
-    )
-    found = {}
-    for row in readers.run(command, lines, tmp_path):
-        answer = {name: row[name] for name in ("offset", "timestamp", "epoch")}
-        found[f"{row['topic']}-{row['partition']}", row["isolation"], row["target"]] = answer
-    tell(f"{len(wanted)} lookups by {client}")
-    different = [
-        f"{key}: {found.get(key)}, recorded {answer}"
-        for key, answer in wanted.items()
-        if not is_answered(key[2], answer, found.get(key))
-    ]
-    assert not different, f"{len(different)} of {len(wanted)}:\n" + "\n".join(different[:10])
-
-
-def is_answered(target: str, wanted: dict[str, int], found: dict[str, int] | None) -> bool:
-    """The epoch of the end is the leader's at that time; that of a record never changes."""
-    if found is None:
-        return False
-    same = (found["offset"], found["timestamp"]) == (wanted["offset"], wanted["timestamp"])
-    return same and (target == "latest" or found["epoch"] == wanted["leaderEpoch"])

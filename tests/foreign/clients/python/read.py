@@ -1,7 +1,6 @@
 """Read all there is by a client in Python: `read.py CLIENT BOOTSTRAP ISOLATIONS`, topics on stdin.
 
-Each record is a line of JSON, with keys and values in base64. For librdkafka a line of stdin with
-four words, `TOPIC PARTITION ISOLATION TARGET`, asks ListOffsets: `ClientReader` does the same.
+Each record is a line of JSON, with keys and values in base64.
 """
 
 from __future__ import annotations
@@ -11,14 +10,10 @@ import base64
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import Any
 
 PATIENCE_SECONDS = 60
 TYPES = ("CreateTime", "LogAppendTime")
-NAMES_OF_TARGETS = ("earliest", "latest", "max-timestamp")
 
 
 def text(data: bytes | None) -> str | None:
@@ -83,35 +78,6 @@ def librdkafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
     consumer.close()
 
 
-def ask_librdkafka(bootstrap: str, questions: list[list[str]]) -> None:
-    """The n-th questions about all partitions go together: a request has one for a partition."""
-    from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
-
-    special = (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp())
-    specs = dict(zip(NAMES_OF_TARGETS, special, strict=True))
-    rounds: dict[tuple[str, int], dict[Any, Any]] = {}
-    asked: dict[tuple[str, str, str], int] = {}
-    for topic, number, isolation, target in questions:
-        turn = asked[topic, number, isolation] = asked.get((topic, number, isolation), 0) + 1
-        given = rounds.setdefault((isolation, turn), {})
-        given[TopicPartition(topic, int(number))] = target
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for (isolation, _), given in rounds.items():
-        level = getattr(IsolationLevel, isolation.upper())
-        wanted = {
-            one: specs.get(target) or OffsetSpec.for_timestamp(int(target))
-            for one, target in given.items()
-        }
-        for one, answer in admin.list_offsets(wanted, isolation_level=level).items():
-            found = answer.result(PATIENCE_SECONDS)
-            write(
-                isolation=isolation, topic=one.topic, partition=one.partition, target=given[one],
-                offset=found.offset, timestamp=found.timestamp,
-                epoch=-1 if found.leader_epoch is None else found.leader_epoch,
-            )  # fmt: skip
-
-
 def kafka_python(bootstrap: str, isolation: str, topics: list[str]) -> None:
     from kafka import KafkaConsumer, TopicPartition
 
@@ -173,19 +139,11 @@ async def _aiokafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
 CLIENTS = {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 
-def _lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    yield from (line.split() for line in lines)
-
-
 def main() -> None:
     name, bootstrap, isolations = sys.argv[1:4]
-    asked = list(_lines(sys.stdin))
-    topics = [words[0] for words in asked if len(words) == 1]
-    for isolation in isolations.split(",") if topics else ():
+    topics = sys.stdin.read().split()
+    for isolation in isolations.split(","):
         CLIENTS[name](bootstrap, isolation, topics)
-    questions = [words for words in asked if len(words) > 1]
-    if questions:
-        ask_librdkafka(bootstrap, questions)
 
 
 main()

@@ -3,13 +3,8 @@ package kafkalog.harness;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
 
-import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.ListOffsetsOptions;
-import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
-import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -22,15 +17,13 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
 /**
  * A Java client that reads all there is: `ClientReader BOOTSTRAP PROTOCOL ISOLATIONS`, with the topics on stdin, one a line. Each
- * record is a line of JSON. A line of stdin with four words, `TOPIC PARTITION ISOLATION TARGET`, asks ListOffsets, where the
- * target is a time or `earliest`, `latest`, `max-timestamp`. Runs with the jars of several releases of Kafka.
+ * record is a line of JSON.
  */
 public final class ClientReader {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -44,23 +37,14 @@ public final class ClientReader {
         out.setRootValueSeparator(new com.fasterxml.jackson.core.io.SerializedString("\n"));
     }
 
-    private record Question(TopicPartition partition, IsolationLevel isolation, String target) {
-    }
-
     public static void main(String[] argv) {
         int status = 1;
         try {
             Set<String> topics = new HashSet<>();
-            List<Question> questions = new ArrayList<>();
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                String[] words = line.split(" ");
-                if (words.length == 1) topics.add(words[0]);
-                else questions.add(new Question(new TopicPartition(words[0], Integer.parseInt(words[1])), isolation(words[2]), words[3]));
-            }
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) topics.add(line);
             ClientReader reader = new ClientReader(argv[0]);
-            if (!topics.isEmpty()) for (String isolation : argv[2].split(",")) reader.read(topics, argv[1], isolation);
-            reader.ask(questions);
+            for (String isolation : argv[2].split(",")) reader.read(topics, argv[1], isolation);
             reader.out.close();
             status = 0;
         } catch (Throwable e) {
@@ -70,10 +54,6 @@ public final class ClientReader {
             System.err.flush();
             Runtime.getRuntime().halt(status);
         }
-    }
-
-    private static IsolationLevel isolation(String name) {
-        return IsolationLevel.valueOf(name.toUpperCase());
     }
 
     private void read(Set<String> topics, String protocol, String isolation) throws IOException {
@@ -124,42 +104,5 @@ public final class ClientReader {
     private void bytes(byte[] some) throws IOException {
         if (some == null) out.writeNull();
         else out.writeBinary(some);
-    }
-
-    /** One partition is asked for one time in a request: the n-th questions of all partitions go together. */
-    private void ask(List<Question> questions) throws Exception {
-        Map<String, Map<TopicPartition, Question>> rounds = new LinkedHashMap<>();
-        Map<TopicPartition, Integer> asked = new HashMap<>();
-        for (Question q : questions)
-            rounds.computeIfAbsent(q.isolation() + " " + asked.merge(q.partition(), 1, Integer::sum), k -> new HashMap<>()).put(q.partition(), q);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            for (var round : rounds.values()) {
-                Map<TopicPartition, OffsetSpec> specs = new HashMap<>();
-                round.forEach((partition, q) -> specs.put(partition, spec(q.target())));
-                var answers = admin.listOffsets(specs, new ListOffsetsOptions(round.values().iterator().next().isolation()));
-                for (Question q : round.values()) write(q, answers.partitionResult(q.partition()).get());
-            }
-        }
-    }
-
-    private static OffsetSpec spec(String target) {
-        return switch (target) {
-            case "earliest" -> OffsetSpec.earliest();
-            case "latest" -> OffsetSpec.latest();
-            case "max-timestamp" -> OffsetSpec.maxTimestamp();
-            default -> OffsetSpec.forTimestamp(Long.parseLong(target));
-        };
-    }
-
-    private void write(Question q, ListOffsetsResultInfo answer) throws IOException {
-        out.writeStartObject();
-        out.writeStringField("isolation", q.isolation().toString().toLowerCase());
-        out.writeStringField("topic", q.partition().topic());
-        out.writeNumberField("partition", q.partition().partition());
-        out.writeStringField("target", q.target());
-        out.writeNumberField("offset", answer.offset());
-        out.writeNumberField("timestamp", answer.timestamp());
-        out.writeNumberField("epoch", answer.leaderEpoch().orElse(-1));
-        out.writeEndObject();
     }
 }
