@@ -38,6 +38,7 @@ __all__ = [
     "Retention",
     "manifest_object",
     "resurrect",
+    "resurrect_into",
 ]
 
 
@@ -87,6 +88,59 @@ def resurrect(
     return run_resurrection(
         open_sources(places),
         destination,
+        options or ResurrectOptions(),
+        dry_run=dry_run,
+        tell=tell,
+        progress=progress,
+    )
+
+
+def resurrect_into(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Target],
+    log_dir: str,
+    options: ResurrectOptions | None = None,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[Row], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ResurrectSummary:
+    """Move partitions into the log directory of a cluster that exists; its broker must be down.
+
+    The sources are only read. The topics must be in the metadata of the cluster, which stay as they
+    are: the partitions get the topic ids of the metadata. A partition appears whole or not at all,
+    and replaces at most one without a record.
+
+    Args:
+        paths: as for `resurrect`; not the log directory itself, but partitions in it may be.
+        log_dir: the log directory. `as_of_metadata` in the options names the one with the metadata
+            log, if it is another one of the broker.
+        options: what is taken. `topic_ids` agrees to another id; `retention` to the topic's own.
+        dry_run: only report what would be done; nothing is written.
+        tell: called with each row.
+        progress: called with the number of bytes judged since the last call.
+
+    Returns:
+        Totals, without a command to start.
+
+    Raises:
+        NotFoundError: there is no partition, or no metadata log.
+        UsageError: an option makes no sense.
+        RefusedError: a partition does not agree with the metadata.
+        DestinationExistsError: a partition is there, and not empty.
+        LogDirInUseError, UnwritableError: refused, or the disk is full.
+        UnsupportedError: the metadata are of a later Kafka.
+        CorruptDataError: a partition, a checkpoint or the metadata log is damaged.
+
+    Cost:
+        Reads each log once, and copies it unless the file system can share its blocks.
+    """
+    from kafkalog.resurrection.into import run_into
+    from kafkalog.resurrection.sources import open_sources
+
+    places = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return run_into(
+        open_sources(places),
+        log_dir,
         options or ResurrectOptions(),
         dry_run=dry_run,
         tell=tell,

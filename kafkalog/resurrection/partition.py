@@ -59,6 +59,7 @@ class Judged:
         producer_id: the largest, -1 without one.
         bytes_cut: of an incomplete batch at the end.
         last_epoch: the largest in a batch, -1 without one.
+        last_timestamp: the largest of a batch, -1 without one.
         has_falling_epochs: whether a later batch has an earlier epoch.
         damage: what is wrong; None if nothing is.
         how: how it was copied.
@@ -73,6 +74,7 @@ class Judged:
     producer_id: int = -1
     bytes_cut: int = 0
     last_epoch: int = -1
+    last_timestamp: int = -1
     has_falling_epochs: bool = False
     damage: CorruptDataError | None = None
     how: str = "copied"
@@ -337,6 +339,8 @@ def _walk(
             _follow_epochs(one.headers[h.EPOCH].tolist(), found)
             found.records += int(one.headers[h.COUNT].sum())
             found.producer_id = max(found.producer_id, int(one.headers[h.PRODUCER_ID].max()))
+            latest = int(one.headers[h.MAX_TIMESTAMP].max())
+            found.last_timestamp = max(found.last_timestamp, latest)
             progress(one.size_bytes)
 
 

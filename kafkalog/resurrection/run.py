@@ -101,7 +101,7 @@ def run_resurrection(
             )  # fmt: skip
         directory, manifest = None, None
         if not dry_run:
-            _require_room(destination, chosen, options)
+            require_room(destination, chosen, options)
             home = log_dirs[0] if log_dirs else None
             directory = held.enter_context(NewDirectory(destination, home, syncs_once=True))
             manifest = held.enter_context(directory.create(MANIFEST))
@@ -117,12 +117,7 @@ def _require_sense(destination: str, options: ResurrectOptions) -> None:
     """Raise `UsageError` for values that Kafka would not accept."""
     if not 0 <= options.node_id <= _NODE_MAX:
         raise UsageError(f"{options.node_id} is not a node id.", hint="It is 0 or above.")
-    ids = [options.cluster_id] if options.cluster_id is not None else []
-    for given in [*ids, *(one for one in options.topic_ids.values() if one != NEW)]:
-        if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
-            raise UsageError(
-                f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."
-            )
+    require_ids(options)
     if "," in os.path.realpath(destination):
         raise UsageError(
             "Kafka takes a comma in log.dirs for the end of a path.",
@@ -131,7 +126,17 @@ def _require_sense(destination: str, options: ResurrectOptions) -> None:
         )
 
 
-def _require_room(destination: str, chosen: Chosen, options: ResurrectOptions) -> None:
+def require_ids(options: ResurrectOptions) -> None:
+    """Raise `UsageError` for ids that are none of Kafka's."""
+    ids = [options.cluster_id] if options.cluster_id is not None else []
+    for given in [*ids, *(one for one in options.topic_ids.values() if one != NEW)]:
+        if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
+            raise UsageError(
+                f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."
+            )
+
+
+def require_room(destination: str, chosen: Chosen, options: ResurrectOptions) -> None:
     """Raise `UnwritableError` if the copies cannot fit; shared blocks take no room."""
     if options.copy == Copy.COPY:
         copies = (one.copies[0] for topic in chosen.topics for one in topic.partitions.values())

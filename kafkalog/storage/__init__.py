@@ -16,6 +16,7 @@ from kafkalog.storage.changes import (
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    NewPartitions,
     final_path,
     free_space,
     require_outside,
@@ -39,6 +40,7 @@ __all__ = [
     "LogDirLock",
     "NewDirectory",
     "NewFile",
+    "NewPartitions",
     "StagingDirectory",
     "Step",
     "StepKind",

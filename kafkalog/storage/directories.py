@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from kafkalog.errors import (
     UnwritableError,
     UsageError,
 )
+from kafkalog.names import staging_name
 from kafkalog.storage.files import (
     cloned,
     copy_bytes,
@@ -73,6 +75,10 @@ class NewDirectory:
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
         require_vacant(self.path)
+        self._begin(like)
+
+    def _begin(self, like: str | None) -> None:
+        """Make and lock the directory that the files are built in."""
         try:
             self.left_over_removed = _remove_left_over(self.building)
             os.mkdir(self.building)
@@ -84,7 +90,7 @@ class NewDirectory:
                 self._discard()
                 raise
         except (OSError, ValueError) as error:
-            raise unwritable(error, path) from error
+            raise unwritable(error, self.given) from error
 
     def __enter__(self) -> Self:
         return self
@@ -229,6 +235,57 @@ class NewDirectory:
 
     def _final(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+
+class NewPartitions(NewDirectory):
+    """Partitions that appear in a log directory, each whole or not at all.
+
+    They are built in a directory that a broker takes for a deleted partition, and removes if a
+    killed run left it. `put` puts them in place one by one, after `sync`; at the end of the block
+    the rest is removed. Hold the lock of the log directory.
+
+    Args:
+        log_dir: the log directory; everything new gets its owner and permissions.
+
+    Raises:
+        DestinationExistsError: another run is using it.
+        UnwritableError: it cannot be written.
+    """
+
+    def __init__(self, log_dir: str) -> None:
+        self.given = log_dir
+        self._syncs_once = True
+        self.path = os.path.realpath(log_dir)
+        self.building = os.path.join(self.path, staging_name())
+        self._begin(self.path)
+
+    def sync(self) -> None:
+        """Make all that was written durable."""
+        try:
+            sync_file_system(self.building)
+        except OSError as error:
+            raise unwritable(error, self.path) from error
+
+    def put(self, name: str, place: str) -> None:
+        """Put a partition in place under its final name, durably.
+
+        A directory of that name is moved to what is removed at the end: see that it holds nothing.
+
+        Args:
+            name: the new partition, as for `make`.
+            place: its final name.
+        """
+        final = self._final(place)
+        try:
+            if os.path.lexists(final):
+                os.rename(final, self.place(secrets.token_hex(8)))
+            os.rename(self.place(name), final)
+            sync_directory(self.path)
+        except OSError as error:
+            raise unwritable(error, final) from error
+
+    def _publish(self) -> None:
+        """Leave the log directory as it is: `put` has put everything in place."""
 
 
 def require_space(path: str, size_bytes: int) -> None:

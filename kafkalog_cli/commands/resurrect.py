@@ -18,9 +18,13 @@ def resurrect(
         help="Log directory, parent of several, result of salvage, or partition directory; also "
         "in s3://, gs:// or abfs://.",
     )],
-    to: Annotated[str, typer.Option(
+    to: Annotated[str | None, typer.Option(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
-    )],
+    )] = None,
+    into: Annotated[str | None, typer.Option(
+        "--into", metavar="LOG_DIR", help="Move partitions into this log directory of a cluster "
+        "instead; its broker must be down.",
+    )] = None,
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
@@ -87,20 +91,27 @@ def resurrect(
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
     killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged.
 
+    With --into, partitions go to a cluster that exists. Its metadata log must have the topics, and
+    is not changed: topic id, replicas, leader epoch and retention agree, or it is refused. At most
+    a directory without a record is replaced.
+
 
     \b
     kafkalog resurrect /var/lib/kafka --to revived
     kafkalog resurrect orders-0 customers-0 --to revived --dry-run
     """
     from kafkalog.paths.uris import require_local
-    from kafkalog.resurrection import ResurrectOptions
+    from kafkalog.resurrection import ResurrectOptions, resurrect_into
     from kafkalog.resurrection import resurrect as run_resurrect
     from kafkalog.resurrection.sources import open_sources
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
     from kafkalog_cli.standard_streams import put_work_first
 
-    require_local(to)
+    place = to if into is None else into
+    if place is None or None not in (to, into):
+        raise UsageError("Give either --to DIR or --into LOG_DIR.")
+    require_local(place)
     options = ResurrectOptions(
         node_id=node_id,
         cluster_id=cluster_id,
@@ -121,8 +132,9 @@ def resurrect(
     writer = ResurrectWriter(form)
     targets = open_sources(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
-        summary = run_resurrect(
-            targets, to, options, dry_run=dry_run, tell=writer.take, progress=progress
+        work = run_resurrect if into is None else resurrect_into
+        summary = work(
+            targets, place, options, dry_run=dry_run, tell=writer.take, progress=progress
         )
     show_notes(summary)
     writer.write(summary)

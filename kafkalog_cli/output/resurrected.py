@@ -41,7 +41,8 @@ RESURRECTED_PARTITION: Final = ObjectType[Row](
     "`resurrect`",
     "A partition of the new log directory.",
     Field("path", TEXT | None, "the directory of the source; null if there is none"),
-    Field("to", TEXT | None, "the new directory, relative to DIR; null if there is none"),
+    Field("to", TEXT | None,
+          "the new directory, relative to DIR or LOG_DIR; null if there is none"),
     _NEW,
     Field("partition", INT, "partition number"),
     _ID,
@@ -52,7 +53,7 @@ RESURRECTED_PARTITION: Final = ObjectType[Row](
     Field("log_end_offset", INT, "offset that the next record gets"),
     Field("records", INT, "records, by the headers of the batches, control records included"),
     Field("size", INT, "bytes of its logs"),
-    Field("leader_epoch", INT, "leader epoch that its new leader begins with"),
+    Field("leader_epoch", INT, "leader epoch of the partition in the metadata"),
     Field("bytes_cut", INT, "bytes of an incomplete batch at the end, which were cut off"),
     Field("first_unstable_offset", INT | None,
           "first offset of a transaction without an end; null if none"),
@@ -118,7 +119,7 @@ RESURRECT_SUMMARY: Final = ObjectType[Row](
     Field("next_producer_id", INT | None,
           "first id for new producers; null if no producer was seen"),
     Field("metadata_records", INT, "records of `bootstrap.checkpoint`"),
-    Field("start_command", TEXT, "the command that starts Kafka"),
+    Field("start_command", TEXT, "the command that starts Kafka; empty with `--into`"),
     Field("notes", ARRAY, "what someone should know"),
     Field("left_over_removed", BOOL, "whether the leftover of a killed run was removed"),
 )  # fmt: skip
@@ -196,13 +197,16 @@ def _print_totals(summary: ResurrectSummary) -> None:
     what = f"{counted(summary.topics, 'topic')}, {counted(summary.partitions, 'partition')}"
     size = size_cell(summary.size_bytes, exact=False)
     records = counted(summary.records, "record")
-    where = os.path.join(summary.destination, "log")
+    is_new = bool(summary.start_command)
+    where = os.path.join(summary.destination, "log") if is_new else summary.destination
     _print(f"{what}: {records}, {size}, {verb} to {where}")
     if summary.missing:
         _print(f"without a directory: {counted(summary.missing, 'partition')}")
     if summary.dry_run:
-        _print("nothing was written; without --dry-run, this starts Kafka on it:")
-    _print(summary.start_command)
+        follows = "; without --dry-run, this starts Kafka on it:" if is_new else ""
+        _print(f"nothing was written{follows}")
+    if is_new:
+        _print(summary.start_command)
 
 
 def _print(line: str) -> None:

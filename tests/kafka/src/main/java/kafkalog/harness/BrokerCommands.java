@@ -9,6 +9,7 @@ import kafka.tools.StorageTool;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ElectionNotNeededException;
@@ -47,7 +48,7 @@ import java.util.concurrent.ExecutionException;
  * its listeners; `["observe", NAME, OUT, {PARTITION: [TIME, ...]}]` tells all that
  * clients see (see BrokerReport); `["go-on", NAME, [TOPIC, ...]]` produces; `["shut-down", NAME]` closes it cleanly. `["format", FILE, CLUSTER]`
  * formats, `["fill", NAME, PART]` gives three brokers something (see ClusterLoad), `["reassign", NAME, [NODE, ...]]` moves all partitions,
- * `["ports", COUNT]` finds free
+ * `["create", NAME, [TOPIC, ...]]` creates topics, `["ports", COUNT]` finds free
  * ports, `["log-in", ADDRESS]` is what the SCRAM user is shown. `["checkpoint", DIR]` reads `bootstrap.checkpoint`,
  * `["write-checkpoint", DIR, [RECORD, ...]]` writes it, both by Kafka's own
  * classes; `["shell", FILE]` is what the metadata shell shows of it.
@@ -99,6 +100,9 @@ public final class BrokerCommands {
                 List<String> topics = new ArrayList<>();
                 words.get(2).forEach(topic -> topics.add(topic.asText()));
                 return new GoingOn(listeners.get(name)).produce(topics);
+            case "create":
+                create(name, words.get(2));
+                return Map.of();
             case "ports":
                 return LiveBroker.freePorts(words.get(1).asInt());
             case "format":
@@ -162,6 +166,15 @@ public final class BrokerCommands {
                 + "\" password=\"" + ClusterLoad.PASSWORD + "\";");
         try (Admin admin = Admin.create(config)) {
             return Map.of("topics", admin.listTopics().names().get().stream().sorted().toList());
+        }
+    }
+
+    /** Creates topics of one partition each, whose records stay. */
+    private void create(String name, JsonNode topics) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", listeners.get(name)))) {
+            List<NewTopic> wanted = new ArrayList<>();
+            topics.forEach(one -> wanted.add(new NewTopic(one.asText(), 1, (short) 1).configs(Map.of("retention.ms", "-1"))));
+            admin.createTopics(wanted).all().get();
         }
     }
 
