@@ -15,17 +15,17 @@ from formats import file_names
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
+from kafkalog.model import EpochEntry
 from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
 from kafkalog.targets import best_replica, look_at_targets, require_topics
-from kafkalog.text_files import read_leader_epochs, read_meta_properties, read_topic_id
+from kafkalog.text_files import epoch_end, read_leader_epochs, read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.model import EpochEntry
     from kafkalog.names import DirectoryName
     from kafkalog.parents import Parent
     from kafkalog.server.model import ServeListener, ServeOptions
@@ -37,6 +37,7 @@ _NAME_SIZE_MAX: Final = 249
 _UUID_SHOWN: Final = 8
 _INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _NO_CLUSTER: Final = "kafkalog"
+_FIRST_EPOCH: Final = 0
 
 
 @dataclass(slots=True)
@@ -177,7 +178,10 @@ class Catalog:
         return _made_id(topic.name)
 
     def leader_epoch(self, partition: ServedPartition) -> int:
-        """Return the last leader epoch of a partition's log, -1 if none is noted.
+        """Return the last leader epoch of a partition's log, the first one if none is noted.
+
+        A broker always leads in some epoch, also a log of before leader epochs. librdkafka never
+        gets past UNKNOWN_LEADER_EPOCH where Metadata names none.
 
         Cost:
             Reads one small file: the first time, or each time if files may grow.
@@ -187,7 +191,7 @@ class Catalog:
             for path in partition.paths:
                 with contained(path, lambda _: None):
                     epochs += read_leader_epochs(os.path.join(path, file_names.LEADER_EPOCHS))
-            partition.epoch = max((one.epoch for one in epochs), default=-1)
+            partition.epoch = max((one.epoch for one in epochs), default=_FIRST_EPOCH)
         return partition.epoch
 
     def epoch_error(self, partition: ServedPartition, believed: int) -> ErrorCode:
@@ -286,6 +290,14 @@ class Catalog:
             return True
         self.left_out += 1
         return False
+
+
+def epoch_end_served(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:
+    """Return the same as `epoch_end`; where nothing is noted, the first epoch starts at the end.
+
+    Source: `Partition.makeLeader`, which notes its epoch at the log end offset.
+    """
+    return epoch_end(epochs or (EpochEntry(_FIRST_EPOCH, end),), end, epoch)
 
 
 def _topic_name(name: DirectoryName | None, path: str) -> str:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
+from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import Api
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, OutOfRangeError
-from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,7 +172,7 @@ class Fetch:
         }
         offset, fetched_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
         if fetched_epoch >= 0:
-            known = epoch_end(log.log.leader_epochs, end, fetched_epoch)
+            known = epoch_end_served(log.log.leader_epochs, end, fetched_epoch)
             if known is None or offset < start:
                 raise OutOfRangeError
             if known[0] < fetched_epoch or known[1] < offset:

@@ -14,8 +14,8 @@ from formats.error_codes import ErrorCode
 from kafkalog.batches.lookup import lookup_special, lookup_timestamp
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation, Special
+from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import Api
-from kafkalog.text_files import epoch_end
 
 if TYPE_CHECKING:
     from kafkalog.server.catalog import Catalog, ServedPartition
@@ -140,7 +140,8 @@ class Offsets:
             log = self._catalog.log(partition).log
             found = None
             if wanted["leaderEpoch"] >= 0:
-                found = epoch_end(log.leader_epochs, log.log_end_offset, wanted["leaderEpoch"])
+                known, end = log.leader_epochs, log.log_end_offset
+                found = epoch_end_served(known, end, wanted["leaderEpoch"])
         except KafkaLogError as failure:
             return {"errorCode": self._catalog.failed(partition, failure)}
         epoch, end = found or (-1, -1)

@@ -221,6 +221,33 @@ def test_the_end_of_an_epoch(txn: Connected):
         assert (found["leaderEpoch"], found["endOffset"]) == expected
 
 
+def test_a_log_without_leader_epochs_is_led_in_the_first(corpus_dir: Path):
+    """Metadata, ListOffsets, Fetch and OffsetForLeaderEpoch agree on epoch 0, as a broker does."""
+    with (
+        serving(corpus_dir / "kafka-2.8" / "v1", high_watermark=Watermark.END) as served,
+        Connected(served.address) as client,
+    ):
+        answer = client.ask("Metadata", 12, {
+            "topics": [{"topicId": "A" * 22, "name": "v1-native"}],
+            "allowAutoTopicCreation": False, "includeTopicAuthorizedOperations": False,
+        })  # fmt: skip
+        [[partition]] = [topic["partitions"] for topic in answer["topics"]]
+        assert partition["leaderEpoch"] == 0
+        latest = offset_for(client, "v1-native", 0, -1)
+        assert latest["leaderEpoch"] == 0
+        for epoch, error in ((0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+            found = fetch(client, "v1-native", 0, 0, currentLeaderEpoch=epoch)
+            assert found["errorCode"] == error
+            assert bool(found["records"]) == (error == ErrorCode.NONE)
+            request = {"replicaId": -1, "topics": [{"topic": "v1-native", "partitions": [
+                {"partition": 0, "currentLeaderEpoch": epoch, "leaderEpoch": 0}]}]}  # fmt: skip
+            [topic] = client.ask("OffsetForLeaderEpoch", 4, request)["topics"]
+            [found] = topic["partitions"]
+            assert found["errorCode"] == error
+            if error == ErrorCode.NONE:
+                assert (found["leaderEpoch"], found["endOffset"]) == (0, latest["offset"])
+
+
 def test_limits_are_those_of_the_protocol(txn: Connected):
     """The first batch comes whole; a partition after it gets what is left."""
     first = fetch(txn, "txn", 0, 0, size=0)["records"]

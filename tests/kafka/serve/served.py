@@ -1,0 +1,68 @@
+"""`kafkalog serve` as a process that stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+SECONDS_MAX: Final = 120
+_COMMAND: Final = (sys.executable, "-m", "kafkalog_cli", "serve")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Something that speaks Kafka's protocol.
+
+    Attributes:
+        port: where, on this machine.
+        process: of its own.
+        stderr: where its words are.
+    """
+
+    port: int
+    process: subprocess.Popen[str]
+    stderr: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+def serve_command(paths: Sequence[Path], *options: str) -> list[str]:
+    return [*_COMMAND, *map(str, paths), "--listen", "127.0.0.1:0", *options]
+
+
+@contextmanager
+def running_serve(paths: Sequence[Path], place: Path, *options: str) -> Iterator[Server]:
+    """`kafkalog serve`, ended with SIGTERM."""
+    place.mkdir(parents=True, exist_ok=True)
+    said = place / "stderr"
+    with said.open("w") as stderr:
+        process = subprocess.Popen(
+            serve_command(paths, *options), stdout=subprocess.PIPE, stderr=stderr,
+            text=True,
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        name, _, address = line.strip().partition("=")
+        assert name == "bootstrap.servers", f"{line!r}\n{said.read_text()}"
+        yield Server(int(address.rpartition(":")[2]), process, said)
+        assert process.poll() is None, f"it ended: {process.returncode}\n{said.read_text()[-3000:]}"
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS_MAX)
+        assert "Traceback" not in said.read_text(), said.read_text()[-3000:]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

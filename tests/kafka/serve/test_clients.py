@@ -1,0 +1,74 @@
+"""Every client reads from `kafkalog serve` what Kafka's consumers read from the brokers."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.disk import tries_everything
+from tests.kafka.conftest import new_seed
+from tests.kafka.serve import readers
+from tests.kafka.serve.readers import ISOLATIONS, READERS, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.kafka.serve.gathered import Gathered, Partition
+    from tests.kafka.serve.served import Server
+
+pytestmark = pytest.mark.kafka
+
+SAMPLE = 40
+SHOWN_MAX = 5
+
+
+def recorded(gathered: Gathered) -> list[Partition]:
+    """The partitions whose records somebody recorded."""
+    found = [one for one in gathered.partitions.values() if one.records is not None]
+    assert len(found) > 200
+    return found
+
+
+def drawn(partitions: list[Partition]) -> list[Partition]:
+    """Return those of some topics, or in `make soak` all of them."""
+    if tries_everything():
+        return partitions
+    seed = new_seed()
+    print("seed", seed)
+    topics = random.Random(seed).sample(sorted({one.topic for one in partitions}), SAMPLE)
+    return [one for one in partitions if one.topic in topics]
+
+
+def differences(
+    reader: Reader, server: Server, partitions: Sequence[Partition], place: Path
+) -> list[str]:
+    rows = reader.read(server.address, partitions, place)
+    found = readers.found_by(rows, reader.fields)
+    different = []
+    for one in partitions:
+        for isolation in ISOLATIONS:
+            wanted = readers.wanted_of(one, isolation, reader.fields)
+            got = found.get((isolation, one.name), [])
+            if got != wanted:
+                pairs = zip(wanted, got, strict=False)
+                first = next((f"{a}, but got {b}" for a, b in pairs if a != b), "")
+                counts = f"{len(got)} of {len(wanted)} records"
+                different.append(f"{one.name} {isolation}: {counts} {first[:600]}")
+    return different
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda one: one.name)
+def test_everything_is_read(
+    reader: Reader, gathered: Gathered, server: Server, harness: None, tmp_path: Path
+) -> None:
+    """All partitions from the first record to the end, with and without what was aborted.
+
+    A sample of the topics, or in `make soak` all of them.
+    """
+    assert harness is None
+    some = drawn(recorded(gathered))
+    found = differences(reader, server, some, tmp_path)
+    assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
