@@ -21,7 +21,7 @@ from kafkalog.server.model import Client, FileRange, nothing
 from kafkalog.server.security import BEFORE_AUTHENTICATION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from kafkalog.server.model import Api
     from kafkalog.server.pace import Pace
@@ -38,6 +38,8 @@ _IDLE_SECONDS_MAX: Final = 600
 _STRANGER_SIZE_MAX: Final = 512 << 10
 _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
+_GONE_SECONDS: Final = 0.5
+"""How often it is seen whether a client still waits for its answer."""
 _PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -196,7 +198,7 @@ class Connection:
             self._identified(self.client)
         handling = api.handler(request, version, self.client)
         del request
-        response = await handling
+        response = await self._unless_gone(handling)
         if response is None:
             return False
         size = 0
@@ -204,6 +206,19 @@ class Connection:
             size = await self._send(api, version, correlation, response)
         self._meter.answered(api.name, time.monotonic() - begin, size)
         return True
+
+    async def _unless_gone(
+        self, handling: Awaitable[dict[str, Any] | None]
+    ) -> dict[str, Any] | None:
+        """Await an answer; None if the client goes away meanwhile, which frees its place."""
+        answer = asyncio.ensure_future(handling)
+        try:
+            while not (await asyncio.wait({answer}, timeout=_GONE_SECONDS))[0]:
+                if self._reader.at_eof() or self._writer.is_closing():
+                    return None
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def _send(
         self, api: Api, version: int, correlation: int, response: dict[str, Any]

@@ -305,6 +305,21 @@ def test_many_connections_leave_room_for_others(tmp_path: Path):
         eventually_sound(server)
 
 
+def test_clients_that_have_gone_keep_no_places(tmp_path: Path):
+    """Each asked for what will never come, and did not wait for the answer."""
+    last = {"partition": 0, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20}
+    with served(EXAMPLE, tmp_path, "--max-connections", "2") as server:
+        for _ in range(2):
+            with Wire(server.address) as client:
+                client.request(
+                    "Fetch", 12, maxWaitMs=1 << 30, minBytes=1, maxBytes=1 << 20, sessionEpoch=-1,
+                    topics=[{"topic": "orders", "partitions": [last]}],
+                )  # fmt: skip
+        began = time.monotonic()
+        eventually_sound(server)
+        assert time.monotonic() - began < 30, "a fetch waits for a minute"
+
+
 def eventually_sound(server: Served) -> None:
     """Check the server once it has seen that others are gone."""
     deadline = time.monotonic() + SECONDS_MAX
