@@ -11,7 +11,6 @@ import os
 import random
 import re
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -42,6 +41,7 @@ from tests.kafkalog_cli.test_reading_never_writes import (
     pictures,
     read_only,
     refuses_to_write,
+    where_strace_is,
 )
 from tests.soak.mutations import mutated, number
 
@@ -381,7 +381,7 @@ def tree(tmp_path: Path) -> Path:
 def test_serving_opens_nothing_for_writing(tree: Path, tmp_path: Path):
     """Seen by the system calls of the process where there is strace, and by what is on the disk."""
     log = tmp_path / "strace.log"
-    strace = shutil.which("strace")
+    strace = where_strace_is()
     prefix = [] if strace is None else [
         strace, "-D", "-f", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-o", str(log),
     ]  # fmt: skip
