@@ -12,12 +12,13 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.Properties;
 
 /**
- * One real Kafka node that runs until its stdin ends: `RunningBroker LOG_DIR`. A directory that is not there is formatted.
- * Says `running` when it does. For each line `TOPIC PARTITION` it appends a record there and prints its offset, for `port`
+ * One real Kafka node that runs until its stdin ends: `RunningBroker LOG_DIR[,LOG_DIR…]`. A directory that is not there is
+ * formatted. Says `running` when it does. For each line `TOPIC PARTITION` it appends a record there and prints its offset, for `port`
  * where it listens. Then it shuts down.
  */
 public final class RunningBroker {
@@ -43,7 +44,8 @@ public final class RunningBroker {
         Properties config = LiveBroker.config(ports, logDir);
         config.put("log.cleanup.policy", "delete");
         config.put("log.cleaner.enable", "false"); // what is there stays
-        if (!Files.exists(logDir)) LiveBroker.format(config, Path.of("server.properties"));
+        if (Arrays.stream(logDir.toString().split(",")).noneMatch(one -> Files.exists(Path.of(one))))
+            LiveBroker.format(config, Path.of("server.properties"));
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         server.startup();
         Map<String, Object> producing = Map.of("bootstrap.servers", "127.0.0.1:" + ports[0], "acks", "all");
