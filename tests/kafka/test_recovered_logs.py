@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import shutil
@@ -84,7 +85,6 @@ def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Pat
     ends = recovered(log_dir, StartMode.FULL)
     before = broker_data.fingerprint(log_dir)
     new = served(log_dir, tmp_path / "served")
-    after = broker_data.fingerprint(log_dir)
     count = 0
     for name, kind in kinds.items():
         wanted = [row for row in broker.records(name) if row["offset"] < ends[name]]
@@ -92,7 +92,8 @@ def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Pat
         count += len(wanted)
         for path, (size, _, digest) in before.items():
             if path.startswith(f"{name}/") and path.endswith((".log", ".txnindex")):
-                assert (after[path][0], after[path][2]) == (size, digest), (path, kind)
+                with (log_dir / path).open("rb") as file:  # an abort marker may have followed
+                    assert hashlib.blake2b(file.read(size)).hexdigest() == digest, (path, kind)
     assert count > 500
     assert len(set(kinds.values())) > 2
 
