@@ -243,14 +243,6 @@ def disk_usage_rows() -> list[Row]:
     ]
 
 
-def resurrection_rows() -> list[Row]:
-    """A new log directory of 10,000 partitions, on which a broker starts."""
-    make = "rm -rf {to} && {kafkalog} resurrect {log_dir} --to {to} -q"
-    wanted = (Wanted("s", at_most=60), Wanted("MB", at_most=300))
-    name = "resurrect, 10,000 partitions"
-    return [Row("Resurrection", name, MANY, ("sh", "-c", make), wanted=wanted)]
-
-
 CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
 
 
@@ -380,7 +372,7 @@ def all_rows() -> list[Row]:
     """Every benchmark, in the order of the page."""
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
-        *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(), *resurrection_rows(),
+        *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
         *physical_rows(),

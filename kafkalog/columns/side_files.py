@@ -21,8 +21,7 @@ from formats.constants import (
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.index_matches import TimeMatches, match_time
 from kafkalog.codecs import crc32c
-from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columns import header_table as h
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch
 from kafkalog.paths.source import read_file
@@ -195,6 +194,8 @@ class _Block:
         self._state = np.zeros(len(order), np.int64)
         self._last = np.full(len(order), -1)
         self._largest = np.full(len(order), -1)
+        from kafkalog.columns.chunks import ChunkReader, Workspace  # loads the kernels
+
         self._reader = ChunkReader(log, 0, log.size_bytes)
         self._space = Workspace(_ROWS)
         # For the stream that is being read: the first entry that is not judged yet, and the highest
@@ -283,12 +284,12 @@ class _Block:
     def _chunk(self, chunk: Chunk) -> bool:
         """Judge the entries whose batch is in the chunk; return whether the next may follow."""
         headers, cursor = chunk.headers, self._cursor
-        positions = headers[k.POSITION]
+        positions = headers[h.POSITION]
         starts = self._starts[cursor:]
         here = cursor + np.flatnonzero((starts >= positions[0]) & (starts <= positions[-1]))
         at = np.searchsorted(positions, self._starts[here])
         self._on_batch[here] = positions[at] == self._starts[here]
-        rising = np.maximum(np.maximum.accumulate(headers[k.LAST_OFFSET]), self._highest)
+        rising = np.maximum(np.maximum.accumulate(headers[h.LAST_OFFSET]), self._highest)
         self._highest = int(rising[-1])
         done = int(np.searchsorted(self._sorted, self._highest, "right"))
         batch = np.searchsorted(rising, self._sorted[cursor:done])
@@ -298,8 +299,8 @@ class _Block:
             done = cursor + int(behind.argmax())
             batch = batch[: done - cursor]
         now = slice(cursor, done)
-        last = headers[k.LAST_OFFSET, batch]
-        plain = self._on_batch[now] & (np.abs(headers[k.BASE_OFFSET, batch]) < _OFFSET_LIMIT)
+        last = headers[h.LAST_OFFSET, batch]
+        plain = self._on_batch[now] & (np.abs(headers[h.BASE_OFFSET, batch]) < _OFFSET_LIMIT)
         wanted = np.zeros(chunk.count, np.bool_)
         wanted[batch[plain & (last == self._sorted[now])]] = True
         largest, odd = _largest_timestamps(chunk, wanted)
@@ -312,6 +313,9 @@ def _largest_timestamps(
     chunk: Chunk, wanted: NDArray[np.bool_]
 ) -> tuple[Column, NDArray[np.bool_]]:
     """Return each wanted batch's largest timestamp, and which ones the reference must judge."""
+    from kafkalog.columns import kernels as k
+    from kafkalog.columns.chunks import Rows
+
     largest = np.full(chunk.count, -c.INT64_MAX - 1)
     filled, odd = np.zeros(chunk.count, np.bool_), np.zeros(chunk.count, np.bool_)
     if wanted.any():

@@ -55,7 +55,7 @@ def without_blocks(text: str) -> str:
             column = -1
         elif column >= 0:
             line = line[:column] + line[column + len("ON DISK") :]
-        lines.append(re.sub(r"[\d.]+[BKMG] (on disk|used)", r"\1", line))
+        lines.append(re.sub(r"[\d.]+[BKMG] (on disk|used|here)", r"\1", line))
     return "\n".join(lines)
 
 
