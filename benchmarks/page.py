@@ -102,8 +102,6 @@ NOTES = {
     "Disk usage": "`du` over a log directory of 10,000 partitions of one small segment; with "
     "`--forecast` it also reads indexes and batch headers, as `simulate-retention` does. "
     "The `du` of coreutils sums the same blocks.",
-    "Resurrection": "`resurrect` of a log directory of 10,000 partitions without any metadata: "
-    "everything is read, judged, copied and synced.",
     "Compaction": "The Cleaner of Kafka's storage classes with its defaults (a map of 128 MB) and "
     "ours, which also judges the whole log first and reads back what it wrote: in process, and the "
     "whole process of each. 2.5 million records with 917,874 keys, one closed segment.",
@@ -121,7 +119,7 @@ NOTES = {
 }  # fmt: skip
 
 # Tables of processes that do not go through all of the log.
-WITHOUT_RATES = {"A segment of 1 MB", "Disk usage", "Indexes", "Resurrection", "Small questions"}
+WITHOUT_RATES = {"A segment of 1 MB", "Disk usage", "Indexes", "Small questions"}
 
 
 @dataclass(frozen=True)
