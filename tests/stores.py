@@ -32,6 +32,7 @@ class Store:
             region="eu-central-1", allow_bucket_creation=True,
         )  # fmt: skip
         self.files.create_dir(BUCKET)
+        self._names: set[str] = set()
 
     def uri(self, path: str, bucket: str = BUCKET) -> str:
         """What is read, with all that is needed to read it."""
@@ -41,6 +42,7 @@ class Store:
     def put(self, name: str, data: bytes) -> None:
         """Into the memory of the server, which is in this process."""
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, name, data)
+        self._names.add(name)
 
     def upload(self, directory: Path, name: str) -> None:
         """All files of a directory, below a prefix."""
@@ -48,8 +50,11 @@ class Store:
             self.put(f"{name}/{file.relative_to(directory)}", file.read_bytes())
 
     def stop(self) -> None:
-        """Go away."""
+        """Go away, with what was put: all servers of this process share one memory."""
         self._server.stop()
+        for name in self._names:
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(BUCKET, name)
+        self._names.clear()
 
 
 @contextmanager
@@ -58,7 +63,8 @@ def running_store() -> Iterator[Store]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
+    store = Store(server)
     try:
-        yield Store(server)
+        yield store
     finally:
-        server.stop()
+        store.stop()
