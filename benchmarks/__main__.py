@@ -128,6 +128,7 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
             compare=row.compare,
             prepare=(lambda: partition.copy(work)) if row.is_changing else None,
             tells_seconds=row.tells_seconds,
+            tells_figures=row.tells_figures,
             statuses=(0, NOTHING_TO_DO) if row.may_be_done else (0,),
         )
     except processes.FailedError as failed:

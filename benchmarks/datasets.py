@@ -137,6 +137,7 @@ class Partition:
             "log_dir": str(self.directory.parent),
             "key": FIRST_KEY,
             "value_regex": FIRST_TEXT,
+            "records": str(self.dataset.records),
             "late_offset": str(self.end_offset * 2 // 3),
             "late_time": str(NOW_MS + self.dataset.records * 2 // 3),
         }

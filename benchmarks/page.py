@@ -102,6 +102,15 @@ NOTES = {
     "Disk usage": "`du` over a log directory of 10,000 partitions of one small segment; with "
     "`--forecast` it also reads indexes and batch headers, as `simulate-retention` does. "
     "The `du` of coreutils sums the same blocks.",
+    "Serve": "`serve` against a broker that has links to the same logs: a topic of four "
+    "partitions, read once by a client on the same machine. Wall is that of the client, from its "
+    "first request on; kafka-consumer-perf-test states it, without joining its group. CPU and "
+    "memory are the server's. `serve` checks each batch meanwhile; the broker does not, and was "
+    "read once before. The kernel sends bytes of files (`sendfile`) but in the rows *through "
+    "memory*: plain reads and writes, as where it cannot.",
+    "Serve many partitions": "`serve` over 10,000 partitions of 200 records. Wall is from the "
+    "start of the command until a client of librdkafka, which tried to connect all the time, has "
+    "the first record; and what such a client needs for all records.",
     "Compaction": "The Cleaner of Kafka's storage classes with its defaults (a map of 128 MB) and "
     "ours, which also judges the whole log first and reads back what it wrote: in process, and the "
     "whole process of each. 2.5 million records with 917,874 keys, one closed segment.",
@@ -119,7 +128,8 @@ NOTES = {
 }  # fmt: skip
 
 # Tables of processes that do not go through all of the log.
-WITHOUT_RATES = {"A segment of 1 MB", "Disk usage", "Indexes", "Small questions"}
+WITHOUT_RATES = {"A segment of 1 MB", "Disk usage", "Indexes", "Small questions",
+                 "Serve many partitions"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,14 @@ class Results:
     decoders: dict[str, tuple[int, float]]
 
     def size(self, row: Row) -> int:
-        """Bytes of the log that a row is about."""
-        return self.partitions[row.dataset].size_bytes
+        """Bytes of the logs that a row is about."""
+        partition = self.partitions[row.dataset]
+        return partition.size_bytes * partition.dataset.partitions
 
     def records(self, row: Row) -> int:
-        """Records of the log that a row is about."""
-        return self.partitions[row.dataset].dataset.records
+        """Records of the logs that a row is about."""
+        dataset = self.partitions[row.dataset].dataset
+        return dataset.records * dataset.partitions
 
 
 def page(results: Results) -> str:

@@ -121,6 +121,7 @@ def measure(
     compare: bool,
     prepare: Callable[[], None] | None = None,
     tells_seconds: bool = False,
+    tells_figures: bool = False,
     statuses: Collection[int] = (0,),
 ) -> Pair:
     """One or two commands in turn: a first run each, then as many as are worth the time.
@@ -132,6 +133,7 @@ def measure(
         compare: whether the first run is also for comparing what the two print.
         prepare: called before each run.
         tells_seconds: whether the commands print JSON with the `seconds` that their work took.
+        tells_figures: whether they print JSON with the figures of another process, as of `Run`.
         statuses: those of success.
 
     Raises:
@@ -141,11 +143,12 @@ def measure(
     def once(command: list[str], read: Callable[[bytes], object] | None = None) -> Run:
         if prepare is not None:
             prepare()
-        if not tells_seconds:
+        if not (tells_seconds or tells_figures):
             return run(command, cpus, read, statuses=statuses)
         said: list[bytes] = []
         done = run(command, cpus, said.append, statuses=statuses)
-        return replace(done, inside_s=json.loads(b"".join(said))["seconds"])
+        told = json.loads(b"".join(said))
+        return replace(done, **told) if tells_figures else replace(done, inside_s=told["seconds"])
 
     digests = [hashlib.sha256() for _ in commands]
     sizes = [0 for _ in commands]

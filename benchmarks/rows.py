@@ -24,6 +24,7 @@ SIZES = {
 KEYS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
 MANY = "10000-partitions"
 OFFSETS = "offsets-of-500-groups"
+SERVED = "four-partitions"
 AXIS_BYTES = 32_000_000
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -87,6 +88,7 @@ def datasets() -> dict[str, Dataset]:
     ]  # fmt: skip
     made.append(Dataset(MANY, 200, partitions=10_000))
     made.append(Dataset(OFFSETS, 10_000_000, groups=500))
+    made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
     return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
 
 
@@ -246,6 +248,31 @@ def disk_usage_rows() -> list[Row]:
 CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
 
 
+def serve_rows() -> list[Row]:
+    """What clients read of a server, beside a broker."""
+
+    def command(server: str, client: str) -> tuple[str, ...]:
+        return ("python", "-m", "benchmarks.serving", server, client, "{log_dir}", "{records}")
+
+    rows = [
+        Row("Serve", f"serve to {client}{how}, 1.2 GB", SERVED, command(server, client),
+            command("broker", client), wanted=(times(1),), tells_figures=True)
+        for (server, how), client in product(
+            (("serve", ""), ("serve-through-memory", " through memory")),
+            ("librdkafka", "perf-test"),
+        )
+    ]  # fmt: skip
+    many = {
+        "first record": ("first-record", Wanted("s", at_most=1)),
+        "all records": ("librdkafka", Wanted("MB", at_most=150)),
+    }
+    return rows + [
+        Row("Serve many partitions", f"serve, {name} of 10,000 partitions", MANY,
+            command("serve", client), wanted=(wanted,), tells_figures=True)
+        for name, (client, wanted) in many.items()
+    ]  # fmt: skip
+
+
 def compaction_rows() -> list[Row]:
     """In place, beside Kafka's Cleaner: what the work takes in each process, and the process."""
     table = "Compaction"
@@ -373,6 +400,7 @@ def all_rows() -> list[Row]:
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
         *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
+        *serve_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
         *physical_rows(),
