@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from benchmarks import processes
 from benchmarks.datasets import Partition, provide
 from benchmarks.decoders import MEANINGS
-from benchmarks.page import Results, page
+from benchmarks.page import Results, merged, page
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, all_rows, datasets
 from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
@@ -52,7 +52,10 @@ def main() -> None:
         data = options.data or Path(scratch)
         data.mkdir(parents=True, exist_ok=True)
         text = page(_measure(options, data.resolve(), Path(scratch)))
-    if options.to is None:
+    if options.into is not None:
+        old = options.into.read_text(encoding="utf-8")
+        options.into.write_text(merged(old, text), encoding="utf-8")
+    elif options.to is None:
         print(text, end="")
     else:
         options.to.write_text(text, encoding="utf-8")
@@ -62,6 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     """The options, `--quick` resolved."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="a page whose rows these replace")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, or use it")
     parser.add_argument(
         "--only", default="", metavar="REGEX", help="rows of 'table: name' like this"

@@ -34,7 +34,8 @@ make bench
 
 It is `{command}`. Without `--to` the page goes to stdout;
 `--data DIR` keeps the data for the next run ({gigabytes:.1f} GB); `--only REGEX` measures some of
-the rows; `--scale`, `--runs` and `--quick` measure less of everything. This page: {effort}.
+the rows, and `--into FILE` puts them into a page that is there; `--scale`, `--runs` and `--quick`
+measure less of everything. This page: {effort}.
 
 Each figure is for a whole process, with its files in the page cache and its stdout discarded. The
 two commands take turns. The first run of each is not counted; in it, their output is compared
@@ -132,6 +133,10 @@ WITHOUT_RATES = {"A segment of 1 MB", "Disk usage", "Indexes", "Small questions"
                  "Serve many partitions"}  # fmt: skip
 
 
+_SAME_OUTPUT = "output of Kafka's tool"
+_NO_ROWS = ("| ---", "| what |", "| ours / ", "| decoder |", f"| {_SAME_OUTPUT} |")
+
+
 @dataclass(frozen=True)
 class Results:
     """All that was measured."""
@@ -177,6 +182,55 @@ def page(results: Results) -> str:
     return "\n".join(parts)
 
 
+def merged(old: str, new: str) -> str:
+    """Return a page with the rows of another, which measured some of them later.
+
+    Rows that it has already are replaced, others end their tables; new tables come in the order of
+    `NOTES`.
+    """
+    lines = old.splitlines()
+    for title, section in _sections(new).items():
+        if title == "Machine":
+            continue
+        if title not in _sections("\n".join(lines)):
+            order = [*NOTES, "Decoders"]
+            after = {f"## {one}" for one in order[order.index(title) + 1 :]}
+            place = next(number for number, line in enumerate(lines) if line in after)
+            lines[place:place] = [f"## {title}", *section]
+            continue
+        for row in section:
+            if not row.startswith("| ") or row.startswith(_NO_ROWS):
+                continue
+            start = lines.index(f"## {title}")
+            end = _end_of_table(lines, start)
+            key = _key(title, row)
+            same = [at for at in range(start, end) if _key(title, lines[at]) == key]
+            place = same[0] if same else end
+            lines[place : place + len(same)] = [row]
+    return "\n".join(lines) + "\n"
+
+
+def _key(title: str, line: str) -> tuple[str, ...]:
+    """What makes two lines the same row: the name, and where bounds are listed, the bound."""
+    return tuple(line.split(" | ")[: 2 if title == "Wanted and measured" else 1])
+
+
+def _sections(page: str) -> dict[str, list[str]]:
+    """The lines below each heading."""
+    found: dict[str, list[str]] = {}
+    for part in page.split("\n## ")[1:]:
+        title, *lines = part.splitlines()
+        found[title] = [*lines, ""] if lines[-1] else lines
+    return found
+
+
+def _end_of_table(lines: list[str], start: int) -> int:
+    first = next(at for at in range(start, len(lines)) if lines[at].startswith("| ---"))
+    return next(
+        (at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines)
+    )
+
+
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names, body = list(head), [list(row) for row in rows]
     rules = []
@@ -201,7 +255,7 @@ def _wanted(results: Results) -> str:
     same = [pair.same_output for pair in results.pairs.values() if pair.same_output is not None]
     if same:
         found = f"{sum(same)} of {len(same)}"
-        lines.append(("output of Kafka's tool", "same bytes", found, _verdict(all(same))))
+        lines.append((_SAME_OUTPUT, "same bytes", found, _verdict(all(same))))
     return _table(("what", "wanted", "measured", "verdict"), lines)
 
 

@@ -130,6 +130,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _STAGED = re.compile(r"kafkalog-\d{1,19}\.tmp")
 _NAME_SIZE_MAX = 255
 _NAMES_KEPT = 1 << 12  # many partitions have files of the same names
+_DIRECTORIES_KEPT = 1 << 14  # a directory's name is parsed by several steps, one after the other
 
 
 @lru_cache(_NAMES_KEPT)
@@ -142,6 +143,8 @@ def parse_file_name(name: str) -> FileName:
             break
     if name.endswith(".tmp"):
         stem, state = name.removesuffix(".tmp"), FileState.TEMPORARY
+    if "." not in stem and stem not in _FIXED:  # most names of directories
+        return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
     if stem in _FIXED and state in (FileState.LIVE, FileState.TEMPORARY):
         return FileName(name, _FIXED[stem], state)
     if match := _SEGMENT.fullmatch(stem):
@@ -161,7 +164,7 @@ def parse_file_name(name: str) -> FileName:
     return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
 
 
-@lru_cache(_NAMES_KEPT)
+@lru_cache(_DIRECTORIES_KEPT)
 def parse_directory_name(name: str) -> DirectoryName | None:
     """Parse the name of a partition directory; None if a broker would refuse to start on it."""
     state, uid, live = DirectoryState.LIVE, None, name

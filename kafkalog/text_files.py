@@ -11,6 +11,7 @@ import base64
 import binascii
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _VERSION = 0
 _CHECKPOINT_SIZE_MAX = 1 << 24  # enough for several hundred thousand partitions
 _AT_ONCE = 1 << 16
+_SMALL_SIZE = 1 << 10
 _LINE_END = re.compile(rb"\n|\r(?!\n)")
 
 
@@ -42,13 +44,23 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
     """
     return [
         CheckpointEntry(topic, _number(partition, path, 32), _number(offset, path))
-        for topic, partition, offset in _fields(path, 3)
+        for topic, partition, offset in _fields(path, read_file(path, _CHECKPOINT_SIZE_MAX), 3)
     ]
 
 
 def read_leader_epochs(path: str) -> list[EpochEntry]:
     """Return the entries of a leader-epoch-checkpoint. Raises as `read_offset_checkpoint`."""
-    return [EpochEntry(epoch, offset) for epoch, offset in read_number_pairs(path)]
+    data = read_file(path, _CHECKPOINT_SIZE_MAX)
+    if len(data) <= _SMALL_SIZE:
+        with suppress(CorruptDataError):  # which does not name the file
+            return list(_small_leader_epochs(data))
+    return [EpochEntry(epoch, offset) for epoch, offset in _number_pairs(path, data)]
+
+
+@lru_cache(1 << 10)
+def _small_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
+    """Return the entries of a file that many partitions have alike."""
+    return tuple(EpochEntry(epoch, offset) for epoch, offset in _number_pairs("", data))
 
 
 def epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, int] | None:
@@ -72,7 +84,14 @@ def epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, 
 
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
     """Read any checkpoint with two numbers per line. Raises as `read_offset_checkpoint`."""
-    return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
+    return _number_pairs(path, read_file(path, _CHECKPOINT_SIZE_MAX))
+
+
+def _number_pairs(path: str, data: bytes) -> list[tuple[int, int]]:
+    return [
+        (_number(first, path, 32), _number(second, path))
+        for first, second in _fields(path, data, 2)
+    ]
 
 
 def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
@@ -82,8 +101,8 @@ def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _fields(path: str, count: int) -> Iterator[list[str]]:
-    lines = _lines(path)
+def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
+    lines = _lines(path, data)
     first = next(lines, None)
     if first is None:
         return
@@ -109,11 +128,10 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
         )
 
 
-def _lines(path: str) -> Iterator[list[str]]:
+def _lines(path: str, data: bytes) -> Iterator[list[str]]:
     """Yield the fields of each line, parsing a block of lines at a time to bound memory."""
     from formats.text_files import Checkpoint
 
-    data = read_file(path, _CHECKPOINT_SIZE_MAX)
     start = 0
     while start < len(data):
         last = _LINE_END.search(data, start + _AT_ONCE)

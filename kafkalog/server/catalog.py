@@ -207,6 +207,10 @@ class Catalog:
         """Return whether `log` has an answer without opening files."""
         return (partition.topic, partition.index) in self._logs
 
+    def opened(self, partition: ServedPartition) -> ServedLog | None:
+        """Return the log of a partition if it is open."""
+        return self._logs.get((partition.topic, partition.index))
+
     def log(self, partition: ServedPartition) -> ServedLog:
         """Return the log of a partition, opened now unless it is open.
 

@@ -9,37 +9,22 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.documents import Fields, Items, Number, Text, read_document
 from kafkalog.errors import CorruptDataError
 from kafkalog.paths.source import read_file
+from kafkalog.server.model import Commit, Committed
 from kafkalog.storage import AppendedFile, NewFile, require_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 _NAME_MAX: Final = 1 << 15
 _FILE_SIZE_MAX: Final = 512 << 20
 _ANEW_FROM: Final = 16 << 20
 _ANEW_FACTOR: Final = 4
-
-
-class Commit(NamedTuple):
-    """A committed offset, as clients see it."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
-class Committed(NamedTuple):
-    """What one request commits for a group: topic, partition and offset of each."""
-
-    group: str
-    time_ms: int
-    offsets: Sequence[tuple[str, int, Commit]]
 
 
 _LINE: Final = Fields({

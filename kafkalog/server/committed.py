@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final, Self
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError, LimitExceededError, NotFoundError
 from kafkalog.server.classic_group import RequestError
-from kafkalog.server.commits_file import Commit, CommitsFile, Committed
+from kafkalog.server.model import Commit, Committed
 from kafkalog.state.coordinators import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog.server.commits_file import CommitsFile
     from kafkalog.state.model import Groups
 
 METADATA_SIZE_MAX: Final = 4096

@@ -12,7 +12,7 @@ from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import CorruptDataError, KafkaLogError
-from kafkalog.server.model import NODE_ID, Api
+from kafkalog.server.model import NODE_ID
 
 if TYPE_CHECKING:
     from kafkalog.configs import LogDirConfigs
@@ -28,7 +28,7 @@ _TYPES: Final = {
 _REPLACEMENTS: Final = {one.replaced_by: one for one in DEFINITIONS.values() if one.replaced_by}
 
 
-class ConfigApis:
+class Configs:
     """Answers DescribeConfigs; nothing can be altered.
 
     Args:
@@ -41,10 +41,6 @@ class ConfigApis:
         self._listener = listener
         self._configs: LogDirConfigs | None = None
         self._reading = asyncio.Lock()
-
-    def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
-        return [Api("DescribeConfigs", self.describe_configs)]
 
     async def describe_configs(
         self, request: dict[str, Any], version: int, client: Client

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
 from kafkalog.server.catalog import epoch_end_served
-from kafkalog.server.model import Api
+from kafkalog.server.model import Api, Begun, FileRange
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.server.catalog import Catalog, ServedPartition
-    from kafkalog.server.model import Answer, Begun, Client, ServeOptions
+    from kafkalog.server.model import Answer, Client, ServeOptions
     from kafkalog.server.served_log import ServedLog
 
 FETCH_SIZE_MAX: Final = 55 << 20
@@ -44,6 +44,7 @@ class _Gathered:
     """What a response has so far."""
 
     topics: list[dict[str, Any]]
+    ranges: list[tuple[ServedLog, FileRange]] = field(default_factory=list)
     size: int = 0
     answers_now: bool = False
 
@@ -79,16 +80,18 @@ class Fetch:
         deadline = time.monotonic() + wait
         enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
 
-        def answer() -> tuple[dict[str, Any] | Begun, bool]:
+        def answer() -> tuple[dict[str, Any] | Begun, _Gathered, bool]:
             found = self._gather(request, version)
             response = {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
             if found.answers_now or found.size >= enough or time.monotonic() >= deadline:
-                return client.begin(response), True
-            return response, False
+                return client.begin(response), found, True
+            return response, found, False
 
         while True:
-            response, is_enough = await asyncio.to_thread(answer)
+            response, found, is_enough = await asyncio.to_thread(answer)
             if is_enough:
+                if isinstance(response, Begun) and not response.left:
+                    asyncio.get_running_loop().run_in_executor(None, _check_ahead, found.ranges)
                 return response
             left = deadline - time.monotonic()
             if not self._options.follow:  # nothing will come
@@ -113,7 +116,12 @@ class Fetch:
                 else:
                     size = min(one["partitionMaxBytes"], left)
                     answer = self._partition(partition, one, size, isolation, at_least_one)
-                size = len(answer["records"])
+                records = answer["records"]
+                if isinstance(records, FileRange) and partition is not None:
+                    log = self._catalog.opened(partition)
+                    if log is not None and log.has_ahead(records):
+                        found.ranges.append((log, records))
+                size = len(records)
                 found.size += size
                 left = max(left - size, 0)
                 at_least_one = at_least_one and not size
@@ -201,6 +209,11 @@ class Fetch:
             "records": found.records,
             "abortedTransactions": aborted,
         }
+
+
+def _check_ahead(ranges: Iterable[tuple[ServedLog, FileRange]]) -> None:
+    for log, sent in ranges:
+        log.check_ahead(sent)
 
 
 def _answer(error: ErrorCode) -> dict[str, Any]:

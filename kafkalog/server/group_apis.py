@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.server.classic_group import RequestError, join_response, sync_response
-from kafkalog.server.commits_file import Commit, CommitsFile
 from kafkalog.server.committed import METADATA_SIZE_MAX, CommittedOffsets
 from kafkalog.server.groups import Caller, GroupCoordinator
-from kafkalog.server.model import Api
-from kafkalog.state.groups import read_groups
+from kafkalog.server.model import Api, Commit
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog.server.catalog import Catalog
     from kafkalog.server.model import Client, ServeListener, ServeOptions
+    from kafkalog.state.model import Groups
 
 _NULLABLE_PROTOCOL: Final = 7
 """From this version of JoinGroup on, a response may have no protocol."""
@@ -317,14 +316,25 @@ async def served_groups(
     Raises:
         KafkaLogError: as `CommitsFile`, and as `CommittedOffsets` reads it.
     """
-    path, timers = options.groups_file, LoopTimers()
-    committed = CommittedOffsets(
-        lambda: read_groups(
+
+    # What is not needed to listen is loaded when it is.
+    def read() -> Groups:
+        from kafkalog.state.groups import read_groups
+
+        return read_groups(
             open_targets(catalog.paths, failed=listener.failed),
             defects=listener.damaged,
             failed=listener.failed,
-        ),
-        file=None if path is None else CommitsFile(path, catalog.paths),
+        )
+
+    file, timers = None, LoopTimers()
+    if options.groups_file is not None:
+        from kafkalog.server.commits_file import CommitsFile
+
+        file = CommitsFile(options.groups_file, catalog.paths)
+    committed = CommittedOffsets(
+        read,
+        file=file,
         failed=listener.failed,
         noted=listener.noted,
     )

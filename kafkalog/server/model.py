@@ -149,6 +149,22 @@ class ServeListener(Listener):
         """Handle damage that a fetch met, once per place."""
 
 
+class Commit(NamedTuple):
+    """A committed offset, as clients see it."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class Committed(NamedTuple):
+    """What one request commits for a group: topic, partition and offset of each."""
+
+    group: str
+    time_ms: int
+    offsets: Sequence[tuple[str, int, Commit]]
+
+
 def nothing() -> None:
     """Do nothing."""
 

@@ -6,19 +6,18 @@ import asyncio
 import contextlib
 import errno
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.message_schema import MessageError
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
-from kafkalog.server.configs import ConfigApis
 from kafkalog.server.connection import Connection, MalformedRequestError, Room
 from kafkalog.server.fetch import Fetch
 from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
 from kafkalog.server.meter import Meter, Metered, PrometheusMeter
-from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.model import Address, Api, ServeListener, ServeOptions
 from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
 from kafkalog.server.security import SaslPlain, tls_context
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
     from kafkalog.parents import Parent
     from kafkalog.server.catalog import ServedPartition
-    from kafkalog.server.model import Client
+    from kafkalog.server.configs import Configs
+    from kafkalog.server.model import Answer, Client
 
 _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
@@ -72,6 +72,7 @@ class Server:
         self._opened = contextlib.AsyncExitStack()
         self._connections: set[asyncio.Task[None]] = set()
         self._room = Room()
+        self._configs: Configs | None = None
         self._clients: set[tuple[str, str | None, str]] = set()
         self._stopped = asyncio.Event()
         self._unread = {
@@ -123,7 +124,7 @@ class Server:
             *Offsets(self.catalog).apis(),
             *Fetch(self.catalog, self.options, self._reached).apis(),
             *groups.apis(),
-            *ConfigApis(self.catalog, self.listener).apis(),
+            Api("DescribeConfigs", self._describe_configs),
             *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
         await self._server.start_serving()
@@ -150,6 +151,16 @@ class Server:
             if self._connections:
                 await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
             await asyncio.sleep(0)  # the loop closes their sockets
+
+    async def _describe_configs(
+        self, request: dict[str, Any], version: int, client: Client
+    ) -> Answer:
+        """Answer DescribeConfigs; what that needs is loaded when somebody asks."""
+        if self._configs is None:
+            from kafkalog.server.configs import Configs
+
+            self._configs = Configs(self.catalog, self.listener)
+        return await self._configs.describe_configs(request, version, client)
 
     def _identified(self, client: Client) -> None:
         """Name a client, once: it has several connections."""

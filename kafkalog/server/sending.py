@@ -32,8 +32,9 @@ _SMALL_PIECE_SIZE: Final = 1 << 18
 _STALL_SECONDS: Final = 0.05
 _THREAD_SECONDS_MAX: Final = 1
 _NO_SENDFILE: Final = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOVERFLOW}
-_CORK: Final = getattr(socket, "TCP_CORK", None)
-"""Where there is one, the kernel sends no small packets between the parts of a response."""
+_HEAD_SIZE_MAX: Final = 1 << 12
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+"""Where there is such a flag, what is sent by it waits for what follows, for a fuller packet."""
 
 
 class Sender:
@@ -97,10 +98,9 @@ class Sender:
     def _begin(self, target: socket.socket, left: list[Any]) -> list[Any]:
         since = time.monotonic()
         poll = None
-        _cork(target, True)
         while left and not self._has_ended():
             try:
-                left[:1] = self._send_some(target, left[0])
+                left[:1] = self._send_some(target, left[0], is_last=len(left) == 1)
             except BlockingIOError:
                 if poll is None:
                     poll = select.poll()
@@ -109,13 +109,13 @@ class Sender:
                     break
                 if time.monotonic() - since > _THREAD_SECONDS_MAX:
                     break
-        _cork(target, False)
         return left
 
-    def _send_some(self, target: socket.socket, part: Any) -> list[Any]:
+    def _send_some(self, target: socket.socket, part: Any, *, is_last: bool) -> list[Any]:
         """Send some of a part; return what is left of it."""
         if not isinstance(part, FileRange):
-            sent = target.send(part)
+            waits = len(part) <= _HEAD_SIZE_MAX and not is_last
+            sent = target.send(part, _MORE if waits else 0)
             return [memoryview(part)[sent:]] if sent < len(part) else []
         if self._by_kernel:
             try:
@@ -170,11 +170,6 @@ class Sender:
             await self._writer.drain()
             await self._pace.take(len(piece))
             position += len(piece)
-
-
-def _cork(target: socket.socket, is_corked: bool) -> None:
-    if _CORK is not None:
-        target.setsockopt(socket.IPPROTO_TCP, _CORK, is_corked)
 
 
 def _descriptor(part: FileRange) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -19,11 +20,12 @@ from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import Frames, crc_valid, read_batch
 from kafkalog.batches.selection import crc_defects
 from kafkalog.codecs import crc32c
-from kafkalog.errors import BytesUnreadableError
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.living import CHANGES
 from kafkalog.log_dir import list_partition
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.server.model import FileRange, OnDamage, Watermark
+from kafkalog.server.open_files import ServedSegment
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import AbortedTransaction
     from kafkalog.server.model import ServeListener, ServeOptions
-    from kafkalog.server.open_files import OpenFiles, ServedSegment
+    from kafkalog.server.open_files import OpenFiles
 
 _WINDOW_SIZE: Final = 1 << 20
 _TAILS: Final = ("torn-tail", "zero-tail")
@@ -174,6 +176,20 @@ class ServedLog:
                 except CHANGES:
                     self._show(list_partition(self._path))
             return self._read(offset, size, isolation, at_least_one)
+
+    def has_ahead(self, sent: FileRange) -> bool:
+        """Return whether `check_ahead` has something to do."""
+        opened = _segment_of(sent)
+        return opened.sound[1] < _end_ahead(sent, opened)
+
+    def check_ahead(self, sent: FileRange) -> None:
+        """Check what the next fetch will probably want, while a client is busy with this one.
+
+        Damage is reported when somebody wants it.
+        """
+        opened = _segment_of(sent)
+        with self._lock, suppress(KafkaLogError, OSError):
+            self._checked(opened, opened.sound[1], _end_ahead(sent, opened))
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
         start, end = self.log.fetch_bounds(isolation)
@@ -348,3 +364,13 @@ class ServedLog:
             if number < index.entry_count:
                 return index.entry(number).offset
         return self.log.log_end_offset if following is None else following
+
+
+def _segment_of(sent: FileRange) -> ServedSegment:
+    assert isinstance(sent.owner, ServedSegment), "it is one of a log"
+    return sent.owner
+
+
+def _end_ahead(sent: FileRange, opened: ServedSegment) -> int:
+    """Return where the next fetch ends if it is as large."""
+    return min(sent.position + 2 * sent.size, opened.source.size_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.decoders import MEANINGS
 from benchmarks.extremes import extremes
-from benchmarks.page import COMMAND, NOTES
+from benchmarks.page import COMMAND, NOTES, merged
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows, datasets
 from docgen.pages import ROOT
 
@@ -43,3 +43,18 @@ def test_rows_are_told_apart() -> None:
     assert {row.table for row in rows} == set(NOTES)
     names = {row.name for row in rows}
     assert {name for trend in TRENDS for name in (trend.small, trend.large)} <= names
+
+
+def test_rows_measured_later_replace_those_of_a_page() -> None:
+    """A line of a table, and what is said of its bounds; a table that is missing comes in order."""
+    head = "| what | wall s |\n| --- | ---: |\n"
+    wanted = "## Wanted and measured\n\n| what | wanted | measured |\n| --- | --- | ---: |\n"
+    old = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 2 |\n\n## Groups\n\n{head}| a | 1 |\n"
+    old += f"| b | 2 |\n\n## Keys\n\n{head}| c | 3 |\n"
+    new = f"# P\n\n{wanted}| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n{head}| b | 9 |\n\n"
+    new += f"## Disk usage\n\nNote.\n\n{head}| d | 9 |\n"
+    expected = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n"
+    expected += f"{head}| a | 1 |\n| b | 9 |\n\n## Disk usage\n\nNote.\n\n{head}| d | 9 |\n\n"
+    expected += f"## Keys\n\n{head}| c | 3 |\n"
+    assert merged(old, new) == expected
+    assert merged(expected, new) == expected

@@ -25,11 +25,11 @@ from kafkalog.errors import (
 )
 from kafkalog.server import commits_file
 from kafkalog.server.catalog import Catalog
-from kafkalog.server.commits_file import Commit, CommitsFile, Committed
+from kafkalog.server.commits_file import CommitsFile
 from kafkalog.server.committed import CommittedOffsets
 from kafkalog.server.group_apis import GroupApis, LoopTimers
 from kafkalog.server.groups import GroupCoordinator
-from kafkalog.server.model import Client, ServeListener, ServeOptions
+from kafkalog.server.model import Client, Commit, Committed, ServeListener, ServeOptions
 from kafkalog.state.groups import read_groups
 from kafkalog.targets import open_targets
 
