@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from prompt_toolkit.output import DummyOutput
 
 from kafkalog.datasets.model import Tables
 from kafkalog.datasets.sql import Database
-from kafkalog.tables import planning
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -33,9 +31,6 @@ from tests.conftest import state
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import LogView
 
 LOG_DIR = "examples/log-dir"
 COUNT = "select count(*) n from records"
@@ -313,24 +308,6 @@ def test_an_interrupt_ends_a_long_query(log: Path, tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
     assert time.monotonic() - began < 20
-
-
-def test_an_interrupt_ends_a_query_that_has_not_looked_at_all_logs_yet(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To predict the starts of many unclean logs takes far longer than anybody waits."""
-    looks: list[str] = []
-
-    def look(partition: PartitionDir, _: LogView) -> planning.Target:
-        looks.append(partition.path)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        assert database._stop.wait(60)
-        return planning.Target(partition, (), partition)
-
-    monkeypatch.setattr(planning, "shown_now", look)
-    with Database(Tables((str(log), str(log)))) as database, pytest.raises(KeyboardInterrupt):
-        list(database.run(database.statements("select count(*) from records")[0]).rows)
-    assert looks == [str(log)]
 
 
 def test_a_reader_that_goes_away_ends_the_query_silently(log: Path) -> None:
