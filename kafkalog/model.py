@@ -315,6 +315,9 @@ class Reference:
         broker: what Kafka makes of it.
         hint: what to do.
         arises: what it comes from.
+        command: the command line that repairs or shows it, with PATH for the path of the finding.
+        example: the `detail` of one such finding, as a command gave it; a test damages a real log
+            and compares, numbers aside.
     """
 
     name: str
@@ -323,3 +326,5 @@ class Reference:
     broker: str
     hint: str | None = None
     arises: str = field(kw_only=True)
+    command: str | None = field(default=None, kw_only=True)
+    example: str | None = field(default=None, kw_only=True)
