@@ -140,7 +140,7 @@ class Batch:
 
     @property
     def compression(self) -> int:
-        """Codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are unknown to Kafka."""
+        """Codec id, an index of `COMPRESSION_NAMES` if Kafka knows the codec."""
         return self.attributes & c.COMPRESSION_MASK
 
     @property
