@@ -140,7 +140,7 @@ class Batch:
 
     @property
     def compression(self) -> int:
-        """Codec id, an index of `COMPRESSION_NAMES` if Kafka knows the codec."""
+        """Codec id: 0 none, 1 gzip and so on; `COMPRESSION_NAMES` lists those that Kafka knows."""
         return self.attributes & c.COMPRESSION_MASK
 
     @property
