@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.server.catalog import Catalog, ServedPartition
-    from kafkalog.server.model import Address, Client, ServeOptions
+    from kafkalog.server.model import Address, Answer, Begun, Client, ServeOptions
     from kafkalog.server.served_log import ServedLog
 
 FETCH_SIZE_MAX: Final = 55 << 20
@@ -76,21 +76,29 @@ class Fetch:
         """Return the APIs that this answers."""
         return [Api("Fetch", self.fetch)]
 
-    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> Answer:
         """Answer Fetch: at once if there is enough, else when the time of the request is over."""
         if request["sessionEpoch"] > 0:
             return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
         wait = min(request["maxWaitMs"] / 1000, _WAIT_SECONDS_MAX)
         deadline = time.monotonic() + wait
         enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
+
+        def answer() -> tuple[dict[str, Any] | Begun, bool]:
+            found = self._gather(request, version)
+            response = self._response(found)
+            if found.answers_now or found.size >= enough or time.monotonic() >= deadline:
+                return client.begin(response), True
+            return response, False
+
         while True:
-            found = await asyncio.to_thread(self._gather, request, version)
+            response, is_enough = await asyncio.to_thread(answer)
+            if is_enough:
+                return response
             left = deadline - time.monotonic()
-            if found.answers_now or found.size >= enough or left <= 0:
-                return self._response(found)
             if not self._options.follow:  # nothing will come
                 await asyncio.sleep(left)
-                return self._response(found)
+                return response
             await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
 
     def _response(self, found: _Gathered) -> dict[str, Any]:
