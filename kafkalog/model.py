@@ -140,7 +140,7 @@ class Batch:
 
     @property
     def compression(self) -> int:
-        """Codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are unknown to Kafka."""
+        """Codec id: 0 none, 1 gzip and so on; `COMPRESSION_NAMES` lists those that Kafka knows."""
         return self.attributes & c.COMPRESSION_MASK
 
     @property
@@ -315,6 +315,9 @@ class Reference:
         broker: what Kafka makes of it.
         hint: what to do.
         arises: what it comes from.
+        command: the command line that repairs or shows it, with PATH for the path of the finding.
+        example: the `detail` of one such finding, as a command gave it; a test damages a real log
+            and compares, numbers aside.
     """
 
     name: str
@@ -323,3 +326,5 @@ class Reference:
     broker: str
     hint: str | None = None
     arises: str = field(kw_only=True)
+    command: str | None = field(default=None, kw_only=True)
+    example: str | None = field(default=None, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.defects.advice import COMMANDS
+from kafkalog.defects import REFERENCES
 from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
@@ -376,7 +376,7 @@ class _Selected:
 
 def _command(defect: Defect, directories: set[str]) -> str:
     """Return the command line that repairs, with the path of the partition, else `explain`."""
-    line = COMMANDS.get(defect.reference)
+    line = REFERENCES[defect.reference].command
     places = (defect.path, os.path.dirname(defect.path))
     partition = next((place for place in places if place in directories), None)
     if line is None or partition is None:
