@@ -10,6 +10,7 @@ import pytest
 
 from formats.error_codes import ErrorCode
 from tests.crash.disk import tries_everything
+from tests.kafka.booted import answers
 from tests.kafka.conftest import new_seed
 from tests.kafka.serve import beside, served
 from tests.kafka.serve.conftest import WHOLE
@@ -85,3 +86,29 @@ def require_same(addresses: dict[str, Address], gathered: Gathered, rng: random.
     print("asked", sorted(asked.items()), "errors", sorted(errors.items()))
     assert not found, f"{len(found)} answers differ:\n" + "\n".join(found[:SHOWN_MAX])
     assert errors.keys() >= ERRORS
+
+
+def test_every_recorded_target_of_list_offsets(
+    brokers: Brokers, gathered: Gathered, server: Server
+) -> None:
+    """By the Admin client, in both isolation levels: earliest, latest, the latest time, and times."""
+    recorded = {
+        one.name: answers(one.lookups) for one in gathered.partitions.values() if one.lookups
+    }
+    targets = {
+        name: [question for question in told["read_uncommitted"] if question.isdigit()]
+        for name, told in recorded.items()
+    }
+    told = brokers.ask("list-offsets", server.address, targets)
+    count = 0
+    different = []
+    for name, levels in recorded.items():
+        for isolation, questions in levels.items():
+            for question, wanted in questions.items():
+                count += 1
+                got = told[name][isolation][question]
+                if got[:2] != wanted[:2] or (wanted[2] >= 0 and got[2] != wanted[2]):
+                    different.append(f"{name} {isolation} {question}: {got}, but was {wanted}")
+    print(count, "targets")
+    assert not different, f"{len(different)} differ:\n" + "\n".join(different[:SHOWN_MAX])
+    assert count > 10_000

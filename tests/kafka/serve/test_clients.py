@@ -72,3 +72,4 @@ def test_everything_is_read(
     some = drawn(recorded(gathered))
     found = differences(reader, server, some, tmp_path)
     assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
+    assert f"({reader.software}" in server.stderr.read_text()

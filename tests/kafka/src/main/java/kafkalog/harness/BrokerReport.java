@@ -145,7 +145,7 @@ final class BrokerReport {
     }
 
     /** In rounds: each asks one thing of all partitions. */
-    private static Map<String, Object> offsets(Admin admin, List<TopicPartition> partitions, Map<String, List<Long>> targets) throws Exception {
+    static Map<String, Object> offsets(Admin admin, List<TopicPartition> partitions, Map<String, List<Long>> targets) throws Exception {
         int most = targets.values().stream().mapToInt(List::size).max().orElse(0);
         Map<String, OffsetSpec> specials = Map.of(
             "earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(), "maxTimestamp", OffsetSpec.maxTimestamp());
