@@ -12,11 +12,14 @@ import os
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.batches.segment import gaps_between
+from kafkalog.check.segments import missing_offsets
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.tables.model import End, Replicas, TableName, consumers_log
+from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, consumers_log
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -26,17 +29,35 @@ from kafkalog.tables.planning import (
 from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.tables.model import Request, Split
+    from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
-
-Offsets = dict[str, list[int]]
-"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 if unknown; as JSON."""
+    from kafkalog.view import Difference
 
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
+
+
+def refuse_loss(loss: Loss) -> None:
+    """Raise `RefusedError` for a loss."""
+    raise RefusedError(loss.message, path=loss.path, hint=LOSS_HINT)
+
+
+class LossWarnings:
+    """Issues a `UserWarning` for each loss, once."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def __call__(self, loss: Loss) -> None:
+        """Warn of a loss, unless that was done before."""
+        if loss.message not in self._warned:
+            self._warned.add(loss.message)
+            place = "" if loss.path is None else f" [{loss.path}]"
+            warnings.warn(f"{loss.message}{place}", stacklevel=4)
 
 
 class Tail:
@@ -45,15 +66,21 @@ class Tail:
     Args:
         paths: as for `plan_splits`.
         request: which rows; its offset bounds are ignored.
-        fails_on_loss: whether it is an error if records to be read are missing, or if the log no
-            longer has those that were read; otherwise a warning is issued.
+        losses: called if records to be read are missing, or if the log no longer has those that
+            were read.
+        differences: as for `plan_splits`; called at each listing.
 
     Raises:
         UsageError: rows of this table are not in offset order.
     """
 
     def __init__(
-        self, paths: Sequence[str], request: Request, *, fails_on_loss: bool = True
+        self,
+        paths: Sequence[str],
+        request: Request,
+        *,
+        losses: Callable[[Loss], object] = refuse_loss,
+        differences: Callable[[Difference], object] | None = None,
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
@@ -62,8 +89,8 @@ class Tail:
         self._paths = tuple(paths)
         self._first_request = request
         self._request = replace(request, required_topics=frozenset())  # one can be deleted later
-        self._fails_on_loss = fails_on_loss
-        self._warned: set[str] = set()
+        self._lose = losses
+        self._differences = differences
 
     @listing_again
     def beginning(self) -> Offsets:
@@ -100,7 +127,7 @@ class Tail:
         found = self._still_there(start, logs)
         firsts, ends = {}, {}
         for key, log in logs.items():
-            first = self._first(log, found.get(key))
+            first = self._first(key, log, found.get(key))
             last = self._end_of(log) if end is None else end.get(key, [first])[0]
             firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
         if size is not None:
@@ -125,20 +152,36 @@ class Tail:
         for key, log in logs.items():
             if key not in end:
                 continue
-            first, last = self._first(log, start.get(key)), end[key][0]
+            first, last = self._first(key, log, start.get(key)), end[key][0]
             if (cut := _divergence(log, end[key])) is not None:
-                self._lose(log, f"The log is another one from offset {cut} on; it had {last}.")
+                words = f"The log is another one from offset {cut} on; it had {last}."
+                self._lose(_loss(key, cut, last, _reason_of(cut, log), words, log))
                 last = min(last, cut)  # the next batch continues there
             if first < last:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # The end is already decided: the high watermark can change later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits([log.partition.path], request, differences=lambda _: None)
+                found += plan_splits(
+                    [log.partition.path],
+                    request,
+                    differences=lambda _: None,
+                    gaps=partial(self._missing, key, first, last),
+                )
         return found
+
+    def _missing(self, key: str, first: int, last: int, target: Target) -> None:
+        """Report offsets that are missing between segments, unless compaction took them."""
+        partition, segments = target.partition, target.segments
+        if next(missing_offsets(partition, segments, first, last), None) is None:
+            return
+        for start, end in gaps_between(segments, first, last):
+            start, end = max(start, first), min(end, last)
+            words = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
+            self._lose(Loss(key, start, end, LossReason.MISSING, words, partition.path))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
-        tell_differences(targets, None)
+        tell_differences(targets, self._differences)
         return {
             self._key_of(target.listed): consumers_log(target.partition, request)
             for target in targets
@@ -184,12 +227,13 @@ class Tail:
                 found.setdefault(same_name[0], found.pop(key))  # it has since been given a topic id
                 continue
             reason = "is another topic of that name now" if same_name else "is not here any more"
-            self._lose(None, f"The partition {key} {reason}; {found[key][0]} was to be read next.")
+            words = f"The partition {key} {reason}; {found[key][0]} was to be read next."
+            self._lose(_loss(key, found[key][0], None, LossReason.GONE, words))
             if same_name:
                 del found[key]  # a deleted topic never comes back
         return found
 
-    def _first(self, log: UnifiedLog, position: list[int] | None) -> int:
+    def _first(self, key: str, log: UnifiedLog, position: list[int] | None) -> int:
         """Return the offset to resume from.
 
         Raises:
@@ -199,28 +243,31 @@ class Tail:
             return log.log_start_offset
         offset = position[0]
         if (cut := _divergence(log, position)) is not None:
-            self._lose(
-                log,
+            words = (
                 f"The log is another one from offset {cut} on: it was cut there, and {offset} was "
-                "to be read next.",
+                "to be read next."
             )
+            self._lose(_loss(key, cut, offset, _reason_of(cut, log), words, log))
             return max(cut, log.log_start_offset)
-        if log.log_start_offset > offset:
-            self._lose(
-                log,
-                f"The log starts at offset {log.log_start_offset}, and {offset} was to be read "
-                "next.",
-            )
+        if (start := log.log_start_offset) > offset:
+            words = f"The log starts at offset {start}, and {offset} was to be read next."
+            self._lose(_loss(key, offset, start, LossReason.DELETED, words, log))
         return max(offset, log.log_start_offset)
 
-    def _lose(self, log: UnifiedLog | None, message: str) -> None:
-        """Raise an error for lost records, or warn once."""
-        path = None if log is None else log.partition.path
-        if self._fails_on_loss:
-            raise RefusedError(message, path=path, hint=LOSS_HINT)
-        if message not in self._warned:
-            self._warned.add(message)
-            warnings.warn(message if path is None else f"{message} [{path}]", stacklevel=3)
+
+def _loss(
+    key: str,
+    first: int,
+    end: int | None,
+    reason: LossReason,
+    message: str,
+    log: UnifiedLog | None = None,
+) -> Loss:
+    return Loss(key, first, end, reason, message, None if log is None else log.partition.path)
+
+
+def _reason_of(cut: int, log: UnifiedLog) -> LossReason:
+    return LossReason.CUT if cut < log.log_end_offset else LossReason.SHORT
 
 
 def _position(log: UnifiedLog, offset: int) -> list[int]:
