@@ -120,10 +120,14 @@ class Append(Export):
                 hint="Repeat the command.",
             )
         sizes = self._target.sizes()
-        if PLAN in sizes and self._continues(now, sizes):
+        if PLAN not in sizes:
+            self._clear_up(sizes)
+        elif self._continues(now, sizes):
             self._stop_at_known_damage()
             return
         assert now.increment is not None, "it was asked for"
+        if self._is_in_delta(now.increment.number):
+            raise self._is_at_another_commit(now.increment.number)
         last = self._last
         if last is not None and now.increment.end == last.end and not now.increment.gaps:
             self.plan = now
@@ -171,13 +175,17 @@ class Append(Export):
             return False
         found = delta_commit(self._target.shown)
         if found not in (number, number - 1 if number else None):
-            raise CorruptDataError(
-                f"The Delta table is at commit {'none' if found is None else found} of kafkalog, "
-                f"and {COMMITS} at {number - 1}.",
-                path=self._target.shown,
-                hint="Was one of them restored? Export into another directory.",
-            )
+            raise self._is_at_another_commit(found)
         return found == number
+
+    def _is_at_another_commit(self, found: int | None) -> CorruptDataError:
+        here = "none" if self._last is None else self._last.number
+        return CorruptDataError(
+            f"The last commit of the Delta table is {'none' if found is None else found}, "
+            f"and that in {COMMITS} is {here}.",
+            path=self._target.shown,
+            hint="Was one of them restored? Export into another directory.",
+        )
 
     def _discard(self, plan: Plan) -> None:
         """Remove the files of a plan that cannot be completed."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.batches.segment import gaps_between
+from kafkalog.check.segments import missing_offsets
 from kafkalog.lake.model import Gap, Increment
 from kafkalog.tables.model import Loss, LossReason
 from kafkalog.tables.tailing import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
 
@@ -39,6 +42,7 @@ def next_increment(
     """
     seen: dict[str, Difference] = {}
     losses: dict[tuple[str, LossReason], Loss] = {}
+    missing: list[Loss] = []
 
     def lose(loss: Loss) -> None:
         losses.setdefault((loss.key, loss.reason), loss)
@@ -51,14 +55,29 @@ def next_increment(
     end = tail.end(is_first=True)
     if last is not None:
         for key, (offset, _) in tail.beginning().items():
-            if offset and _before(start, key) is None:
+            if offset and key in end and _before(start, key) is None:
                 message = f"The log is new here, and starts at offset {offset}."
                 lose(Loss(key, 0, offset, LossReason.DELETED, message))
-    splits = tail.splits(start, end)
+
+    def miss(key: str, wanted: tuple[int, int], target: Target) -> None:
+        missing.extend(_missing(key, wanted, target))
+
+    splits = tail.splits(start, end, gaps=miss)
     if differences is not None:
         for difference in seen.values():
             differences(difference)
-    return _increment(last, start, end, list(losses.values())), splits
+    return _increment(last, start, end, [*losses.values(), *missing]), splits
+
+
+def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:
+    """Yield the offsets that are missing between segments, unless compaction took them."""
+    partition, segments = target.partition, target.segments
+    if next(missing_offsets(partition, segments, *wanted), None) is None:
+        return
+    for first, after in gaps_between(segments, *wanted):
+        start, end = max(first, wanted[0]), min(after, wanted[1])
+        message = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
+        yield Loss(key, start, end, LossReason.MISSING, message, partition.path)
 
 
 def _before(start: Offsets, key: str) -> list[int] | None:

@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.batches.segment import gaps_between
-from kafkalog.check.segments import missing_offsets
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
 from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, consumers_log
@@ -139,8 +137,19 @@ class Tail:
         return found
 
     @listing_again
-    def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
+    def splits(
+        self,
+        start: Mapping[str, list[int]],
+        end: Mapping[str, list[int]],
+        *,
+        gaps: Callable[[str, tuple[int, int], Target], object] | None = None,
+    ) -> list[Split]:
         """Return the splits between two positions.
+
+        Args:
+            start, end: the positions.
+            gaps: called with each log that has gaps between its segments where rows are wanted: its
+                key, the first wanted offset, and the one after the last.
 
         Raises:
             RefusedError: a part of it was deleted or cut off, or the log was refilled from an
@@ -165,19 +174,9 @@ class Tail:
                     [log.partition.path],
                     request,
                     differences=lambda _: None,
-                    gaps=partial(self._missing, key, first, last),
+                    gaps=None if gaps is None else partial(gaps, key, (first, last)),
                 )
         return found
-
-    def _missing(self, key: str, first: int, last: int, target: Target) -> None:
-        """Report offsets that are missing between segments, unless compaction took them."""
-        partition, segments = target.partition, target.segments
-        if next(missing_offsets(partition, segments, first, last), None) is None:
-            return
-        for start, end in gaps_between(segments, first, last):
-            start, end = max(start, first), min(end, last)
-            words = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
-            self._lose(Loss(key, start, end, LossReason.MISSING, words, partition.path))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
