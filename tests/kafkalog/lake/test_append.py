@@ -385,7 +385,7 @@ def test_a_missing_commit_is_noticed(tmp_path: Path) -> None:
         append(tmp_path / "log", to=to, form=DELTA)
         grow(partition, first, 4)
     (to / "_kafkalog/commits/00000001.json").unlink()
-    with pytest.raises(CorruptDataError, match="Delta table is 1, and that in _kafkalog/commits is 0"):
+    with pytest.raises(CorruptDataError, match=r"Delta table is 1, and that in \S+ is 0"):
         append(tmp_path / "log", to=to, form=DELTA)
     append(tmp_path / "log", to=tmp_path / "other")
     grow(partition, 144, 1)
