@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
-import kafkalog.lake.append
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import (
     ChangedSinceError,
@@ -19,13 +17,21 @@ from kafkalog.errors import (
     RefusedError,
     UsageError,
 )
-from kafkalog.lake import Append, Export, ExportRequest, ExportSummary
-from kafkalog.lake.model import TableFormat
-from kafkalog.storage import FileTree
+from kafkalog.lake import Append, Export, ExportRequest
 from kafkalog.tables import Request
 from kafkalog.tables.model import Replicas
 from tests.builders import write_log
-from tests.kafkalog.lake.exporting import export, files_of, table_of
+from tests.kafkalog.lake.appending import (
+    DELTA,
+    FILES,
+    REQUEST,
+    Inline,
+    append,
+    grow,
+    rows,
+    rows_of,
+)
+from tests.kafkalog.lake.exporting import export, files_of
 from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
 from tests.kafkalog.tables.test_tailing import note_epochs
 from tests.stores import running_store
@@ -34,58 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kafkalog.lake.model import TableFormat
     from tests.conftest import Result
 
     Kafkalog = Callable[..., Result]
 
-FILES, DELTA = TableFormat.FILES, TableFormat.DELTA
-REQUEST = Request(replicas=Replicas.BEST, split_bytes=300)
 COMMIT = "_kafkalog/commits/00000000.json"
-
-
-class Inline:
-    """Runs tasks one after the other, as workers do: with JSON in and out."""
-
-    def run(
-        self, function: Callable[[Any], Any], tasks: list[dict[str, Any]]
-    ) -> Iterator[tuple[int, Any]]:
-        for number, task in enumerate(tasks):
-            yield number, json.loads(json.dumps(function(json.loads(json.dumps(task)))))
-
-
-def append(
-    *paths: Path | str, to: Path | str, form: TableFormat = FILES, allow_gaps: bool = False
-) -> list[ExportSummary]:
-    """Do what the command does: complete an interrupted run, then add what is new."""
-    asked = ExportRequest(tuple(map(str, paths)), REQUEST, table_format=form, append=True)
-    done = []
-    is_continued = True
-    while is_continued:
-        with Append(asked, str(to), allow_gaps=allow_gaps) as one:
-            one.run(Inline())
-            done.append(one.summary())
-            is_continued = one.is_continued
-    return done
-
-
-def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
-    """Offset and value of each row, sorted."""
-    if form == DELTA:
-        if not DeltaTable.is_deltatable(str(root)):
-            return []
-        table = DeltaTable(root).to_pyarrow_table(columns=["offset", "value"])
-    else:
-        table = table_of(root).select(["offset", "value"])
-    return sorted((row["offset"], row["value"]) for row in table.to_pylist())
-
-
-def rows(first: int, end: int) -> list[tuple[int, bytes]]:
-    return [(n, b"%d" % n) for n in range(first, end)]
-
-
-def grow(partition: Path, first: int, count: int, epoch: int = 0) -> None:
-    """Roll a segment, and append to it."""
-    write_log(partition, *batches(first, count, epoch), name=f"{first:020}")
 
 
 @pytest.mark.parametrize("form", [FILES, DELTA])
@@ -227,89 +187,6 @@ def test_an_older_copy_adds_nothing(tmp_path: Path) -> None:
     grow(partition, 135, 1)
     assert append(tmp_path / "new", to=to)[0].rows == 3
     assert rows_of(to) == rows(0, 138)
-
-
-class StoppedError(BaseException):
-    """As if the process was killed."""
-
-
-class Killing:
-    """Stops a run at its nth call that writes: before, or after it has taken effect."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: int | None = None
-        create, remove, commit = FileTree.create, FileTree.remove, kafkalog.lake.append.append_delta
-
-        @contextmanager
-        def creating(tree: FileTree, name: str) -> Iterator[Any]:
-            self._count()
-            with create(tree, name) as file:
-                yield file
-            self._count()
-
-        def removing(tree: FileTree, name: str) -> None:
-            self._count()
-            remove(tree, name)
-
-        def committing(*arguments: Any) -> None:
-            self._count()
-            commit(*arguments)
-            self._count()
-
-        monkeypatch.setattr(FileTree, "create", creating)
-        monkeypatch.setattr(FileTree, "remove", removing)
-        monkeypatch.setattr(kafkalog.lake.append, "append_delta", committing)
-
-    def _count(self) -> None:
-        if self.calls is not None:
-            self.calls -= 1
-            if self.calls < 0:
-                raise StoppedError
-
-
-@pytest.mark.parametrize("form", [FILES, DELTA])
-@pytest.mark.parametrize("changes", ["nothing", "more", "deleted", "moved"])
-def test_a_run_that_stops_at_any_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat, changes: str
-) -> None:
-    """The next one ends with each row once, also if the logs have changed meanwhile."""
-    make_log(tmp_path / "first")
-    append(tmp_path / "first", to=tmp_path / "lake", form=form)
-    killing = Killing(monkeypatch)
-    at = 0
-    while True:
-        log, to = tmp_path / f"log{at}" / "log", tmp_path / f"lake{at}"
-        shutil.copytree(tmp_path / "first", log)
-        shutil.copytree(tmp_path / "lake", to)
-        grow(log / "orders-0", 120, 2)
-        grow(log / "orders-0", 126, 2)
-        end = 132
-        killing.calls = at
-        try:
-            append(log, to=to, form=form)
-        except StoppedError:
-            is_stopped = True
-        else:
-            is_stopped = False
-        killing.calls = None
-        if form == DELTA:
-            assert rows_of(to, form) in (rows(0, 120), rows(0, 132))
-        if changes == "more":
-            grow(log / "orders-0", 132, 2)
-            end = 138
-        elif changes == "deleted":
-            (log / "orders-0" / f"{0:020}.log").unlink()
-        elif changes == "moved":
-            log = log.rename(log.parent / "elsewhere")
-        append(log, to=to, form=form)
-        assert rows_of(to, form) == rows_of(to) == rows(0, end)
-        assert (to / "_SUCCESS").exists()
-        assert {path.name for path in (to / "_kafkalog").iterdir()} <= {"commits", "building"}
-        assert append(log, to=to, form=form)[0].was_complete
-        if not is_stopped:
-            break
-        at += 1
-    assert at > 15, "it writes a plan, files, entries and a commit"
 
 
 def test_what_is_deleted_during_a_run_is_not_committed(
