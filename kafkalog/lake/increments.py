@@ -41,32 +41,24 @@ def next_increment(
         as `plan_splits`.
     """
     seen: dict[str, Difference] = {}
-    losses: dict[tuple[str, LossReason], Loss] = {}
-    missing: list[Loss] = []
+    losses: dict[tuple[str, int, LossReason], Loss] = {}
 
     def lose(loss: Loss) -> None:
-        losses.setdefault((loss.key, loss.reason), loss)
+        losses[loss.key, loss.first_offset, loss.reason] = loss
 
     def differ(difference: Difference) -> None:
         seen.setdefault(difference.path, difference)
 
-    tail = Tail(paths, request, losses=lose, differences=differ)
+    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ)
     start: Offsets = {} if last is None else dict(last.end)
     end = tail.end(is_first=True)
-    if last is not None:
-        for key, (offset, _) in tail.beginning().items():
-            if offset and key in end and _before(start, key) is None:
-                message = f"The log is new here, and starts at offset {offset}."
-                lose(Loss(key, 0, offset, LossReason.DELETED, message))
-
-    def miss(key: str, wanted: tuple[int, int], target: Target) -> None:
-        missing.extend(_missing(key, wanted, target))
-
-    splits = tail.splits(start, end, gaps=miss)
+    # What has come since the last run was to be read from its first offset on.
+    new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
+    splits = tail.splits({**start, **new}, end)
     if differences is not None:
         for difference in seen.values():
             differences(difference)
-    return _increment(last, start, end, [*losses.values(), *missing]), splits
+    return _increment(last, start, end, list(losses.values())), splits
 
 
 def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
@@ -27,11 +26,11 @@ from kafkalog.tables.planning import (
 from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.model import Offsets, PartitionEnd, Request, Split
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
     from kafkalog.view import Difference
@@ -66,6 +65,8 @@ class Tail:
         request: which rows; its offset bounds are ignored.
         losses: called if records to be read are missing, or if the log no longer has those that
             were read.
+        gaps: returns the losses of a log that has gaps between its segments where rows are wanted,
+            by its key, the first wanted offset and the one after the last.
         differences: as for `plan_splits`; called at each listing.
 
     Raises:
@@ -78,6 +79,7 @@ class Tail:
         request: Request,
         *,
         losses: Callable[[Loss], object] = refuse_loss,
+        gaps: Callable[[str, tuple[int, int], Target], Iterable[Loss]] = lambda *_: (),
         differences: Callable[[Difference], object] | None = None,
     ) -> None:
         if request.table not in _TABLES:
@@ -88,6 +90,7 @@ class Tail:
         self._first_request = request
         self._request = replace(request, required_topics=frozenset())  # one can be deleted later
         self._lose = losses
+        self._gaps = gaps
         self._differences = differences
 
     @listing_again
@@ -122,10 +125,10 @@ class Tail:
             RefusedError: as `splits`.
         """
         logs = self._logs(self._request)
-        found = self._still_there(start, logs)
+        found = self._still_there(start, logs, self._lose)
         firsts, ends = {}, {}
         for key, log in logs.items():
-            first = self._first(key, log, found.get(key))
+            first = _first(key, log, found.get(key), self._lose)
             last = self._end_of(log) if end is None else end.get(key, [first])[0]
             firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
         if size is not None:
@@ -136,47 +139,56 @@ class Tail:
                 found[key] = _position(log, ends[key])
         return found
 
-    @listing_again
-    def splits(
-        self,
-        start: Mapping[str, list[int]],
-        end: Mapping[str, list[int]],
-        *,
-        gaps: Callable[[str, tuple[int, int], Target], object] | None = None,
-    ) -> list[Split]:
+    def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
         """Return the splits between two positions.
-
-        Args:
-            start, end: the positions.
-            gaps: called with each log that has gaps between its segments where rows are wanted: its
-                key, the first wanted offset, and the one after the last.
 
         Raises:
             RefusedError: a part of it was deleted or cut off, or the log was refilled from an
                 earlier offset on.
         """
+        found = self._between(start, end)
+        for loss in found.losses:
+            self._lose(loss)
+        return found.splits
+
+    @listing_again
+    def _between(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> _Between:
+        found = _Between()
         logs = self._logs(self._request)
-        start, end = self._still_there(start, logs), self._still_there(end, logs)
-        found: list[Split] = []
+        start = self._still_there(start, logs, found.losses.append)
+        end = self._still_there(end, logs, found.losses.append)
         for key, log in logs.items():
             if key not in end:
                 continue
-            first, last = self._first(key, log, start.get(key)), end[key][0]
+            first, last = _first(key, log, start.get(key), found.losses.append), end[key][0]
             if (cut := _divergence(log, end[key])) is not None:
                 words = f"The log is another one from offset {cut} on; it had {last}."
-                self._lose(_loss(key, cut, last, _reason_of(cut, log), words, log))
+                found.losses.append(_loss(key, cut, last, _reason_of(cut, log), words, log))
                 last = min(last, cut)  # the next batch continues there
             if first < last:
-                bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
-                # The end is already decided: the high watermark can change later.
-                request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits(
-                    [log.partition.path],
-                    request,
-                    differences=lambda _: None,
-                    gaps=None if gaps is None else partial(gaps, key, (first, last)),
-                )
+                self._add(found, key, log, (first, last))
         return found
+
+    def _add(self, found: _Between, key: str, log: UnifiedLog, wanted: tuple[int, int]) -> None:
+        """Plan the offsets of one log; some may be gone since they were chosen."""
+        first, last = wanted
+        bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
+        # The end is already decided: the high watermark can change later.
+        request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
+        ends: list[PartitionEnd] = []
+        found.splits.extend(
+            plan_splits(
+                [log.partition.path],
+                request,
+                ends=ends.append,
+                differences=lambda _: None,
+                gaps=lambda target: found.losses.extend(self._gaps(key, wanted, target)),
+            )
+        )
+        for start in (one.log_start_offset for one in ends):
+            if start > first:
+                end = min(start, last)
+                found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
@@ -199,12 +211,14 @@ class Tail:
         return log.fetch_bounds(self._request.isolation)[1]
 
     def _still_there(
-        self, start: Mapping[str, list[int]], logs: Mapping[str, UnifiedLog]
+        self,
+        start: Mapping[str, list[int]],
+        logs: Mapping[str, UnifiedLog],
+        lose: Callable[[Loss], object],
     ) -> Offsets:
         """Return the positions by the names that the logs have now.
 
         Raises:
-            RefusedError: the log of a position is gone.
             UsageError: they are malformed.
         """
         found: Offsets = {}
@@ -227,31 +241,43 @@ class Tail:
                 continue
             reason = "is another topic of that name now" if same_name else "is not here any more"
             words = f"The partition {key} {reason}; {found[key][0]} was to be read next."
-            self._lose(_loss(key, found[key][0], None, LossReason.GONE, words))
+            lose(_loss(key, found[key][0], None, LossReason.GONE, words))
             if same_name:
                 del found[key]  # a deleted topic never comes back
         return found
 
-    def _first(self, key: str, log: UnifiedLog, position: list[int] | None) -> int:
-        """Return the offset to resume from.
 
-        Raises:
-            RefusedError: it differs from the position's offset.
-        """
-        if position is None:
-            return log.log_start_offset
-        offset = position[0]
-        if (cut := _divergence(log, position)) is not None:
-            words = (
-                f"The log is another one from offset {cut} on: it was cut there, and {offset} was "
-                "to be read next."
-            )
-            self._lose(_loss(key, cut, offset, _reason_of(cut, log), words, log))
-            return max(cut, log.log_start_offset)
-        if (start := log.log_start_offset) > offset:
-            words = f"The log starts at offset {start}, and {offset} was to be read next."
-            self._lose(_loss(key, offset, start, LossReason.DELETED, words, log))
-        return max(offset, log.log_start_offset)
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """What there is between two positions, and what is missing."""
+
+    splits: list[Split] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+def _first(
+    key: str, log: UnifiedLog, position: list[int] | None, lose: Callable[[Loss], object]
+) -> int:
+    """Return the offset to resume from."""
+    start = log.log_start_offset
+    if position is None:
+        return start
+    offset = position[0]
+    if (cut := _divergence(log, position)) is not None:
+        words = (
+            f"The log is another one from offset {cut} on: it was cut there, and {offset} was to "
+            "be read next."
+        )
+        lose(_loss(key, cut, offset, _reason_of(cut, log), words, log))
+        return max(cut, start)
+    if start > offset:
+        lose(_deleted(key, offset, start, start, log))
+    return max(offset, start)
+
+
+def _deleted(key: str, first: int, end: int, start: int, log: UnifiedLog) -> Loss:
+    words = f"The log starts at offset {start}, and {first} was to be read next."
+    return _loss(key, first, end, LossReason.DELETED, words, log)
 
 
 def _loss(

@@ -153,7 +153,7 @@ def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:
     to = tmp_path / "lake"
     append(tmp_path / "log", to=to)
     write_log(tmp_path / "log" / "fast-0", *batches(30, 2), name=f"{30:020}")
-    with pytest.raises(RefusedError, match="new here, and starts at offset 30"):
+    with pytest.raises(RefusedError, match="starts at offset 30, and 0 was to be read next"):
         append(tmp_path / "log", to=to)
     [done] = append(tmp_path / "log", to=to, allow_gaps=True)
     assert [(one.topic, one.first_offset, one.end_offset) for one in done.gaps] == [("fast", 0, 30)]
