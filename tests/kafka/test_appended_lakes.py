@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.crash.disk import tries_everything
 from tests.kafka.test_living_broker import living_broker
 from tests.kafkalog.lake.exporting import table_of
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-RUNS: Final = int(os.environ.get("KAFKALOG_APPENDS", "8"))
+RUNS: Final = int(os.environ.get("KAFKALOG_APPENDS") or (100 if tries_everything() else 6))
 KEPT: Final = ("steady", "ledger")
 """Nothing is deleted of these."""
 NUMBERED: Final = ("steady", "retained", "trimmed", "again")
@@ -158,11 +159,12 @@ def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> Non
         assert gap["reason"] in ("gone", "deleted"), gap
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["files", "delta"])
 def test_tables_beside_a_working_broker(
     harness: None, tmp_path: Path, form: str, tell: Callable[[str], None]
 ) -> None:
-    """KAFKALOG_APPENDS runs, of which about half are killed."""
+    """A few runs, or a hundred in a soak; about half of them are killed."""
     assert harness is None
     seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
     sys.stderr.write(f"seed {seed}\n")
