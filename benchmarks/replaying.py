@@ -16,18 +16,43 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka import broker_data
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SIZES: Final = {100: 3_000_000, 1000: 600_000}
 ALIKE: Final = ("batch.size=1000000", "linger.ms=20", "buffer.memory=67108864")
 BROKER_OPTIONS: Final = ("-Xms512m", "-Xmx1g")
 _RATE: Final = re.compile("([0-9.]+) records/sec")
+
+
+@contextmanager
+def running_broker(place: Path) -> Iterator[tuple[str, int]]:
+    """A broker on loopback with the log directory `place / "log"`: its address and process id."""
+    (place / "cwd").mkdir(exist_ok=True)
+    options = (*BROKER_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    with subprocess.Popen(
+        broker_data.java_command(
+            "kafkalog.harness.RunningBroker", str(place / "log"), options=options
+        ),
+        cwd=place / "cwd", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "KAFKALOG_KAFKA_LOG": "off"},
+    ) as broker:  # fmt: skip
+        assert broker.stdin is not None
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "running\n"
+        broker.stdin.write("port\n")
+        broker.stdin.flush()
+        yield f"127.0.0.1:{int(broker.stdout.readline())}", broker.pid
+        broker.stdin.close()
 
 
 def perf_test(bootstrap: str, topic: str, count: int, size: int, *properties: str) -> float:
@@ -98,24 +123,9 @@ def main() -> None:
     given = parser.parse_args()
     broker_data.build()
     place = Path(tempfile.mkdtemp(prefix="kafkalog-replaying-"))
-    (place / "cwd").mkdir()
-    silent = {**os.environ, "KAFKALOG_KAFKA_LOG": "off"}
-    options = (*BROKER_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
     try:
-        with subprocess.Popen(
-            broker_data.java_command(
-                "kafkalog.harness.RunningBroker", str(place / "log"), options=options
-            ),
-            cwd=place / "cwd", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=silent,
-        ) as broker:  # fmt: skip
-            assert broker.stdin is not None
-            assert broker.stdout is not None
-            assert broker.stdout.readline() == "running\n"
-            broker.stdin.write("port\n")
-            broker.stdin.flush()
-            port = int(broker.stdout.readline())
-            measure(f"127.0.0.1:{port}", place, given.scale, given.rounds)
-            broker.stdin.close()
+        with running_broker(place) as (bootstrap, _):
+            measure(bootstrap, place, given.scale, given.rounds)
     finally:
         shutil.rmtree(place)
 

@@ -135,6 +135,13 @@ class ChangedSinceError(KafkaLogError):
     exit_code = 4
 
 
+class PartlyDoneError(KafkaLogError):
+    """Something was changed or written before something else failed or was refused."""
+
+    reference = "partly-done"
+    exit_code = PARTLY_DONE
+
+
 class UnsupportedError(KafkaLogError):
     """A version, codec or optional part is needed but not available."""
 

@@ -75,6 +75,7 @@ def resurrect(
         UsageError: an option makes no sense, or the destination lies inside a source.
         RefusedError: partitions are missing, or it is not clear which copy counts.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+        PartlyDoneError: all is there, but for `properties_out`.
         UnsupportedError: the metadata are of a later Kafka.
         CorruptDataError: a partition or the metadata log is damaged.
 
@@ -108,7 +109,7 @@ def resurrect_into(
 
     The sources are only read. The topics must be in the metadata of the cluster, which stay as they
     are: the partitions get the topic ids of the metadata. A partition appears whole or not at all,
-    and replaces at most one without a record.
+    and replaces at most one without a record. A call that was interrupted can be repeated.
 
     Args:
         paths: as for `resurrect`; not the log directory itself, but partitions in it may be.
@@ -128,6 +129,7 @@ def resurrect_into(
         RefusedError: a partition does not agree with the metadata.
         DestinationExistsError: a partition is there, and not empty.
         LogDirInUseError, UnwritableError: refused, or the disk is full.
+        PartlyDoneError: some partitions are in place, and another one failed.
         UnsupportedError: the metadata are of a later Kafka.
         CorruptDataError: a partition, a checkpoint or the metadata log is damaged.
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LOG_ROOT: Final = "log"
 """The log directory in the new directory, as salvage names it."""
 SERVER_PROPERTIES: Final = "server.properties"
+THERE: Final = "there"
+"""How a partition was copied that an earlier run had put in place, and nobody has changed."""
 
 
 class Retention(StrEnum):
@@ -107,7 +109,8 @@ class ResurrectedPartition:
         path: its directory in the source; None if there is none.
         target: the new directory, relative to the one around everything; None if there is none.
         topic, partition, topic_id: what it is now.
-        how: `reflink`, `copied` or `salvaged`; `empty` or `offline` if it is missing.
+        how: `reflink`, `copied` or `salvaged`; `there` if an earlier run did it; `empty` or
+            `offline` if it is missing.
         log_start_offset, log_end_offset: of the new log.
         records: by the headers of its batches.
         size_bytes: of its logs.

@@ -31,7 +31,7 @@ from kafkalog.rescue.log_copy import copy_file, logs_of
 from kafkalog.rescue.partition import PartitionCopy
 from kafkalog.resurrection.model import LOG_ROOT, Copy
 from kafkalog.resurrection.sources import TORN
-from kafkalog.text_files import read_leader_epochs
+from kafkalog.text_files import read_leader_epochs, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _MAGIC_MAX: Final = 2
 _WAITING_MAX: Final = 16 << 20
+_COMPARED: Final = 4 << 20
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -62,7 +63,7 @@ class Judged:
         last_timestamp: the largest of a batch, -1 without one.
         has_falling_epochs: whether a later batch has an earlier epoch.
         damage: what is wrong; None if nothing is.
-        how: how it was copied.
+        how: how it was copied, or `there`.
     """
 
     log_start_offset: int = 0
@@ -219,6 +220,35 @@ class Writer:
             self.directory.write(f"{self.place}/{name}", data)
         self._waiting.clear()
         self._size = 0
+
+
+def size_if_same(path: str, one: Candidate, topic_id: str) -> int | None:
+    """Return the size of a log if it is one that copying a candidate could have made, else None.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    there = list_partition(path)
+    metadata = os.path.join(path, file_names.PARTITION_METADATA)
+    if not os.path.lexists(metadata) or read_topic_id(metadata) != topic_id:
+        return None
+    old = {log.base_offset: log for log in logs_of(one.directory)}
+    new = {segment.base_offset: segment.log for segment in there.segments}
+    if old.keys() != new.keys() or there.other_logs or there.directories:
+        return None
+    if not all(_begins_with(old[base].path, log.path, log.size_bytes) for base, log in new.items()):
+        return None
+    return sum(log.size_bytes for log in new.values())
+
+
+def _begins_with(path: str, other: str, size_bytes: int) -> bool:
+    """Return whether a file begins with another one; they differ in length at a torn end."""
+    with Source(path) as one, Source(other) as two:
+        for position in range(0, size_bytes, _COMPARED):
+            size = min(_COMPARED, size_bytes - position)
+            if one.read(position, size) != two.read(position, size):
+                return False
+    return True
 
 
 def _as_copied(partition: PartitionDir) -> PartitionDir:

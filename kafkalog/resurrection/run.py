@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from kafkalog.cluster_image import ImageReader
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
-from kafkalog.errors import CorruptDataError, NotFoundError, UsageError
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    NotFoundError,
+    PartlyDoneError,
+)
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
 from kafkalog.names import parse_file_name
 from kafkalog.rescue.model import manifest_line as salvage_line
-from kafkalog.resurrection.choice import NEW, choose, losers_of
+from kafkalog.resurrection.choice import choose, losers_of
 from kafkalog.resurrection.model import (
     LOG_ROOT,
     SERVER_PROPERTIES,
-    Copy,
     MetadataRecord,
     Missing,
     ResurrectedPartition,
@@ -39,6 +43,7 @@ from kafkalog.resurrection.records import (
     producer_ids_record,
     topic_records,
 )
+from kafkalog.resurrection.requirements import require_room, require_sense
 from kafkalog.resurrection.sources import (
     METADATA_VERSION,
     OldCheckpoints,
@@ -51,13 +56,12 @@ from kafkalog.storage import (
     NewDirectory,
     NewFile,
     require_outside,
-    require_space,
     require_vacant,
 )
-from kafkalog.text_files import checkpoint_text, uuid_bytes
+from kafkalog.text_files import checkpoint_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from kafkalog.rescue.model import Row as SalvageRow
@@ -65,11 +69,11 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.model import ResurrectOptions, Row
     from kafkalog.resurrection.partition import Judged
     from kafkalog.resurrection.sources import SourceImage
+    from kafkalog.storage import Step
     from kafkalog.targets import Target
 
 MANIFEST: Final = "manifest.ndjson"
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-_NODE_MAX: Final = (1 << 31) - 1
 _NOTED_MAX: Final = 5
 
 
@@ -81,13 +85,15 @@ def run_resurrection(
     dry_run: bool,
     tell: Callable[[Row], None] | None,
     progress: Callable[[int], None] | None,
+    observe: Callable[[Step], None] | None = None,
 ) -> ResurrectSummary:
-    """Do what `kafkalog.resurrect` describes."""
-    _require_sense(destination, options)
+    """Do what `kafkalog.resurrect` describes; `observe` is called after each step."""
+    require_sense(destination, options)
     log_dirs = log_dirs_of(targets)
     require_outside(destination, [*log_dirs, *(one.path for one in targets)])
     require_vacant(os.path.realpath(destination))
-    with ExitStack() as held:
+    directory, manifest, properties = None, None, None
+    with _told_if_done(lambda: directory), ExitStack() as held:
         for log_dir in log_dirs:
             held.enter_context(LogDirLock(log_dir))
         images = source_images(targets, options.as_of_metadata, takes_damage=options.salvage)
@@ -99,48 +105,35 @@ def run_resurrection(
                 hint="--undelete takes directories that await deletion, too."
                 if chosen.left_out else None,
             )  # fmt: skip
-        directory, manifest = None, None
         if not dry_run:
             require_room(destination, chosen, options)
+            if options.properties_out is not None:  # it gets its name last
+                properties = held.enter_context(NewFile(options.properties_out))
             home = log_dirs[0] if log_dirs else None
-            directory = held.enter_context(NewDirectory(destination, home, syncs_once=True))
+            directory = held.enter_context(
+                NewDirectory(destination, home, syncs_once=True, observe=observe)
+            )
             manifest = held.enter_context(directory.create(MANIFEST))
         run = _Run(directory, manifest, destination, options, images, tell, progress)
         run.work(chosen)
-    if options.properties_out is not None and not dry_run:
-        with NewFile(options.properties_out) as out:
-            out.file.write(run.properties)
+        if properties is not None:
+            properties.file.write(run.properties)
     return run.summary
 
 
-def _require_sense(destination: str, options: ResurrectOptions) -> None:
-    """Raise `UsageError` for values that Kafka would not accept."""
-    if not 0 <= options.node_id <= _NODE_MAX:
-        raise UsageError(f"{options.node_id} is not a node id.", hint="It is 0 or above.")
-    require_ids(options)
-    if "," in os.path.realpath(destination):
-        raise UsageError(
-            "Kafka takes a comma in log.dirs for the end of a path.",
-            path=destination,
-            hint="Choose a directory without one.",
-        )
-
-
-def require_ids(options: ResurrectOptions) -> None:
-    """Raise `UsageError` for ids that are none of Kafka's."""
-    ids = [options.cluster_id] if options.cluster_id is not None else []
-    for given in [*ids, *(one for one in options.topic_ids.values() if one != NEW)]:
-        if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
-            raise UsageError(
-                f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."
-            )
-
-
-def require_room(destination: str, chosen: Chosen, options: ResurrectOptions) -> None:
-    """Raise `UnwritableError` if the copies cannot fit; shared blocks take no room."""
-    if options.copy == Copy.COPY:
-        copies = (one.copies[0] for topic in chosen.topics for one in topic.partitions.values())
-        require_space(destination, sum(one.directory.size_bytes for one in copies))
+@contextmanager
+def _told_if_done(made: Callable[[], NewDirectory | None]) -> Iterator[None]:
+    """Raise `PartlyDoneError` for what fails once the new directory has its name."""
+    try:
+        yield
+    except KafkaLogError as error:
+        directory = made()
+        if directory is None or not directory.has_its_name:
+            raise
+        raise PartlyDoneError(
+            f"{directory.given} is there, whole; afterwards this failed: {error.message}",
+            path=error.path,
+        ) from error
 
 
 class _Run:
@@ -305,21 +298,21 @@ class _Run:
         self, topic: TopicChoice, judged: dict[int, Judged], replaced: dict[str, str]
     ) -> Iterable[str]:
         if topic.missing and self._options.missing == Missing.EMPTY:
-            yield f"partitions without data begin at offset 0: {_some(topic.missing)}"
+            yield f"partitions without data begin at offset 0: {some(topic.missing)}"
         elif topic.missing:
-            yield f"partitions without a leader: {_some(topic.missing)}"
+            yield f"partitions without a leader: {some(topic.missing)}"
         if cut := [number for number, one in judged.items() if one.bytes_cut]:
-            yield f"an incomplete batch at the end was cut off: partition {_some(cut)}"
+            yield f"an incomplete batch at the end was cut off: partition {some(cut)}"
         if falling := [number for number, one in judged.items() if one.has_falling_epochs]:
-            yield f"leader epochs go back, as `verify` shows: partition {_some(falling)}"
+            yield f"leader epochs go back, as `verify` shows: partition {some(falling)}"
         if salvaged := [number for number, one in judged.items() if one.how == "salvaged"]:
-            yield f"salvaged: partition {_some(salvaged)}"
+            yield f"salvaged: partition {some(salvaged)}"
         if opened := {
             number: one.first_unstable_offset
             for number, one in judged.items()
             if one.first_unstable_offset is not None
         }:
-            yield f"open transactions: partition {_some(opened)}"
+            yield f"open transactions: partition {some(opened)}"
         if replaced.get("remote.storage.enable") == "true":
             yield "only what was on the brokers' disks is here, not what is in remote storage"
         if topic.is_dead:
@@ -432,7 +425,8 @@ class _Run:
             self._tell(row)
 
 
-def _some(numbers: Iterable[int]) -> str:
+def some(numbers: Iterable[int]) -> str:
+    """Join the first few numbers."""
     shown = [str(number) for number in numbers]
     more = [f"… ({len(shown)} in all)"] if len(shown) > _NOTED_MAX else []
     return ", ".join(shown[:_NOTED_MAX] + more)

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import struct
 import time
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
 from kafkalog.server.meter import Meter
-from kafkalog.server.model import Client, FileRange, nothing
+from kafkalog.server.model import Begun, Client, as_it_is, nothing
 from kafkalog.server.security import BEFORE_AUTHENTICATION
+from kafkalog.server.sending import Sender
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from kafkalog.server.model import Api
+    from kafkalog.server.model import Answer, Api
     from kafkalog.server.pace import Pace
     from kafkalog.server.security import SaslPlain
 
@@ -40,8 +41,8 @@ _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
 _GONE_SECONDS: Final = 0.5
 """How often it is seen whether a client still waits for its answer."""
-_PIECE_SIZE: Final = 1 << 20
 _SIZE: Final = struct.Struct(">i")
+_SIZES: Final = struct.Struct(">ii")
 _HEADER: Final = struct.Struct(">hhi")
 _API_VERSIONS: Final = 18
 
@@ -102,6 +103,7 @@ class Connection:
         identified: called once, when the client has said who it is.
         meter: counts what is answered.
         guard: says who may ask what; None for everybody.
+        by_kernel: whether the kernel may send bytes of files.
     """
 
     def __init__(
@@ -114,11 +116,13 @@ class Connection:
         identified: Callable[[Client], object] = lambda _: None,
         meter: Meter | None = None,
         guard: SaslPlain | None = None,
+        *,
+        by_kernel: bool = True,
     ) -> None:
         self._reader = reader
         self._writer = writer
+        self._sender = Sender(writer, pace, by_kernel=by_kernel)
         self._apis = apis
-        self._pace = pace
         self._room = room
         self._identified = identified
         self._is_identified = False
@@ -134,8 +138,9 @@ class Connection:
             MalformedRequestError, MessageError: the client sent something else than a request.
             ConnectionError, OSError: the connection broke.
         """
-        while await self._answer_one():
-            pass
+        with self._sender:
+            while await self._answer_one():
+                pass
 
     async def _answer_one(self) -> bool:
         """Answer the next request; return whether there may be more."""
@@ -196,9 +201,11 @@ class Connection:
         if key not in BEFORE_AUTHENTICATION and not self._is_identified:
             self._is_identified = True
             self._identified(self.client)
+        self.client.begin = partial(self._begin, api, version, correlation)
         handling = api.handler(request, version, self.client)
         del request
         response = await self._unless_gone(handling)
+        self.client.begin = as_it_is
         if response is None:
             return False
         size = 0
@@ -207,64 +214,52 @@ class Connection:
         self._meter.answered(api.name, time.monotonic() - begin, size)
         return True
 
-    async def _unless_gone(
-        self, handling: Awaitable[dict[str, Any] | None]
-    ) -> dict[str, Any] | None:
+    async def _unless_gone(self, handling: Awaitable[Answer]) -> Answer:
         """Await an answer; None if the client goes away meanwhile, which frees its place."""
-        answer = asyncio.ensure_future(handling)
-        try:
-            while not (await asyncio.wait({answer}, timeout=_GONE_SECONDS))[0]:
-                if self._reader.at_eof() or self._writer.is_closing():
-                    return None
-            return answer.result()
-        finally:
-            answer.cancel()
+        task = asyncio.current_task()
+        assert task is not None, "a connection is a task"
+        loop = asyncio.get_running_loop()
+        has_gone = False
+        timer: asyncio.TimerHandle
 
-    async def _send(
-        self, api: Api, version: int, correlation: int, response: dict[str, Any]
-    ) -> int:
-        """Send a response; return its size."""
+        def look() -> None:
+            nonlocal has_gone, timer
+            if self._reader.at_eof() or self._writer.is_closing():
+                has_gone = True
+                task.cancel()
+            else:
+                timer = loop.call_later(_GONE_SECONDS, look)
+
+        timer = loop.call_later(_GONE_SECONDS, look)
+        try:
+            return await handling
+        except asyncio.CancelledError:
+            if has_gone and task.uncancel() == 0:
+                return None
+            raise
+        finally:
+            timer.cancel()
+
+    def _begin(self, api: Api, version: int, correlation: int, response: dict[str, Any]) -> Begun:
+        """Encode a response and begin to send it, in any thread."""
         output = Output()
-        output.buffer += _SIZE.pack(correlation)
+        output.buffer += _SIZES.pack(0, correlation)
         if api.is_flexible(version) and api.key != _API_VERSIONS:
             output.buffer.append(0)  # no tagged fields
         encoder(api.response, version)(output, response)
         parts = output.end()
-        del response
-        size = sum(map(len, parts))
-        self._writer.write(_SIZE.pack(size))
-        for part in parts:
-            if isinstance(part, FileRange):
-                await self._send_range(part)
-            elif part:
-                self._writer.write(part)
-                if self._pace.is_limited:
-                    await self._pace.take(len(part))
-        await self._writer.drain()
-        return size
+        size = sum(map(len, parts)) - _SIZE.size
+        _SIZE.pack_into(parts[0], 0, size)
+        return Begun(self._sender.begin(parts), size)
 
-    async def _send_range(self, part: FileRange) -> None:
-        """Send bytes of a file: by the kernel, or through memory where that cannot be."""
-        # What the kernel sends does not pass through TLS.
-        if self._writer.get_extra_info("ssl_object") is None and not self._pace.is_limited:
-            await self._writer.drain()
-            loop = asyncio.get_running_loop()
-            with contextlib.suppress(asyncio.SendfileNotAvailableError, io.UnsupportedOperation):
-                file = cast("IO[bytes]", part.source)  # its descriptor is all that is used
-                sent = await loop.sendfile(
-                    self._writer.transport, file, part.position, part.size, fallback=False
-                )
-                if sent < part.size:
-                    raise ConnectionAbortedError("a file became shorter while it was sent")
-                return
-        position, end = part.position, part.position + part.size
-        while position < end:
-            piece = bytearray(min(end - position, _PIECE_SIZE))
-            await asyncio.to_thread(part.source.read_into, position, memoryview(piece))
-            self._writer.write(piece)
-            await self._writer.drain()
-            await self._pace.take(len(piece))
-            position += len(piece)
+    async def _send(
+        self, api: Api, version: int, correlation: int, response: dict[str, Any] | Begun
+    ) -> int:
+        """Send a response; return its size."""
+        if not isinstance(response, Begun):
+            response = self._begin(api, version, correlation, response)
+        await self._sender.send(response.left)
+        return response.size
 
 
 def _client_id(source: Input) -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.server.catalog import Catalog, ServedPartition
-    from kafkalog.server.model import Client, ServeOptions
+    from kafkalog.server.model import Answer, Begun, Client, ServeOptions
     from kafkalog.server.served_log import ServedLog
 
 FETCH_SIZE_MAX: Final = 55 << 20
@@ -71,21 +71,29 @@ class Fetch:
         """Return the APIs that this answers."""
         return [Api("Fetch", self.fetch)]
 
-    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+    async def fetch(self, request: dict[str, Any], version: int, client: Client) -> Answer:
         """Answer Fetch: at once if there is enough, else when the time of the request is over."""
         if request["sessionEpoch"] > 0:
             return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
         wait = min(request["maxWaitMs"] / 1000, _WAIT_SECONDS_MAX)
         deadline = time.monotonic() + wait
         enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
+
+        def answer() -> tuple[dict[str, Any] | Begun, bool]:
+            found = self._gather(request, version)
+            response = {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+            if found.answers_now or found.size >= enough or time.monotonic() >= deadline:
+                return client.begin(response), True
+            return response, False
+
         while True:
-            found = await asyncio.to_thread(self._gather, request, version)
+            response, is_enough = await asyncio.to_thread(answer)
+            if is_enough:
+                return response
             left = deadline - time.monotonic()
-            if found.answers_now or found.size >= enough or left <= 0:
-                return {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
             if not self._options.follow:  # nothing will come
                 await asyncio.sleep(left)
-                return {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+                return response
             await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
 
     def _gather(self, request: dict[str, Any], version: int) -> _Gathered:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formats.message_table import Message
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
@@ -20,11 +22,25 @@ if TYPE_CHECKING:
 NODE_ID: Final = 0
 """The only broker there is."""
 
-Handler = Callable[[dict[str, Any], int, "Client"], Awaitable[dict[str, Any] | None]]
-"""Answers a request of a version: a dict by the names of `formats/requests.txt`.
 
-None ends the connection without an answer.
-"""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A response whose first bytes are on their way.
+
+    Attributes:
+        left: the parts that are not.
+        size: bytes of the whole.
+    """
+
+    left: Sequence[Any]
+    size: int
+
+
+Answer = dict[str, Any] | Begun | None
+"""A response by the names of `formats/requests.txt`; None ends the connection without one."""
+
+Handler = Callable[[dict[str, Any], int, "Client"], Awaitable[Answer]]
+"""Answers a request of a version."""
 
 
 class Address(NamedTuple):
@@ -85,6 +101,8 @@ class ServeOptions:
         tls: files with the certificate and its key; None for no TLS.
         sasl_file: file with the users that are let in; None for everybody.
         metrics: where Prometheus finds metrics; None for none.
+        by_kernel: whether the kernel may send bytes of files (`sendfile`), where it can; else they
+            pass through the memory of the process.
     """
 
     listen: Address = LISTEN
@@ -103,6 +121,7 @@ class ServeOptions:
     tls: tuple[str, str] | None = None
     sasl_file: str | None = None
     metrics: Address | None = None
+    by_kernel: bool = True
 
     @property
     def is_open_to_others(self) -> bool:
@@ -134,6 +153,11 @@ def nothing() -> None:
     """Do nothing."""
 
 
+def as_it_is(response: dict[str, Any]) -> dict[str, Any] | Begun:
+    """Return a response that is sent later."""
+    return response
+
+
 @dataclass
 class Client:
     """One connection.
@@ -145,6 +169,8 @@ class Client:
         principal: the user who authenticated; `ANONYMOUS` without SASL.
         state: what other parts of the server keep about the connection, by their names.
         forget_request: called by a handler that waits and needs the request no more.
+        begin: may be called by a handler, in any thread, with the response that it is about to
+            return: begins to send it, and returns what to return instead.
     """
 
     host: str
@@ -154,6 +180,7 @@ class Client:
     principal: str = "ANONYMOUS"
     state: dict[str, Any] = field(default_factory=dict)
     forget_request: Callable[[], None] = nothing
+    begin: Callable[[dict[str, Any]], dict[str, Any] | Begun] = as_it_is
 
 
 @dataclass(frozen=True)

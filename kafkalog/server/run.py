@@ -180,7 +180,7 @@ class Server:
         try:
             connection = Connection(
                 reader, writer, self._apis, self.pace, self._room, self._identified,
-                self.meter, self._guard,
+                self.meter, self._guard, by_kernel=self.options.by_kernel,
             )  # fmt: skip
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):

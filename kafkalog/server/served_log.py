@@ -41,6 +41,17 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
 _TRIES_MAX: Final = 3
 
 
+_windows = threading.local()
+
+
+def _window(size: int) -> memoryview:
+    """Return memory of this thread: fresh memory costs more than what is read into it."""
+    if not hasattr(_windows, "memory"):
+        _windows.memory = memoryview(bytearray(_WINDOW_SIZE))
+    memory: memoryview = _windows.memory
+    return memory[:size]
+
+
 class OutOfRangeError(Exception):
     """The offset is not in the log."""
 
@@ -182,14 +193,14 @@ class ServedLog:
             sound = self._sound_range(opened, position, stop, size)
             if sound is None:
                 continue
-            position, following, first_size = sound
-            wanted = max(size, first_size) if at_least_one else size
-            if wanted < first_size:
+            batch, following = sound
+            wanted = max(size, batch.size_bytes) if at_least_one else size
+            if wanted < batch.size_bytes:
                 return Slice(b"", nothing.aborted)
-            records = self._records(opened, position, min(following, position + wanted))
+            records = self._records(opened, batch, min(following, batch.position + wanted))
             aborted = None
             if wants_aborted:
-                aborted = self._aborted(opened, offset, position, len(records))
+                aborted = self._aborted(opened, offset, batch.position, len(records))
             return Slice(records, aborted)
         return nothing
 
@@ -213,18 +224,15 @@ class ServedLog:
 
     def _sound_range(
         self, opened: ServedSegment, position: int, stop: int, size: int
-    ) -> tuple[int, int, int] | None:
-        """Return where sound batches begin and end, and the size of the first one.
-
-        None if there are none before `stop`.
-        """
+    ) -> tuple[Batch, int] | None:
+        """Return the first sound batch, and where those end that follow it; None: all are bad."""
         while position < stop:
             first = read_batch(opened.source, position, opened.source.size_bytes)
             if isinstance(first, Batch):
                 needed = max(size, first.size_bytes)
                 following = self._checked(opened, position, min(stop, position + needed))
                 if following > position:
-                    return position, following, first.size_bytes
+                    return first, following
             found = Frames(opened.source, check_crc=True).at(position)
             if isinstance(found, Batch):
                 found = next(crc_defects(found), found)
@@ -254,9 +262,9 @@ class ServedLog:
         source = opened.source
         try:
             while at < end:
-                window = bytearray(min(_WINDOW_SIZE, end - at))
-                source.read_into(at, memoryview(window))
-                reached = self._walk(opened, window, at, end)
+                window = _window(min(_WINDOW_SIZE, end - at))
+                source.read_into(at, window)
+                reached = self._walk(opened, window, at)
                 if reached == at:
                     batch = read_batch(source, at, source.size_bytes)
                     if not isinstance(batch, Batch):
@@ -274,16 +282,16 @@ class ServedLog:
             opened.sound = before, at
         return end
 
-    def _walk(self, opened: ServedSegment, window: bytearray, start: int, end: int) -> int:
+    def _walk(self, opened: ServedSegment, window: memoryview, start: int) -> int:
         """Return the position up to which the batches in a window are whole and sound."""
-        view, inner, size = memoryview(window), 0, len(window)
+        inner, size = 0, len(window)
         following_offset = None
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
             following = inner + c.LOG_OVERHEAD + length
             if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
                 break
-            if crc32c(view[inner + c.ATTRIBUTES_POSITION : following]) != crc:
+            if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break
             following_offset = base_offset + delta + 1
             inner = following
@@ -291,12 +299,12 @@ class ServedLog:
             opened.hint(following_offset, start + inner)
         return start + inner
 
-    def _records(self, opened: ServedSegment, start: int, end: int) -> FileRange | bytes:
+    def _records(self, opened: ServedSegment, first: Batch, end: int) -> FileRange | bytes:
         """Return bytes of a segment, batches of old magics rebuilt in today's."""
         source = opened.source
-        batch = read_batch(source, start, source.size_bytes)
-        if not isinstance(batch, Batch) or batch.magic >= 2:
-            return FileRange(source, start, end - start, opened)
+        batch: Batch | Defect = first
+        if first.magic >= 2:
+            return FileRange(source, first.position, end - first.position, opened)
         from kafkalog.batches.records import hold_records
         from kafkalog.compaction.cleaning import rewritten
 

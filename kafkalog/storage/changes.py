@@ -52,6 +52,8 @@ class StepKind(StrEnum):
     """An empty directory is gone. Not durable yet."""
     EXCHANGE = "exchange"
     """Two directories have exchanged names. Not durable yet."""
+    SYNC_FILE_SYSTEM = "sync-file-system"
+    """All names and bytes of the file system are durable."""
 
 
 @dataclass(frozen=True, slots=True)

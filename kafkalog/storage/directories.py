@@ -16,6 +16,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.names import staging_name
+from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,
     copy_bytes,
@@ -29,7 +30,7 @@ from kafkalog.storage.files import (
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 BUILDING_SUFFIX: Final = ".kafkalog-partial"
@@ -58,9 +59,11 @@ class NewDirectory:
             as we may set them, and no permission that it does not give.
         syncs_once: whether the whole file system is synced at the end instead of each file, which
             is much faster for thousands of small files.
+        observe: called after each step on the disk.
 
     Attributes:
         given: the path as given, for what people read.
+        has_its_name: whether it is there, whole.
         building: where its files are until the block ends.
         left_over_removed: whether a leftover of a killed run was removed first.
 
@@ -69,8 +72,16 @@ class NewDirectory:
         UnwritableError: it cannot be created there, or written.
     """
 
-    def __init__(self, path: str, like: str | None = None, *, syncs_once: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        like: str | None = None,
+        *,
+        syncs_once: bool = False,
+        observe: Callable[[Step], None] | None = None,
+    ) -> None:
         self.given = path
+        self._observe = observe
         self._syncs_once = syncs_once
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
@@ -79,9 +90,11 @@ class NewDirectory:
 
     def _begin(self, like: str | None) -> None:
         """Make and lock the directory that the files are built in."""
+        self.has_its_name = False
         try:
-            self.left_over_removed = _remove_left_over(self.building)
+            self.left_over_removed = self._remove_left_over()
             os.mkdir(self.building)
+            self._tell(StepKind.MAKE_DIRECTORY, self.building)
             self._lock = lock_directory(self.building)
             try:
                 self._around = os.stat(like) if like is not None else os.fstat(self._lock)
@@ -121,8 +134,10 @@ class NewDirectory:
                     take_after_directory(file.fileno(), self._around)
                 if mtime_ms is not None:
                     os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
+                self._tell(StepKind.CREATE, path)
                 if not self._syncs_once:
                     os.fsync(file.fileno())
+                    self._tell(StepKind.SYNC, path)
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
@@ -165,7 +180,9 @@ class NewDirectory:
             descriptor = os.open(self.place(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 os.ftruncate(descriptor, size_bytes)
+                self._tell(StepKind.TRUNCATE, self.place(name))
                 os.fsync(descriptor)
+                self._tell(StepKind.SYNC, self.place(name))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -189,6 +206,7 @@ class NewDirectory:
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self.place(name))
+                self._tell(StepKind.REMOVE, self.place(name))
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
@@ -196,7 +214,7 @@ class NewDirectory:
         """Remove a directory tree if present."""
         try:
             with suppress(FileNotFoundError):
-                shutil.rmtree(self.place(name))
+                self._remove_tree(self.place(name))
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
@@ -211,18 +229,52 @@ class NewDirectory:
 
     def _discard(self) -> None:
         """Remove a directory that did not get its name, and unlock it."""
-        shutil.rmtree(self.building, ignore_errors=True)
+        self._remove_tree(self.building, ignore_errors=True)
         os.close(self._lock)
+
+    def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
+        """Remove a directory tree, and tell of each part of it."""
+        steps = []
+        for directory, _, names in os.walk(path, topdown=False) if self._observe else ():
+            steps += [Step(StepKind.REMOVE, os.path.join(directory, name)) for name in names]
+            steps.append(Step(StepKind.REMOVE_DIRECTORY, directory))
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+        for step in steps:
+            self._tell(step.kind, step.path)
 
     def _publish(self) -> None:
         require_vacant(self.path)
         if self._syncs_once:
-            sync_file_system(self.building)
+            self._sync_everything()
         else:
             for directory, _, _ in os.walk(self.building, topdown=False):
-                sync_directory(directory)
-        os.rename(self.building, self.path)
-        sync_directory(os.path.dirname(self.path))
+                self._sync(directory)
+        self._rename(self.building, self.path)
+        self.has_its_name = True
+        self._sync(os.path.dirname(self.path))
+
+    def _sync_everything(self) -> None:
+        sync_file_system(self.building)
+        self._tell(StepKind.SYNC_FILE_SYSTEM, self.building)
+
+    def _sync(self, directory: str) -> None:
+        sync_directory(directory)
+        self._tell(StepKind.SYNC_DIRECTORY, directory)
+
+    def _rename(self, path: str, new_path: str) -> None:
+        os.rename(path, new_path)
+        self._tell(StepKind.RENAME, path, new_path)
+
+    def _remove_left_over(self) -> bool:
+        """Remove the leftover of a killed run; return whether there was one."""
+        if not os.path.lexists(self.building):
+            return False
+        lock = lock_directory(self.building)
+        try:
+            self._remove_tree(self.building)
+        finally:
+            os.close(lock)
+        return True
 
     def _make(self, path: str) -> None:
         """Make a directory below the new one, with those on the way to it."""
@@ -232,6 +284,11 @@ class NewDirectory:
         os.mkdir(path)
         with open_directory(path) as made:
             take_after_directory(made, self._around)
+        self._tell(StepKind.MAKE_DIRECTORY, path)
+
+    def _tell(self, kind: StepKind, path: str, new_path: str | None = None) -> None:
+        if self._observe is not None:
+            self._observe(Step(kind, path, new_path))
 
     def _final(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -241,19 +298,21 @@ class NewPartitions(NewDirectory):
     """Partitions that appear in a log directory, each whole or not at all.
 
     They are built in a directory that a broker takes for a deleted partition, and removes if a
-    killed run left it. `put` puts them in place one by one, after `sync`; at the end of the block
-    the rest is removed. Hold the lock of the log directory.
+    killed run left it. After `sync`, `vacate` makes room and `put` puts them in place, one by one;
+    at the end of the block the rest is removed. Hold the lock of the log directory.
 
     Args:
         log_dir: the log directory; everything new gets its owner and permissions.
+        observe: called after each step on the disk.
 
     Raises:
         DestinationExistsError: another run is using it.
         UnwritableError: it cannot be written.
     """
 
-    def __init__(self, log_dir: str) -> None:
+    def __init__(self, log_dir: str, observe: Callable[[Step], None] | None = None) -> None:
         self.given = log_dir
+        self._observe = observe
         self._syncs_once = True
         self.path = os.path.realpath(log_dir)
         self.building = os.path.join(self.path, staging_name())
@@ -262,14 +321,25 @@ class NewPartitions(NewDirectory):
     def sync(self) -> None:
         """Make all that was written durable."""
         try:
-            sync_file_system(self.building)
+            self._sync_everything()
         except OSError as error:
             raise unwritable(error, self.path) from error
 
-    def put(self, name: str, place: str) -> None:
-        """Put a partition in place under its final name, durably.
+    def vacate(self, place: str) -> None:
+        """Move the directory of a final name, if any, durably to what is removed at the end.
 
-        A directory of that name is moved to what is removed at the end: see that it holds nothing.
+        See that it holds nothing.
+        """
+        final = self._final(place)
+        try:
+            if os.path.lexists(final):
+                self._rename(final, self.place(secrets.token_hex(8)))
+                self._sync(self.path)
+        except OSError as error:
+            raise unwritable(error, final) from error
+
+    def put(self, name: str, place: str) -> None:
+        """Put a partition in place under its final name, which is vacant, durably.
 
         Args:
             name: the new partition, as for `make`.
@@ -277,10 +347,8 @@ class NewPartitions(NewDirectory):
         """
         final = self._final(place)
         try:
-            if os.path.lexists(final):
-                os.rename(final, self.place(secrets.token_hex(8)))
-            os.rename(self.place(name), final)
-            sync_directory(self.path)
+            self._rename(self.place(name), final)
+            self._sync(self.path)
         except OSError as error:
             raise unwritable(error, final) from error
 
@@ -349,15 +417,3 @@ def require_vacant(path: str) -> None:
             path=path,
             hint=f"Choose a directory in it, such as {os.path.join(path, 'result')}.",
         )
-
-
-def _remove_left_over(path: str) -> bool:
-    """Remove the leftover of a killed run; return whether there was one."""
-    if not os.path.lexists(path):
-        return False
-    lock = lock_directory(path)
-    try:
-        shutil.rmtree(path)
-    finally:
-        os.close(lock)
-    return True

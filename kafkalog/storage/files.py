@@ -281,7 +281,7 @@ class NewFile:
         finally:
             with suppress(OSError):
                 self.file.close()
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(self._temporary)
         if isinstance(error, OSError):
             raise unwritable(error, self.path) from error

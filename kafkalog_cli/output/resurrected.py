@@ -47,8 +47,8 @@ RESURRECTED_PARTITION: Final = ObjectType[Row](
     Field("partition", INT, "partition number"),
     _ID,
     Field("how", TEXT,
-          "`reflink` (blocks are shared), `copied` or `salvaged`; `empty` or `offline` if there "
-          "was no directory"),
+          "`reflink` (blocks are shared), `copied` or `salvaged`; `there` if an earlier run had "
+          "put it there; `empty` or `offline` if there was no directory"),
     Field("log_start_offset", INT, "first offset of the new log"),
     Field("log_end_offset", INT, "offset that the next record gets"),
     Field("records", INT, "records, by the headers of the batches, control records included"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction import (
@@ -22,8 +22,13 @@ from kafkalog.model import Batch
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode
 from kafkalog.repair import perform_recovery, plan_recovery, rebuild_indexes
+from kafkalog.resurrection import ResurrectOptions
+from kafkalog.resurrection.into import run_into
+from kafkalog.resurrection.sources import open_sources
 from kafkalog.retention.apply import perform_trim, plan_trim
 from tests.crash.served import is_partly_cleaned
+from tests.kafkalog.resurrection.test_into import home, put
+from tests.kafkalog.resurrection.test_resurrect import log_of, make
 from tests.kafkalog.test_recovery import CONFIG
 
 if TYPE_CHECKING:
@@ -59,6 +64,8 @@ class Command:
     is_clean: bool = True
     can_be_repeated: bool = True
     is_stepwise: bool = False
+    builds_aside: ClassVar[bool] = False
+    """Whether states that differ only in what a broker removes as unfinished count as one."""
 
     def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
         """Whether a log that a start has found is one of some, of which the last is the new one.
@@ -273,6 +280,37 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
     swap(root, observe, backup=str(root / "backup"))
 
 
+class Into(Command):
+    """`resurrect --into`: t-0 comes to where nothing is, t-1 to an empty partition."""
+
+    builds_aside = True
+
+    def fresh(self, corpus_dir: Path, root: Path) -> Path:  # noqa: ARG002
+        """The log directory; beside it the source, and the metadata log."""
+        log_dir = home(root, leaderEpoch=99).rename(root / "log")
+        put(log_dir, "t-1", [b""])
+        (root / "meta").mkdir()
+        (log_dir / "__cluster_metadata-0").rename(root / "meta" / "__cluster_metadata-0")
+        shutil.copy(log_dir / "meta.properties", root / "meta")
+        for number in range(2):
+            make(root / "a", f"t-{number}", log_of(5 + number, epoch=number))
+        for name in ("log-start-offset-checkpoint", CLEANER_OFFSETS):
+            (root / "a" / name).write_text("0\n2\nt 0 2\nt 1 2\n")
+        return log_dir
+
+    def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
+        """Whether each partition is the old one or the new one; a start makes an empty one."""
+        *_, old, new = logs
+        lost = [name for name in old.keys() - got.keys() if old[name].records]
+        return not lost and all(one in (old.get(name), new[name]) for name, one in got.items())
+
+
+def run_resurrection_into(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    options = ResurrectOptions(as_of_metadata=str(root / "meta"))
+    run_into(open_sources([root / "a"]), str(root / "log"), options, dry_run=False, tell=None,
+             progress=None, observe=observe)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Recovery:
     """`recover` in a mode, whatever is cut off."""
@@ -373,6 +411,7 @@ COMMANDS = [
         )
         for name, clean in BACKED_UP
     ),
+    Into("resurrect-into", run_resurrection_into),
     Command("rebuild-index", rebuild, without_indexes),
     Command("rebuild-index-with-backup", rebuild_with_backup, without_indexes),
     Command("undo-of-rebuild-index", run_undo, rebuilt),

@@ -107,6 +107,10 @@ class Recorder:
                 inode = self._inode(step.path)
                 assert inode.names is not None
                 inode.durable_names, inode.changes = dict(inode.names), []
+            case StepKind.SYNC_FILE_SYSTEM:
+                for inode in everything(self._top):
+                    inode.durable = inode.data
+                    inode.durable_names, inode.changes = dict(inode.names or {}), []
             case _:
                 self._note_second_name(step)
 
@@ -118,12 +122,16 @@ class Recorder:
             parent.change({new_name: inode})
             return
         old_parent, name = self._parent(step.path)
-        assert old_parent is parent, "no step moves a file between directories"
+        assert old_parent.names is not None
         assert parent.names is not None
-        if step.kind == StepKind.RENAME:
+        if step.kind == StepKind.RENAME and old_parent is parent:
             parent.change({new_name: parent.names[name], name: None})
+        elif step.kind == StepKind.RENAME:
+            parent.change({new_name: old_parent.names[name]})
+            old_parent.change({name: None})
         else:
             assert step.kind == StepKind.EXCHANGE
+            assert old_parent is parent
             parent.change({new_name: parent.names[name], name: parent.names[new_name]})
 
     def _linked(self, path: str) -> Inode:
@@ -196,10 +204,19 @@ def subsets(state: Inode, rng: random.Random) -> Iterator[tuple[str, Choice]]:
 
 
 def directories(inode: Inode) -> Iterator[Inode]:
-    if inode.names is not None:
-        yield inode
-        for inner in {id(found): found for found in reachable(inode)}.values():
-            yield from directories(inner)
+    return (found for found in everything(inode) if found.names is not None)
+
+
+def everything(inode: Inode) -> Iterator[Inode]:
+    """An inode and those below it, each once."""
+    found: dict[int, Inode] = {}
+    left = [inode]
+    while left:
+        one = left.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            left += reachable(one) if one.names is not None else ()
+    yield from found.values()
 
 
 def reachable(inode: Inode) -> Iterator[Inode]:
@@ -233,6 +250,11 @@ def frozen(tree: Tree) -> tuple[object, ...]:
         (name, frozen(content) if isinstance(content, dict) else content)
         for name, content in tree.items()
     )
+
+
+def without_staging(tree: Tree) -> tuple[object, ...]:
+    """The same without the directory that a broker takes for a deleted partition."""
+    return frozen({name: content for name, content in tree.items() if not is_staging(name)})
 
 
 def put(tree: Tree, target: Path) -> Path:

@@ -11,7 +11,7 @@ from kafkalog.batches.records import decode_records
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState, parse_directory_name
+from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartMode
 from kafkalog.text_files import read_offset_checkpoint
@@ -116,6 +116,8 @@ def start_of_ours(log_dir: Path, mode: StartMode | None = None) -> dict[str, Ser
     mode = mode or mode_of(log_dir)
     found = {}
     for name in partitions(log_dir):
+        if is_staging(name):
+            continue  # the broker removes it; Kafka's own start is tried with it
         predicted = replay.predict_and_perform(log_dir / name, mode, CONFIG)
         assert predicted.refusal is None, (name, predicted.refusal)
         if is_live(name):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.crash.served import Served
 
 CALLS = (
-    "chmod", "fdopen", "fsync", "ftruncate", "link", "mkdir", "open", "pwrite", "rename", "rmdir",
-    "unlink", "utime",
+    "chmod", "copy_file_range", "fdopen", "fsync", "ftruncate", "link", "mkdir", "open", "pwrite",
+    "rename", "rmdir", "unlink", "utime",
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 KILLS = 4  # 12 where everything is tried

@@ -36,6 +36,7 @@ LINES = {
     ),
     "apply-retention": ("apply-retention", "--now", "1700000000000", *RETAINED),
     "undo-of-apply-retention": ("undo",),
+    "resurrect-into": ("resurrect", "--into", "{root}/log", "--as-of-metadata", "{root}/meta"),
 }  # fmt: skip
 """The command of the harness that does the same, to its words."""
 
@@ -43,8 +44,12 @@ LINES = {
 def start(name: str, root: Path) -> subprocess.Popen[bytes]:
     """The command, as a process."""
     command, *words = LINES[name]
-    target = root / "backup" if command == "undo" else root / "log" / PARTITION
-    line = [sys.executable, "-m", "kafkalog_cli", command, str(target), *words, *IN_PLACE]
+    target = {"undo": root / "backup", "resurrect": root / "a"}.get(
+        command, root / "log" / PARTITION
+    )
+    words = [word.format(root=root) for word in words]
+    words += () if command == "resurrect" else IN_PLACE
+    line = [sys.executable, "-m", "kafkalog_cli", command, str(target), *words]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -56,7 +61,8 @@ def wait_for_a_change(process: subprocess.Popen[bytes], log_dir: Path) -> None:
 
 
 def times(log_dir: Path) -> list[int]:
-    return [path.stat().st_mtime_ns for path in (log_dir, log_dir / PARTITION)]
+    found = (log_dir, log_dir / PARTITION)
+    return [path.stat().st_mtime_ns for path in found if path.exists()]
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -290,3 +291,39 @@ def test_a_crash_leaves_the_checkpoints_whole(
     done = kafkalog("resurrect", tmp_path / "a", "--into", tmp_path / "home", "-q")
     assert (done.status, "cannot be written" in done.stderr) == (4, True)
     assert files(tmp_path / "home") == before
+
+
+def test_what_was_interrupted_goes_on(
+    tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error between two partitions is status 8; the same command moves the other one."""
+    log_dir = home(tmp_path)
+    for number in (0, 1):
+        make(tmp_path / "a", f"t-{number}", [*log_of(3 + number), b"torn"])
+    (tmp_path / "a" / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    command = ("resurrect", tmp_path / "a", "--into", log_dir, "-q", "--format", "ndjson")
+    rename = os.rename
+
+    def fail(old: str, new: str, **options: Any) -> None:
+        if str(new).endswith("/t-1"):
+            raise OSError(28, "No space left on device")
+        rename(old, new, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        done = kafkalog(*command)
+    words = "1 of 2 partitions are in place, up to t-0: It cannot be written: No space left"
+    assert (done.status, words in done.stderr) == (8, True), done.stderr
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 3\n")  # of a broker since
+    done = kafkalog(*command)
+    assert done.status == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["to"], row["how"]) for row in rows if "how" in row] == [
+        ("t-0", "there"), ("t-1", "copied"),
+    ]  # fmt: skip
+    assert entries(log_dir, "log-start") == {("t", 0, 3)}
+    assert entries(log_dir, "replication") >= {("t", 0, 3), ("t", 1, 4)}
+    log = log_dir / "t-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes() + log_of(1, first=3)[0])
+    done = kafkalog(*command)
+    assert (done.status, "It exists, and is not an empty partition." in done.stderr) == (4, True)

@@ -203,10 +203,19 @@ def has_reflinks(place: Path) -> bool:
     return True
 
 
-def test_a_crash_leaves_nothing_or_the_whole(
+def test_the_file_of_properties_is_not_replaced(tmp_path: Path, kafkalog: Any) -> None:
+    plain(tmp_path)
+    (tmp_path / "p").write_text("mine")
+    done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q",
+                    "--properties-out", tmp_path / "p")  # fmt: skip
+    assert (done.status, "It already exists." in done.stderr) == (4, True)
+    assert sorted(os.listdir(tmp_path)) == ["a", "p"]
+    assert (tmp_path / "p").read_text() == "mine"
+
+
+def test_a_full_disk_leaves_nothing(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The properties are written last: what fails there takes everything back."""
     plain(tmp_path)
 
     def fail(*_: object, **__: object) -> bytes:

@@ -68,6 +68,11 @@ class Rdkafka:
     def partitions(self) -> set[int]:
         return {one.partition for one in self._consumer.assignment()}
 
+    def has_read(self) -> bool:
+        """Whether it has got records of each of its partitions, since it has it."""
+        assigned = self._consumer.assignment()
+        return all(one.offset > 0 for one in self._consumer.position(assigned))
+
     def commit(self) -> None:
         self._consumer.commit(asynchronous=False)
 
@@ -90,6 +95,10 @@ class Python:
 
     def partitions(self) -> set[int]:
         return {one.partition for one in self._consumer.assignment()}
+
+    def has_read(self) -> bool:
+        """Whether it has got records of each of its partitions, since it has it."""
+        return all(self._consumer.position(one) > 0 for one in self._consumer.assignment())
 
     def commit(self) -> None:
         self._consumer.commit()
@@ -121,7 +130,11 @@ def test_two_members_share_the_partitions_until_one_leaves(
         with Wire(served.address) as wire:
             [told] = wire.tell("DescribeGroups", 6, groups=[group])["groups"]
             assert (told["groupState"], len(told["members"])) == ("Stable", 2)
-        until(lambda: (members[0].poll(), members[1].poll(), is_read(members))[-1])
+        until(
+            lambda: (members[0].poll(), members[1].poll(), all(one.has_read() for one in members))[
+                -1
+            ]
+        )
         for one in members:
             one.commit()
         members[1].close()
@@ -138,10 +151,6 @@ def test_two_members_share_the_partitions_until_one_leaves(
         assert all(one.offset > 0 for one in offsets.values())
     finally:
         admin.close()
-
-
-def is_read(members: list[Any]) -> bool:
-    return all(one.count > 0 for one in members)
 
 
 def test_members_of_two_libraries_share_a_group(served: Serving) -> None:

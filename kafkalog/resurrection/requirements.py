@@ -1,0 +1,48 @@
+"""What must hold before a resurrection begins; each function raises if it does not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import UsageError
+from kafkalog.resurrection.choice import NEW
+from kafkalog.resurrection.model import Copy
+from kafkalog.storage import require_space
+from kafkalog.text_files import uuid_bytes
+
+if TYPE_CHECKING:
+    from kafkalog.resurrection.choice import Chosen
+    from kafkalog.resurrection.model import ResurrectOptions
+
+_NODE_MAX: Final = (1 << 31) - 1
+
+
+def require_sense(destination: str, options: ResurrectOptions) -> None:
+    """Raise `UsageError` for values that Kafka would not accept."""
+    if not 0 <= options.node_id <= _NODE_MAX:
+        raise UsageError(f"{options.node_id} is not a node id.", hint="It is 0 or above.")
+    require_ids(options)
+    if "," in os.path.realpath(destination):
+        raise UsageError(
+            "Kafka takes a comma in log.dirs for the end of a path.",
+            path=destination,
+            hint="Choose a directory without one.",
+        )
+
+
+def require_ids(options: ResurrectOptions) -> None:
+    """Raise `UsageError` for ids that are none of Kafka's."""
+    ids = [options.cluster_id] if options.cluster_id is not None else []
+    for given in [*ids, *(one for one in options.topic_ids.values() if one != NEW)]:
+        if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
+            raise UsageError(
+                f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."
+            )
+
+
+def require_room(destination: str, chosen: Chosen, options: ResurrectOptions) -> None:
+    """Raise `UnwritableError` if the copies cannot fit; shared blocks take no room."""
+    if options.copy == Copy.COPY:
+        copies = (one.copies[0] for topic in chosen.topics for one in topic.partitions.values())
+        require_space(destination, sum(one.directory.size_bytes for one in copies))
