@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.kafka.serve.gathered import Partition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+FOREIGN_VARIABLE: Final = "KAFKALOG_FOREIGN_CLIENTS"
 CLIENTS: Final = Path(__file__).parents[2] / "foreign" / "clients"
 FIELDS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers")
 SECONDS_MAX: Final = 300
@@ -36,12 +38,14 @@ class Reader:
         read: writes a line for each record, given an address, the topics and a place for files.
         fields: what its API tells of a record.
         software: what it tells a broker that it is, if it tells.
+        lacks: a codec that it cannot read; topics are named after it.
     """
 
     name: str
     read: Callable[[str, Sequence[Partition], Path], Iterator[dict[str, Any]]]
     fields: tuple[str, ...] = FIELDS
     software: str = ""
+    lacks: str = ""
 
 
 def run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
@@ -118,6 +122,26 @@ def _of_kcat(data: bytes) -> Iterator[dict[str, Any]]:
         yield row
 
 
+_SET_UP: Final[dict[str, tuple[str, ...]]] = {
+    "go": ("go", "build", "-o", "franz_read.bin", "./franz_read"),
+    "kafkajs": ("npm", "ci", "--silent"),
+    "spark": ("mvn", "-q", "-B", "package"),
+}
+
+
+def _foreign(directory: str, *command: str) -> Callable[..., Iterator[dict[str, Any]]]:
+    """A program below `tests/foreign/clients`, installed first."""
+
+    def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
+        home = place / directory
+        shutil.copytree(CLIENTS / directory, home)
+        subprocess.run(_SET_UP[directory], cwd=home, check=True)
+        more = (address, ",".join(ISOLATIONS))
+        yield from run((*command, *more), _lines(topics_of(partitions)), home)
+
+    return read
+
+
 READERS: Final = (
     Reader("java", _java("classic"), software="apache-kafka-java 4.3"),
     Reader("java-consumer-protocol", _java("consumer")),
@@ -127,6 +151,15 @@ READERS: Final = (
     Reader("kafka-python", _python("kafka-python")),
     Reader("aiokafka", _python("aiokafka")),
 )
+FOREIGN: Final = (
+    Reader("franz-go", _foreign("go", "./franz_read.bin"), software="kgo"),
+    Reader(
+        "kafkajs", _foreign("kafkajs", "node", "read.js"),
+        ("offset", "timestamp", "key", "value", "headers"), lacks="zstd",
+    ),
+    Reader("spark", _foreign("spark", sys.executable, "read.py")),
+)  # fmt: skip
+"""They need Go, Node and much time to be installed: only with a variable."""
 
 
 def wanted_of(one: Partition, isolation: str, fields: Sequence[str]) -> list[dict[str, Any]]:
