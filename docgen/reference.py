@@ -7,7 +7,6 @@ from collections import Counter
 
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.advice import EXAMPLES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
@@ -74,8 +73,8 @@ def defect_sections() -> str:
             parts.append(f"- A broker: {reference.broker}\n")
             if reference.hint:
                 parts.append(f"- What to do: {reference.hint}\n")
-            if example := EXAMPLES.get(reference.name):
-                parts.append(f"- For example: `{example}`\n")
+            if reference.example:
+                parts.append(f"- For example: `{reference.example}`\n")
     return "".join(parts)
 
 

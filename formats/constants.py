@@ -115,7 +115,7 @@ DELETE_HORIZON_MASK: Final = 0x40
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # codec ids, in the attributes
 COMPRESSION_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 LEGACY_CODEC_MAX: Final = LZ4  # of magic 0 and 1
-CODEC_MAX: Final = ZSTD
+CODEC_MAX: Final = len(COMPRESSION_NAMES) - 1
 
 # Magic 0 and 1, LegacyRecord.
 LEGACY_CRC_POSITION: Final = _MESSAGE["crc"]

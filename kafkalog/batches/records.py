@@ -152,7 +152,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         del body
         yield _message_record(batch, wrapper, batch.last_offset)
         return
-    if batch.compression == 4:
+    if batch.compression == c.ZSTD:
         raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} has no zstd.")
     if wrapper.value is None:
         raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")

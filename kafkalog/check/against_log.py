@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max, unread_range
+from kafkalog.check.batches import SegmentCheck, running_max, segment_check, unread_range
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batches import Found
+    from kafkalog.check.batches import CheckedLog, Found
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.model import Defect
 
@@ -146,6 +146,7 @@ def _copy_of_last(columns: BatchColumns) -> BatchColumns:
     )
 
 
+@segment_check
 class IndexesMatchLog(SegmentCheck):
     """The offset index and the time index agree with the log."""
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -25,16 +25,19 @@ from kafkalog.model import Level
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.configs import TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.log_dir import PartitionDir
+    from kafkalog.log_dir import LogDirListing, PartitionDir
     from kafkalog.model import Defect
 
+
+T = TypeVar("T")
 
 # The number of the batch at which a defect shows, and the defect.
 Found = tuple[int, "Defect"]
@@ -141,6 +144,43 @@ class PartitionCheck(BatchCheck):
         self.log = log
 
 
+class Checks(Generic[T]):
+    """The checks of one kind; each declares itself by this decorator, where it is written."""
+
+    def __init__(self) -> None:
+        self._declared: list[T] = []
+
+    def __call__(self, check: T) -> T:
+        """Declare a check."""
+        self._declared.append(check)
+        return check
+
+    def in_order(self, modules: Sequence[str]) -> tuple[T, ...]:
+        """Return the checks in the order of their modules, then as they follow in a module."""
+        return tuple(sorted(self._declared, key=lambda check: modules.index(check.__module__)))
+
+
+segment_check: Final[Checks[type[SegmentCheck]]] = Checks()
+"""Checks of the batches of one log file."""
+
+partition_check: Final[Checks[type[PartitionCheck]]] = Checks()
+"""Checks of all batches of a partition."""
+
+directory_check: Final[Checks[Callable[[CheckedPartition], Iterator[Defect]]]] = Checks()
+"""Checks of the files of a partition, run once its batches have been walked over."""
+
+log_dir_check: Final[
+    Checks[Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]]]
+] = Checks()
+"""Checks of a log directory, run once its partitions have been walked over."""
+
+joint_check: Final[Checks[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]] = Checks()
+"""Checks of all log directories of a run, run at its end."""
+
+copies_check: Final[Checks[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]] = Checks()
+"""Checks of the same, and of the partitions that were given individually."""
+
+
 def defects_of_batches(checks: Sequence[BatchCheck], columns: BatchColumns) -> Iterator[Defect]:
     """Yield the defects of all checks, ordered by batch number, then by check."""
     found = [check.batches(columns) for check in checks]
@@ -166,6 +206,7 @@ _COMMIT: Final = 1
 _KRAFT_VOTERS: Final = 6
 
 
+@segment_check
 class ChecksumsMatch(SegmentCheck):
     """The bytes of every batch match its checksum."""
 
@@ -179,6 +220,7 @@ class ChecksumsMatch(SegmentCheck):
                 yield i, defect
 
 
+@segment_check
 class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 claims a later magic."""
 
@@ -190,6 +232,7 @@ class MagicIsKnown(SegmentCheck):
             yield i, defect_at(self.log.path, columns, i, "magic-unknown", detail)
 
 
+@segment_check
 class AttributesAreKnown(SegmentCheck):
     """Every batch names a codec that its magic has, and sets no attribute bit without a meaning."""
 
@@ -209,6 +252,7 @@ class AttributesAreKnown(SegmentCheck):
                 yield i, defect_at(self.log.path, columns, i, "attributes-unknown", detail)
 
 
+@segment_check
 class HeaderFieldsAgree(SegmentCheck):
     """Count, producer, flags and marker of a batch of magic 2 do not contradict each other.
 
@@ -257,6 +301,7 @@ def _contradictions(columns: BatchColumns) -> Iterator[tuple[NDArray[np.bool_], 
     yield has_horizon & (count == 0), "a batch without records has a delete horizon"
 
 
+@segment_check
 class ControlRecordsAreReadable(SegmentCheck):
     """The first record of every control batch has a key that states its type."""
 
@@ -288,6 +333,29 @@ def defect_at(
 _NO_TIMESTAMP: Final = -1
 
 
+@segment_check
+class OffsetsFitTheirSegment(SegmentCheck):
+    """Every offset is at most 2147483647 above the segment's base offset.
+
+    An index entry has four bytes for the difference. No broker since 2.0 writes a larger one
+    (`LocalLog.append`, `LogSegment.canConvertToRelativeOffset`).
+    """
+
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:
+        """Return whether the log has everything that the check compares."""
+        return log.base_offset is not None
+
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
+        """Yield the defects of the next batches, ordered by batch number."""
+        last = columns.headers[h.LAST_OFFSET]
+        too_far = (last - self.log.base_offset > c.INT32_MAX) & columns.crc_valid
+        for i in np.flatnonzero(too_far).tolist():
+            detail = f"Offset {last[i]} is too far above {self.log.base_offset}."
+            yield i, defect_at(self.log.path, columns, i, "segment-offset-overflow", detail)
+
+
+@segment_check
 class RecordsDecode(SegmentCheck):
     """The records of every batch with a right checksum can be read, as many as its header says."""
 
@@ -301,6 +369,7 @@ class RecordsDecode(SegmentCheck):
                 yield i, defect_of(error, batch_at(columns.headers, i, self.log.path))
 
 
+@segment_check
 class RecordOffsetsFitBatches(SegmentCheck):
     """Offsets rise from record to record, within the offsets of the batch.
 
@@ -329,6 +398,7 @@ class RecordOffsetsFitBatches(SegmentCheck):
             yield i, defect_at(self.log.path, columns, i, "record-offset-invalid", detail)
 
 
+@segment_check
 class MaxTimestampsAreRight(SegmentCheck):
     """The largest timestamp in a batch is the one in its header.
 

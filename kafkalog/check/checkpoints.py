@@ -1,4 +1,4 @@
-"""Checks of the offset checkpoints in a log directory, including the cleaner's.
+"""Checks of what a broker leaves behind when it stops: offset checkpoints, and leftovers.
 
 Follows `LogManager`, `ReplicaManager.checkpointHighWatermarks` and `LogCleanerManager` of Kafka
 4.3. A broker writes them last in a clean shutdown, so they agree with the logs then; those of a
@@ -14,7 +14,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from kafkalog.check.batches import PartitionCheck
+from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
@@ -105,6 +105,7 @@ class _Log:
     was_closed: bool
 
 
+@log_dir_check
 def checkpoints_fit_logs(
     log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
@@ -234,6 +235,7 @@ _JUDGES: Final[dict[str, Callable[[int, _Log], _Judgement]]] = {
 _WORDS = "A broker's cleaner fails on this partition"
 
 
+@partition_check
 class CleanerGetsThrough(PartitionCheck):
     """No closed segment of a compacted topic has a batch on which a broker's cleaner fails.
 
@@ -299,3 +301,31 @@ def _stopping(columns: BatchColumns) -> NDArray[np.bool_]:
 def _place(columns: BatchColumns, ordinal: int) -> tuple[int, int]:
     headers = columns.headers
     return int(headers[h.POSITION, ordinal]), int(headers[h.BASE_OFFSET, ordinal])
+
+
+_LATE_MS: Final = 60_000
+_LEFT: Final = {
+    DirectoryState.DELETE: "A deleted partition whose files are to be removed.",
+    DirectoryState.STRAY: "A partition that is not assigned to the broker.",
+}
+
+
+@log_dir_check
+def leftovers_of_partitions(
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
+) -> Iterator[Defect]:
+    """Directories that await removal, and logs younger than the shutdown."""
+    for partition in partitions:
+        detail = _LEFT.get(partition.directory.state)
+        if detail is not None:
+            yield make_defect("leftover-directory", partition.directory.path, detail)
+    mark = log_dir.file(file_names.CLEAN_SHUTDOWN)
+    if mark is None or mark.error is not None:
+        return
+    for partition in partitions:
+        for segment in partition.directory.segments:
+            late = segment.log.mtime_ms - mark.mtime_ms
+            if late > _LATE_MS:
+                detail = f"It was changed {late // 1000} s after the clean shutdown."
+                yield make_defect("changed-after-shutdown", segment.log.path, detail)
+                return

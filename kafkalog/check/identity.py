@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from kafkalog.check.batches import joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -113,6 +114,7 @@ def topic_id_of(partition: CheckedPartition) -> str | None:
     return None
 
 
+@log_dir_check
 def log_dir_is_formatted(
     log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
@@ -124,6 +126,7 @@ def log_dir_is_formatted(
         yield make_defect("log-dir-not-formatted", path, f"A broker does not start: {missing}.")
 
 
+@joint_check
 def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Directory ids are unique, and the directories of one broker are those the cluster knows."""
     seen: dict[str, CheckedLogDir] = {}
@@ -168,6 +171,36 @@ def _registered(
             yield make_defect("directory-id-unknown", path, detail)
 
 
+@joint_check
+def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """A broker has each partition in one log directory, future copies apart."""
+    seen: dict[tuple[object, ...], str] = {}
+    identities: set[str] = set()
+    futures: list[tuple[tuple[object, ...], CheckedPartition]] = []
+    for found in log_dirs:
+        identity = found.properties.directory_id if found.properties else None
+        if identity in identities:
+            continue  # a copy of a directory that was seen already
+        if identity is not None:
+            identities.add(identity)
+        for partition in found.partitions:
+            directory = partition.directory
+            broker = found.broker or found.log_dir.path
+            key: tuple[object, ...] = (broker, directory.topic, directory.partition)
+            if directory.state == DirectoryState.FUTURE:
+                futures.append((key, partition))
+            elif directory.state == DirectoryState.LIVE and key in seen:
+                detail = f"The broker has the partition in {seen[key]}, too."
+                yield make_defect("partition-in-two-places", directory.path, detail)
+            elif directory.state == DirectoryState.LIVE:
+                seen[key] = directory.path
+    for of_future, partition in futures:
+        if of_future not in seen:
+            detail = "A replica being moved here, of a partition that no given directory holds."
+            yield make_defect("leftover-directory", partition.directory.path, detail)
+
+
+@joint_check
 def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Every partition has the same topic id as its topic elsewhere in the cluster."""
     clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
@@ -235,6 +268,7 @@ def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartit
                 yield partition, reason
 
 
+@joint_check
 def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """One of the log directories of a KRaft node holds the cluster metadata."""
     with_metadata = {
@@ -252,6 +286,7 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
             yield make_defect("cluster-metadata-missing", path, f"{detail}unknown.")
 
 
+@joint_check
 def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """By the cluster metadata, the partition is assigned to its broker."""
     for partition, reason in strays_of(log_dirs):
@@ -274,6 +309,7 @@ def _is_told_by_topic(
     )
 
 
+@joint_check
 def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """What a clean shutdown left behind agrees with the cluster metadata of that time."""
     images = {found.broker: found.image for found in log_dirs if found.image is not None}

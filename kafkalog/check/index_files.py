@@ -1,4 +1,4 @@
-"""Invariants of an index file alone: its size, and the order of its entries.
+"""Invariants of an index file alone: it exists, its size, and the order of its entries.
 
 Follows the `sanityCheck` methods of `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka 4.3
 and goes beyond them.
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import constants as c
-from kafkalog.check.batches import running_max
+from kafkalog.check.batches import PartitionCheck, partition_check, running_max
+from kafkalog.columns import header_table as h
 from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batches import CheckedLog
+    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
+    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import Defect
 
@@ -184,4 +186,36 @@ def transaction_index_is_sound(path: str, base_offset: int) -> Iterator[Defect]:
                     f"Entry {number + i}: {wrong}.",
                     position=(number + i) * c.ABORTED_TXN_SIZE,
                     offset=int(last[i]),
+                )
+
+
+@partition_check
+class IndexesAreThere(PartitionCheck):
+    """A log with batches has an offset index and a time index.
+
+    Brokers before 0.10.1 wrote no time index, and messages of magic 0 have no timestamps for it.
+    """
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        super().__init__(partition)
+        self._magics: dict[str, int] = {}  # the largest magic in each log
+
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
+        """Note the magic of these batches for the end."""
+        magic = int(columns.headers[h.MAGIC].max())
+        self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
+        return iter(())
+
+    def end(self) -> Iterator[Defect]:
+        """Yield the defects that show once all batches have been seen."""
+        for segment in self.partition.directory.segments:
+            missing = []
+            if segment.offset_index is None:
+                missing.append("index")
+            if segment.time_index is None and self._magics.get(segment.log.path) != 0:
+                missing.append("timeindex")
+            for suffix in missing if segment.log.size_bytes else ():
+                path = f"{segment.log.path.removesuffix('log')}{suffix}"
+                yield make_defect(
+                    "index-missing", path, "The segment has batches, but no such index."
                 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -59,6 +59,7 @@ class _Run:
     position: int
 
 
+@partition_check
 class EpochsMatchFile(PartitionCheck):
     """The epoch of every batch is the one that leader-epoch-checkpoint has at its base offset.
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from kafkalog import text_files
+from kafkalog.check.batches import directory_check, log_dir_check
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.paths.source import read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.check.batches import CheckedPartition
-    from kafkalog.check.identity import CheckedLogDir
     from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
@@ -60,11 +60,13 @@ _MONTHS: Final = (
 )  # fmt: skip
 
 
+@directory_check
 def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defect]:
     """The small files of a partition are as Kafka writes them."""
     yield from _as_written(partition.directory.files)
 
 
+@log_dir_check
 def top_files_are_as_written(
     log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
@@ -197,13 +199,9 @@ _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
     *(file_names.CLEANED, file_names.SWAP),
 )
-_LATE_MS: Final = 60_000
-_LEFT: Final = {
-    DirectoryState.DELETE: "A deleted partition whose files are to be removed.",
-    DirectoryState.STRAY: "A partition that is not assigned to the broker.",
-}
 
 
+@directory_check
 def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defect]:
     """Files that a start takes for segments have names in Kafka's form."""
     directory = partition.directory
@@ -222,51 +220,3 @@ def _is_misnamed(entry: FileEntry) -> bool:
         return name.name.endswith(_READ_BY_SUFFIX)
     is_segment = name.kind in _NUMBERED and name.segment_id is None
     return is_segment and not name.name.startswith(segment_file_name(name.offset or 0, name.kind))
-
-
-def leftovers_of_partitions(
-    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
-) -> Iterator[Defect]:
-    """Directories that await removal, and logs younger than the shutdown."""
-    for partition in partitions:
-        detail = _LEFT.get(partition.directory.state)
-        if detail is not None:
-            yield make_defect("leftover-directory", partition.directory.path, detail)
-    mark = log_dir.file(file_names.CLEAN_SHUTDOWN)
-    if mark is None or mark.error is not None:
-        return
-    for partition in partitions:
-        for segment in partition.directory.segments:
-            late = segment.log.mtime_ms - mark.mtime_ms
-            if late > _LATE_MS:
-                detail = f"It was changed {late // 1000} s after the clean shutdown."
-                yield make_defect("changed-after-shutdown", segment.log.path, detail)
-                return
-
-
-def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """A broker has each partition in one log directory, future copies apart."""
-    seen: dict[tuple[object, ...], str] = {}
-    identities: set[str] = set()
-    futures: list[tuple[tuple[object, ...], CheckedPartition]] = []
-    for found in log_dirs:
-        identity = found.properties.directory_id if found.properties else None
-        if identity in identities:
-            continue  # a copy of a directory that was seen already
-        if identity is not None:
-            identities.add(identity)
-        for partition in found.partitions:
-            directory = partition.directory
-            broker = found.broker or found.log_dir.path
-            key: tuple[object, ...] = (broker, directory.topic, directory.partition)
-            if directory.state == DirectoryState.FUTURE:
-                futures.append((key, partition))
-            elif directory.state == DirectoryState.LIVE and key in seen:
-                detail = f"The broker has the partition in {seen[key]}, too."
-                yield make_defect("partition-in-two-places", directory.path, detail)
-            elif directory.state == DirectoryState.LIVE:
-                seen[key] = directory.path
-    for of_future, partition in futures:
-        if of_future not in seen:
-            detail = "A replica being moved here, of a partition that no given directory holds."
-            yield make_defect("leftover-directory", partition.directory.path, detail)

@@ -21,7 +21,7 @@ from formats.constants import INT64_MAX
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.check.aborted_transactions import AbortedTransactions
-from kafkalog.check.batches import PartitionCheck, unread_range
+from kafkalog.check.batches import PartitionCheck, partition_check, unread_range
 from kafkalog.check.producer_rows import ProducerWindow, Timeline
 from kafkalog.check.producer_states import ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
@@ -197,6 +197,7 @@ def _hint(directory: PartitionDir, state: NDArray[np.int64]) -> str:
 _WITHOUT_SEQUENCES: Final = "__consumer_offsets"
 
 
+@partition_check
 class ProducerHistory(PartitionCheck):
     """Batches of producers follow each other, and agree with transaction indexes and snapshots.
 

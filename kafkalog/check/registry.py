@@ -9,56 +9,28 @@ import os
 import traceback
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from kafkalog.check.against_log import IndexesMatchLog
-from kafkalog.check.batches import (
-    AttributesAreKnown,
-    BatchCheck,
-    ChecksumsMatch,
-    ControlRecordsAreReadable,
-    HeaderFieldsAgree,
-    MagicIsKnown,
-    MaxTimestampsAreRight,
-    PartitionCheck,
-    RecordOffsetsFitBatches,
-    RecordsDecode,
+from kafkalog.check import (
+    against_log,
+    batches,
+    checkpoints,
+    identity,
+    index_files,
+    leader_epochs,
+    log_dir_files,
+    producers,
+    replicas,
+    segments,
 )
-from kafkalog.check.checkpoints import CleanerGetsThrough, checkpoints_fit_logs
-from kafkalog.check.identity import (
-    log_dir_is_formatted,
-    log_dirs_fit_together,
-    metadata_is_there,
-    partitions_are_assigned,
-    shutdown_fits_metadata,
-    topic_ids_fit,
-)
-from kafkalog.check.leader_epochs import EpochsMatchFile
-from kafkalog.check.log_dir_files import (
-    leftovers_of_partitions,
-    partition_files_are_as_written,
-    partition_names_are_canonical,
-    partitions_are_in_one_place,
-    top_files_are_as_written,
-)
-from kafkalog.check.producers import ProducerHistory
-from kafkalog.check.replicas import replicas_agree
-from kafkalog.check.segments import (
-    IndexesAreThere,
-    OffsetsAreComplete,
-    OffsetsFitTheirSegment,
-    OffsetsIncrease,
-    files_have_their_segment,
-)
+from kafkalog.check.batches import BatchCheck, PartitionCheck
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, on_failure
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
 
-    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
-    from kafkalog.check.identity import CheckedLogDir
+    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
 
 
@@ -169,63 +141,29 @@ class ContainedCheck(PartitionCheck):
         self._failure = check_failed(self._path, self._what, error)
 
 
-SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
-    # These judge each batch when they have seen the next one; they come first to keep file order.
-    OffsetsIncrease,
-    IndexesMatchLog,
-    ChecksumsMatch,
-    MagicIsKnown,
-    AttributesAreKnown,
-    HeaderFieldsAgree,
-    ControlRecordsAreReadable,
-    OffsetsFitTheirSegment,
-    RecordsDecode,
-    RecordOffsetsFitBatches,
-    MaxTimestampsAreRight,
-)
-"""Checks of the batches of one log file."""
+_IN_ORDER: Final = [
+    module.__name__
+    for module in (
+        # Their checks judge each batch when they have seen the next one: first, for file order.
+        segments,
+        against_log,
+        batches,
+        leader_epochs,
+        producers,
+        index_files,
+        identity,
+        log_dir_files,
+        checkpoints,
+        replicas,
+    )
+]
 
-PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
-    OffsetsAreComplete,
-    EpochsMatchFile,
-    ProducerHistory,
-    IndexesAreThere,
-    CleanerGetsThrough,
-)
-"""Checks of all batches of a partition."""
-
-DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = (
-    files_have_their_segment,
-    partition_files_are_as_written,
-    partition_names_are_canonical,
-)
-"""Checks of the files of a partition, run once its batches have been walked over."""
-
-LOG_DIR_CHECKS: Final[
-    tuple[Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]], ...]
-] = (
-    log_dir_is_formatted,
-    top_files_are_as_written,
-    checkpoints_fit_logs,
-    leftovers_of_partitions,
-)
-"""Checks of a log directory, run once its partitions have been walked over."""
-
-TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
-    log_dirs_fit_together,
-    partitions_are_in_one_place,
-    topic_ids_fit,
-    metadata_is_there,
-    partitions_are_assigned,
-    shutdown_fits_metadata,
-)
-"""Checks of all log directories of a run, run at its end."""
-
-COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
-    replicas_agree,
-)
-"""Checks of the same, and of the partitions that were given individually."""
-
+SEGMENT_CHECKS: Final = batches.segment_check.in_order(_IN_ORDER)
+PARTITION_CHECKS: Final = batches.partition_check.in_order(_IN_ORDER)
+DIRECTORY_CHECKS: Final = batches.directory_check.in_order(_IN_ORDER)
+LOG_DIR_CHECKS: Final = batches.log_dir_check.in_order(_IN_ORDER)
+TOGETHER_CHECKS: Final = batches.joint_check.in_order(_IN_ORDER)
+COPY_CHECKS: Final = batches.copies_check.in_order(_IN_ORDER)
 
 _ORDER: Final = {level: number for number, level in enumerate(Level)}
 

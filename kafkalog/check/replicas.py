@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import file_names
+from kafkalog.check.batches import copies_check
 from kafkalog.check.identity import topic_id_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
@@ -339,6 +340,7 @@ def truncation_offset(
     return None
 
 
+@copies_check
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """All copies of a partition, on one or several brokers of a cluster, are the same.
 

@@ -21,8 +21,10 @@ from kafkalog.check.batches import (
     CheckedPartition,
     PartitionCheck,
     SegmentCheck,
-    defect_at,
+    directory_check,
+    partition_check,
     running_max,
+    segment_check,
 )
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
@@ -81,6 +83,7 @@ def follows(spans: Table, end_position: int) -> NDArray[np.bool_]:
     return follows
 
 
+@segment_check
 class OffsetsIncrease(SegmentCheck):
     """Every batch starts after the one before it, in its segment, and ends before the next segment.
 
@@ -169,6 +172,7 @@ COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share
 _SEGMENT_SIZE_MAX: Final = c.INT32_MAX
 
 
+@partition_check
 class OffsetsAreComplete(PartitionCheck):
     """A log that was never compacted has every offset from its first segment's name on.
 
@@ -332,58 +336,7 @@ def _is_cleaned(columns: BatchColumns) -> bool:
     return bool((lost & (headers[h.MAGIC] >= 2) & columns.crc_valid).any())
 
 
-class OffsetsFitTheirSegment(SegmentCheck):
-    """Every offset is at most 2147483647 above the segment's base offset.
-
-    An index entry has four bytes for the difference. No broker since 2.0 writes a larger one
-    (`LocalLog.append`, `LogSegment.canConvertToRelativeOffset`).
-    """
-
-    @classmethod
-    def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has everything that the check compares."""
-        return log.base_offset is not None
-
-    def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Yield the defects of the next batches, ordered by batch number."""
-        last = columns.headers[h.LAST_OFFSET]
-        too_far = (last - self.log.base_offset > c.INT32_MAX) & columns.crc_valid
-        for i in np.flatnonzero(too_far).tolist():
-            detail = f"Offset {last[i]} is too far above {self.log.base_offset}."
-            yield i, defect_at(self.log.path, columns, i, "segment-offset-overflow", detail)
-
-
-class IndexesAreThere(PartitionCheck):
-    """A log with batches has an offset index and a time index.
-
-    Brokers before 0.10.1 wrote no time index, and messages of magic 0 have no timestamps for it.
-    """
-
-    def __init__(self, partition: CheckedPartition) -> None:
-        super().__init__(partition)
-        self._magics: dict[str, int] = {}  # the largest magic in each log
-
-    def batches(self, columns: BatchColumns) -> Iterator[Found]:
-        """Note the magic of these batches for the end."""
-        magic = int(columns.headers[h.MAGIC].max())
-        self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
-        return iter(())
-
-    def end(self) -> Iterator[Defect]:
-        """Yield the defects that show once all batches have been seen."""
-        for segment in self.partition.directory.segments:
-            missing = []
-            if segment.offset_index is None:
-                missing.append("index")
-            if segment.time_index is None and self._magics.get(segment.log.path) != 0:
-                missing.append("timeindex")
-            for suffix in missing if segment.log.size_bytes else ():
-                path = f"{segment.log.path.removesuffix('log')}{suffix}"
-                yield make_defect(
-                    "index-missing", path, "The segment has batches, but no such index."
-                )
-
-
+@directory_check
 def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
     """An index has a log, and no log is larger than 2 GiB."""
     directory = partition.directory

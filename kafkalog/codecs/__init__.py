@@ -1,20 +1,31 @@
 """Compression and checksums of record batches, accepting exactly what Kafka's reader accepts.
 
-One module per codec. Every output is bounded while it is produced.
+A codec is a module here, named as in `COMPRESSION_NAMES`. Every output is bounded while it is
+produced.
 """
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import Final, Protocol, cast
 
-from formats.constants import CODEC_MAX, GZIP, LEGACY_CODEC_MAX, LZ4, NONE, SNAPPY, ZSTD
-from kafkalog.codecs import gzip, lz4, snappy, zstd
+from formats.constants import CODEC_MAX, COMPRESSION_NAMES, LEGACY_CODEC_MAX, NONE
 from kafkalog.codecs.output import Output
 from kafkalog.errors import CorruptDataError, KafkaLogError, UnsupportedError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+
+class _Codec(Protocol):
+    def decompress(self, view: memoryview, output: Output, magic: int) -> None: ...
+
+    def compress(self, data: bytes | memoryview, level: int | None, magic: int) -> bytes: ...
+
+
+_CODECS: Final = {
+    number: cast("_Codec", import_module(f"kafkalog.codecs.{name}"))
+    for number, name in enumerate(COMPRESSION_NAMES)
+    if number != NONE
+}
 
 
 def crc32c(data: bytes | memoryview, before: int = 0) -> int:
@@ -39,12 +50,6 @@ def crc32(data: bytes | memoryview, before: int = 0) -> int:
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
 # legitimate batch is far below this limit, and a process with 1 GiB of memory survives it.
 DECOMPRESSED_SIZE_MAX: Final = 512 * 1024 * 1024
-
-_DECOMPRESS: Final[dict[int, Callable[[memoryview, Output], None]]] = {
-    GZIP: gzip.decompress,
-    SNAPPY: snappy.decompress,
-    ZSTD: zstd.decompress,
-}
 
 
 def decompress(
@@ -83,10 +88,7 @@ def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> No
             f"Kafka has no compression codec {codec} for magic {magic}.", reference="unknown-codec"
         )
     try:
-        if codec == LZ4:
-            lz4.decompress(memoryview(data), output, check_header=magic != 0)
-        else:
-            _DECOMPRESS[codec](memoryview(data), output)
+        _CODECS[codec].decompress(memoryview(data), output, magic)
     except KafkaLogError as error:
         import traceback
 
@@ -106,7 +108,7 @@ def compress(
 
     Args:
         data: the records, or the inner messages of magic 0 and 1.
-        codec: codec id, 0 to 4.
+        codec: codec id.
         level: gzip 0 to 9, lz4 0 to 16, zstd -131072 to 22; None for the codec's default.
         magic: magic of the batch or message that the result is for.
 
@@ -117,13 +119,7 @@ def compress(
         raise UnsupportedError(f"Kafka has no compression codec {codec} for magic {magic}.")
     if codec == NONE:
         return bytes(data)
-    if codec == GZIP:
-        return gzip.compress(data, level)
-    if codec == SNAPPY:
-        return snappy.compress(data)
-    if codec == LZ4:
-        return lz4.compress(data, level, magic)
-    return zstd.compress(data, level)
+    return _CODECS[codec].compress(data, level, magic)
 
 
 def _is_known(codec: int, magic: int) -> bool:

@@ -23,8 +23,9 @@ _HEADER: Final = _MAGIC + bytes(6) + b"\xff"
 _TRAILER: Final = struct.Struct("<II")
 
 
-def decompress(view: memoryview, output: Output) -> None:
+def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the members. Raises as `kafkalog.codecs.decompress`."""
+    del magic  # the same for all that know this codec
     position = _end_of_header(view, 0)
     if position is None:
         raise damage(GZIP, "no valid header")
@@ -94,8 +95,9 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
     return end
 
 
-def compress(data: bytes | memoryview, level: int | None) -> bytes:
+def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     """Return one member, with the header that Java writes: no time, no flags, unknown system."""
+    del magic
     compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body = compressor.compress(data) + compressor.flush()
     return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)

@@ -24,7 +24,7 @@ _END_MARK: Final = bytes(4)
 _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
 
-def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
+def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the blocks. Raises as `kafkalog.codecs.decompress`."""
     import lz4.frame
 
@@ -33,7 +33,7 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
     size = 15 if view[4] & 0x08 else 7
     if size > len(view):
         raise damage(LZ4, "it ends too early")
-    header = _plain_header(bytes(view[:size]), check_header=check_header)
+    header = _plain_header(bytes(view[:size]), check_header=magic != 0)
     try:
         for block in _blocks(view, size):
             # One frame per block bounds the output. LZ4FrameDecompressor cannot do that: it

@@ -24,8 +24,9 @@ _COPIED_MAX: Final = 1 << 20  # copying this many bytes is cheaper than a buffer
 _RATIO_MAX: Final = 22
 
 
-def decompress(view: memoryview, output: Output) -> None:
+def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the chunks. Raises as `kafkalog.codecs.decompress`."""
+    del magic  # the same for all that know this codec
     if not len(view):
         raise damage(SNAPPY, "it is empty")
     if len(view) < _HEADER_SIZE or bytes(view[:8]) != _MAGIC:
@@ -71,8 +72,9 @@ def _decompress_block(block: memoryview, output: Output) -> None:
         output.write(bytes(piece) if size <= _COPIED_MAX else piece)
 
 
-def compress(data: bytes | memoryview) -> bytes:
+def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     """Return a stream of chunks of 32 KiB."""
+    del level, magic  # snappy has no levels
     import cramjam
 
     pieces = [_MAGIC + struct.pack(">ii", 1, 1)]

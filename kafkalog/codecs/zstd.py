@@ -24,8 +24,9 @@ _DEFAULT_LEVEL: Final = 3
 _kept = threading.local()
 
 
-def decompress(view: memoryview, output: Output) -> None:
+def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the frames. Raises as `kafkalog.codecs.decompress`."""
+    del magic  # the same for all that know this codec
     import zstandard
 
     decompressor = _decompressor()
@@ -92,8 +93,9 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
     return end if end <= len(view) else None
 
 
-def compress(data: bytes | memoryview, level: int | None) -> bytes:
+def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     """Return one frame, without content size, as streamed by zstd-jni."""
+    del magic
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)
     if kept is None or kept[0] != level:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from formats.constants import INT32_MAX, INT64_MAX
+from formats.constants import COMPRESSION_NAMES, INT32_MAX, INT64_MAX
 from kafkalog.producers import EXPIRATION_MS
 
 Value = int | float | bool | str | tuple[str, ...]
@@ -90,7 +90,7 @@ _RETENTION_MS: Final = (
     Synonym("log.retention.hours", _HOUR_MS, Kind.INT, negative_means_unlimited=True),
 )
 _WEEK_MS: Final = 168 * _HOUR_MS
-_CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_CODECS: Final = ("uncompressed", *COMPRESSION_NAMES[:0:-1], "producer")
 _INT, _LONG, _BOOLEAN = Kind.INT, Kind.LONG, Kind.BOOLEAN
 
 _ALL: Final = (

@@ -11,19 +11,24 @@ _RESTORE_EPOCHS = (
     "Write the entries that the batches give (`kafkalog dump-segment --batches` shows their "
     "epochs), or move the partition away and let the broker fetch it from another replica."
 )
+_RUN_DUMP = "kafkalog dump-segment PATH --batches"
+_RUN_EXPORT = "kafkalog export PATH --to DIR"
+_RUN_RECOVER = "kafkalog recover PATH"
+_RUN_SALVAGE = "kafkalog salvage PATH --to DIR"
 
 _FILES: Final = (
     Reference("checkpoint-malformed", _D, "A text checkpoint cannot be read.",
               "The whole log directory is taken offline.", "Rewrite it, or remove it.",
               arises="The machine stopped before the file was written; the disk was full; "
-                     "somebody edited it."),
+                     "somebody edited it.", example="Line 8 has 1 fields, not 3."),
     Reference("file-malformed", _D, "A small text file cannot be read.",
               "The broker does not start.", "Restore it from a replica or a backup.",
-              arises="The machine stopped before the file was written; somebody edited it."),
+              arises="The machine stopped before the file was written; somebody edited it.",
+              example="Version 9 is unknown to Kafka 4.3."),
     Reference("file-unreadable", _D, "A file or directory cannot be read.",
               "The log directory is taken offline.", "Check permissions and the disk.",
               arises="Missing permissions, a bad sector, a dangling link, a directory in place "
-                     "of a file."),
+                     "of a file.", example="This is a directory, not a regular file."),
     Reference("git-lfs-pointer", _D, "Files are Git LFS pointers: three lines of text instead "
               "of the content.", "It reads the pointers as data, and refuses to start or "
               "truncates the logs.", "Fetch the content with `git lfs pull`, then check again.",
@@ -32,20 +37,23 @@ _FILES: Final = (
               "It removes the file or finishes the work at its next start.",
               "`kafkalog recover` shows what will happen to it.",
               arises="The broker stopped before it deleted the file, or while it cleaned or "
-                     "split a segment."),
+                     "split a segment.", command=_RUN_RECOVER, example="A file in state deleted."),
     Reference("directory-unknown", _W, "A directory among the partitions does not have the "
               "name of a partition, such as lost+found.", "It does not start with this log "
               "directory.",
               "Move it away before the broker starts.",
               arises="The log directory is the root of a file system (lost+found), or contains "
-                     "a backup."),
+                     "a backup.",
+              example="This is not the name of a partition; a broker does not start with it."),
     Reference("file-unknown", _N, "A partition directory contains a file that Kafka does not "
               "know.",
               "Ignored.",
-              arises="Another program wrote it: a backup, an editor, a later release of Kafka."),
+              arises="Another program wrote it: a backup, an editor, a later release of Kafka.",
+              example="Kafka has no file with this name."),
     Reference("bytes-not-checked", _W, "Some bytes were not checked.",
               "Nothing.",
-              arises="A file became shorter, or the disk failed; other findings say where."),
+              arises="A file became shorter, or the disk failed; other findings say where.",
+              example="Not checked: 4096 bytes."),
     Reference("changed-while-reading", _N, "Files changed while they were read, so they could "
               "not be judged as of one moment.", "Nothing.",
               "Check again when the broker is idle, or check a copy or a snapshot.",
@@ -77,20 +85,23 @@ _FILES: Final = (
               "increase in epoch and offset, or are negative.", "Entries that contradict later "
               "ones are dropped; with a negative number the broker does not start.",
               _RESTORE_EPOCHS, arises="The disk or an editor changed it: Kafka keeps the "
-                                      "entries in order."),
+                                      "entries in order.", command=_RUN_DUMP),
     Reference("bytes-unreadable", _D, "Some bytes of a file cannot be read from the disk.",
               "The read fails; the first such error takes the log directory offline, with all "
               "its partitions.", "Let the broker fetch the replica again "
               "from another one. If there is none, image the disk, and let `kafkalog salvage` "
               "copy the batches around the gap.",
               arises="A bad sector, a failing controller or cable, or a network file system "
-              "that does not answer."),
+              "that does not answer.", command=_RUN_SALVAGE,
+              example="The bytes at this position cannot be read: Input/output error. The next "
+              "batch is at position 8192."),
     Reference("leader-epochs-contradict-log", _D, "leader-epoch-checkpoint assigns batches "
               "another leader epoch than they have, or starts an epoch inside a batch.",
               "Not noticed. Followers and consumers that ask where an epoch ends get a wrong "
               "answer, and may truncate too much or too little.", _RESTORE_EPOCHS,
               arises="The disk or an editor changed it, or it belongs to another partition or "
-              "replica: Kafka writes an epoch to it before the first batch of that epoch."),
+              "replica: Kafka writes an epoch to it before the first batch of that epoch.",
+              command=_RUN_DUMP),
     Reference("leader-epochs-missing", _W, "leader-epoch-checkpoint is empty or missing, "
               "although the batches have leader epochs.", "A clean start leaves it empty; a "
               "start that scans the log fills it. Until then followers truncate to their high "
@@ -178,7 +189,7 @@ _FILES: Final = (
               "records; to bring them into this cluster, create the topic there and produce "
               "them.",
               arises="The directory was moved or copied from another broker or cluster, or the "
-              "replica was reassigned while the broker was down."),
+              "replica was reassigned while the broker was down.", command=_RUN_EXPORT),
     Reference("topic-id-mismatch", _W, "The topic id in partition.metadata is not the one that "
               "the topic has in the cluster's metadata, or in its other partitions.",
               "In KRaft mode the partition is a stray: its directory gets the suffix `-stray`, "
@@ -203,7 +214,7 @@ _FILES: Final = (
     Reference("leader-epoch-beyond-metadata", _W, "The last epoch in leader-epoch-checkpoint "
               "is above the one in the cluster's metadata.", "Other brokers "
               "refuse its requests with that epoch.", _RESTORE_EPOCHS, arises="A digit changed, or "
-              "the directory was assembled from copies of different times."),
+              "the directory was assembled from copies of different times.", command=_RUN_DUMP),
     Reference("high-watermark-not-at-end", _W, "After a clean shutdown the high watermark of a "
               "partition with one replica is not its log end offset.", "It raises it to the "
               "log end as soon as it leads the partition.", "Nothing.", arises="A digit "
@@ -211,7 +222,7 @@ _FILES: Final = (
     Reference("partition-in-two-places", _W, "A broker has a partition in two log directories, "
               "or twice in one.", "It does not start.", "Move the older one away; `kafkalog "
               "ls` shows where they end.", arises="Somebody copied it, or a crash stopped a "
-              "move between directories between two renames."),
+              "move between directories between two renames.", command="kafkalog ls PATH"),
     Reference("leftover-directory", _N, "A partition directory is marked as deleted, stray or "
               "future.", "`-delete` is removed a minute after the start, `-stray` "
               "stays until somebody removes it, `-future` is filled up, or fails if its "
@@ -244,7 +255,7 @@ _FILES: Final = (
               "Before you start a broker or discard a copy, save what only one of them has: "
               "`kafkalog export` from that offset on.",
               arises="A leader was killed before its followers had fetched everything, or the "
-              "log continued differently after a backup."),
+              "log continued differently after a backup.", command=_RUN_EXPORT),
 )  # fmt: skip
 
 _BROKERS: Final = (
@@ -256,27 +267,28 @@ _BROKERS: Final = (
               "deletions and cleanings; `kafkalog verify` says what is wrong, `kafkalog "
               "salvage` copies what is sound after it.",
               arises="The broker was killed while it cleaned a log, or before everything was "
-                     "on disk."),
+                     "on disk.", command=_RUN_RECOVER),
     Reference("start-loses-records", _W, "The next start of a broker would drop records, and "
               "no other finding explains it.",
               "It truncates the log, or drops whole segments, and continues with the rest.",
               "Copy the partition first. `kafkalog recover` shows where the log would be "
               "truncated, and why; `kafkalog salvage` copies the records that would be dropped.",
               arises="Checkpoints and segments are of different times, as after a partial "
-              "restore; offsets go back or do not fit into their segment."),
+              "restore; offsets go back or do not fit into their segment.", command=_RUN_RECOVER),
     Reference("start-refused", _W, "A broker would not load this, and no other finding "
               "explains it.",
               "It fails to start with an exception, or takes the log directory offline.",
               "Copy the partition, then correct what the exception names; `kafkalog salvage` "
               "copies what is sound.",
               arises="Files were renamed, copied or written by hand; an index is larger than "
-              "segment.index.bytes."),
+              "segment.index.bytes.", command=_RUN_SALVAGE),
     Reference("cleaner-stuck", _W, "The topic is compacted, but the cleaner fails on the "
               "log.", "It marks the partition as uncleanable until the next start, where it "
               "fails again: the log grows without bound.",
               "While the broker is down, `kafkalog compact` can clean a sound log; if a batch "
               "is damaged, `kafkalog salvage` copies the others.",
-              arises="A client sent timestamps before 1970; a batch is damaged."),
+              arises="A client sent timestamps before 1970; a batch is damaged.",
+              command="kafkalog compact PATH"),
 )  # fmt: skip
 
 REFERENCES: Final = (*_FILES, *_BROKERS)

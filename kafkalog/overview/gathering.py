@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.defects.advice import COMMANDS
+from kafkalog.defects import REFERENCES
 from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
@@ -169,10 +169,10 @@ class Gathering:
             threads=self._threads,
             failed=self._failed,
         )
-        directories = list(partitions_of(self._targets))
         findings = _Selected()
         for defect in checks.run(self._progress, read=self._contents.read):
             findings.take(defect)
+        directories = list(map(self._contents.surveyed, partitions_of(self._targets)))
         partitions = [found for one in directories for found in self._partition(one)]
         partitions.sort(key=lambda one: (-one.listed.size_bytes, one.listed.path))
         transactions = self._transactions()
@@ -376,7 +376,7 @@ class _Selected:
 
 def _command(defect: Defect, directories: set[str]) -> str:
     """Return the command line that repairs, with the path of the partition, else `explain`."""
-    line = COMMANDS.get(defect.reference)
+    line = REFERENCES[defect.reference].command
     places = (defect.path, os.path.dirname(defect.path))
     partition = next((place for place in places if place in directories), None)
     if line is None or partition is None:

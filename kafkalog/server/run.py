@@ -122,7 +122,7 @@ class Server:
         self._apis = api_table([
             *Metadata(self.catalog, advertised).apis(),
             *Offsets(self.catalog).apis(),
-            *Fetch(self.catalog, self.options, self._reached).apis(),
+            *Fetch(self.catalog, advertised, self.options, self._reached).apis(),
             *groups.apis(),
             Api("DescribeConfigs", self._describe_configs),
             *([] if self._guard is None else self._guard.apis()),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
-from kafkalog.defects.advice import COMMANDS, EXAMPLES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import tone_of, wrapped
@@ -68,8 +67,8 @@ def all_explanations() -> list[Explanation]:
             arises=known.arises,
             broker=known.broker,
             hint=known.hint,
-            example=EXAMPLES.get(known.name),
-            command=COMMANDS.get(known.name),
+            example=known.example,
+            command=known.command,
         )
         for known in sorted(REFERENCES.values(), key=lambda known: severities.index(known.severity))
     ]

@@ -102,7 +102,7 @@ _STATE_MEANING: Final = (
 _TIMESTAMP_TYPE: Final[Field[Any]] = Field(
     "timestamp_type", TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
 )
-_CODEC_MEANING: Final = "`none`, `gzip`, `snappy`, `lz4`, `zstd`, or `unknown(N)`"
+_CODEC_MEANING: Final = f"{', '.join(f'`{name}`' for name in COMPRESSION_NAMES)}, or `unknown(N)`"
 _HEAD, _BATCH = _of_batch(""), _of_batch("batch.")
 
 BATCH: Final = ObjectType[Batch](

@@ -11,7 +11,6 @@ import typer
 
 from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES, logs
-from kafkalog.defects.advice import COMMANDS, EXAMPLES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import command_group
 from kafkalog_cli.output import explanations
@@ -68,18 +67,20 @@ def test_commands_are_as_they_are_run(kafkalog: Any):
 
     What damages a log or an index has one, unless it needs another replica's data or an editor.
     """
-    assert set(COMMANDS) <= set(REFERENCES)
     group = command_group()
-    for command in set(COMMANDS.values()):
+    for command in {one.command for one in REFERENCES.values() if one.command}:
         _, name, *words = command.split()
         parameters = group.commands[name].params
         options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
         assert {word for word in words if word.startswith("-")} <= options, command
     for known in (*logs.BATCHES, *logs.INDEXES):
         if known.severity in (Severity.DAMAGE, Severity.INDEX):
-            assert known.name in COMMANDS or known.name in NOT_REPAIRED, known.name
+            assert known.command or known.name in NOT_REPAIRED, known.name
     text = kafkalog("explain", "torn-tail").stdout.decode()
-    assert text.splitlines()[-1].split() == ["run", *COMMANDS["torn-tail"].split()]
+    assert text.splitlines()[-1].split() == [
+        "run",
+        *(REFERENCES["torn-tail"].command or "").split(),
+    ]
 
 
 NOT_REPAIRED = {"producer-snapshot-corrupt"}
@@ -143,9 +144,4 @@ def test_examples_read_as_findings_do(name: str, corpus_dir: Path, tmp_path: Pat
         change(root / LOG, UNDECODABLE[name])
     run = Verification(Level.DEEP)
     details = {shape(d.detail) for d in run.verify(str(root)) if d.reference == name}
-    assert shape(EXAMPLES[name]) in details
-
-
-def test_examples_are_of_known_references():
-    """A reference that is renamed takes its example along."""
-    assert set(EXAMPLES) <= set(REFERENCES)
+    assert shape(REFERENCES[name].example or "") in details
