@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+import kafkalog
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import (
     ChangedSinceError,
@@ -76,6 +77,19 @@ def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
         assert table.transaction_version("kafkalog") == 1
         topic_id = TOPIC_ID.split()[-1]
         assert table.transaction_version(f"kafkalog orders-0@{topic_id}") == 135
+
+
+def test_the_function(tmp_path: Path) -> None:
+    """As the command, with a default request that takes each partition once."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    assert kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True).rows == 120
+    grow(partition, 150, 1)
+    (partition / f"{0:020}.log").unlink()
+    (partition / f"{60:020}.log").unlink()
+    with pytest.raises(RefusedError):
+        kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
+    done = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+    assert (done.rows, len(done.gaps)) == (3, 1)
 
 
 def test_files_of_a_delta_table_may_be_merged(tmp_path: Path) -> None:
