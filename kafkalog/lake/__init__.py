@@ -56,7 +56,7 @@ def export(
         fail_fast: whether damage ends the export; otherwise it is skipped and counted.
         allow_gaps: with `append`, whether to commit although records are gone; the summary names
             them.
-        options: the other attributes of `ExportRequest`: `request`, `columns`, `writing`, `append` ….
+        options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
     Returns:
         The result; with `append` that of the last commit.
