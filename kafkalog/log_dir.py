@@ -399,9 +399,8 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     """
     whole: list[FileEntry] | None = None
     names = _names(path)
-    place = os.path.join(path, "")
     for _ in range(_LISTINGS_MAX):
-        entries = [_file_entry(place + name, name) for name in names]
+        entries = [_file_entry(os.path.join(path, name), name) for name in names]
         there = [entry for entry in entries if entry is not None]
         gone = {*names} - {entry.name.name for entry in there}
         # A reader of the log does not miss files that were being deleted or not finished.
