@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats import file_names
-from kafkalog.broker_lock import is_broker_running
-from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import parse_aborted_transaction
-from kafkalog.living import CHANGES, answered
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
-from kafkalog.model import LogView
-from kafkalog.names import (
+from formats.file_names import (
     TOP_FILES,
     DirectoryState,
     FileState,
     parse_directory_name,
     parse_file_name,
 )
+from kafkalog.broker_lock import is_broker_running
+from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import parse_aborted_transaction
+from kafkalog.living import CHANGES, answered
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
+from kafkalog.model import AbortedTransaction, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.text_files import checkpointed
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
-    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState, FileKind
 from kafkalog import text_files
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, open_partition
 from kafkalog.paths import file_system
-from kafkalog.recovery.directory import Directory, check_partition_metadata
+from kafkalog.recovery.directory import Content, Directory, check_partition_metadata
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
     LoadedLog,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.configs import ConfigValue, TopicConfigs
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery.directory import Content
     from kafkalog.recovery.log_dir_start import Hosting
     from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
