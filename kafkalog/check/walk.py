@@ -23,7 +23,7 @@ from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
-from kafkalog.columns.headers import BatchColumns, Look, batch_columns
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from kafkalog.check.batches import CheckedLog
+    from kafkalog.columns.headers import Look
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import NextStart
 

@@ -19,7 +19,7 @@ from kafkalog.compaction import tasks
 from kafkalog.compaction.compact import PartitionWork, left_as_it_is
 from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
-from kafkalog.compaction.tasks import Staged, Staging
+from kafkalog.compaction.tasks import Staging
 from kafkalog.engine import Engine, told_error
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDirListing, PartitionDir
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest
+    from kafkalog.compaction.tasks import Staged
     from kafkalog.journal.run import Run
 
     Found = Compaction | KafkaLogError
