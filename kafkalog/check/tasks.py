@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
-from kafkalog.check.walk import ReadColumns, Walked
+from kafkalog.check.walk import Walked
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect, Level
@@ -31,6 +31,8 @@ from kafkalog.sightings import Sighting, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from kafkalog.check.walk import ReadColumns
 
     Target = LogDirListing | PartitionDir | FileEntry
     from collections.abc import Generator
