@@ -36,7 +36,7 @@ from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.source import BLOCK_SIZE
 
 if TYPE_CHECKING:
-    from kafkalog.model import AbortedTransaction
+    from kafkalog.model import AbortedTransaction, LogSurvey
     from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -59,11 +59,10 @@ class FileEntry:
         error: why nothing else is known about it.
         hole_bytes: how much of its length is holes, which take no room on the disk.
         disk_bytes: the blocks that it occupies; its length in an object store.
-        inode: distinguishes it from a later file of the same name; 0 if the file system has no
-            such number.
+        inode: tells it from a later file of its name; 0 if the file system has no such number.
         end: the position at which a view cuts it off; None if all of it is shown.
-        is_stale: whether it is an index that a start would rewrite with other bytes. Readers use a
-            stale offset index all the same, because they verify its answers in the log.
+        is_stale: whether a start would rewrite this index; readers verify all that it answers.
+        survey: what its batches show, if this run has read all of them and there are some.
     """
 
     path: str
@@ -76,6 +75,7 @@ class FileEntry:
     end: int | None = None
     is_stale: bool = False
     disk_bytes: int = 0
+    survey: LogSurvey | None = field(default=None, compare=False)
 
     @property
     def used_bytes(self) -> int:

@@ -99,7 +99,7 @@ class Defect:
     size_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Batch:
     """The header of one record batch, or one top-level message of magic 0 or 1.
 
@@ -107,6 +107,9 @@ class Batch:
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
     `crc_valid` is None if the checksum was not computed.
+
+    Never assign to a field. It is not frozen because a frozen one takes eight times as long to
+    make, and a walk makes one per batch.
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
     """
@@ -173,6 +176,23 @@ class Batch:
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 without sequences; wraps after 2147483647."""
         return last_sequence(self.base_sequence, wrap_int64(self.last_offset - self.base_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class LogSurvey:
+    """What the batches of a sound log show, read from its first byte to its last.
+
+    Attributes:
+        size_bytes: of the log when it was read: the end of the last batch.
+        next_offset: the offset after the last batch.
+        largest_timestamp: the largest `max_timestamp`, at least -1.
+        has_transactions: whether a batch belongs to a transaction.
+    """
+
+    size_bytes: int
+    next_offset: int
+    largest_timestamp: int
+    has_transactions: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,7 +329,7 @@ class UnifiedLog:
         """The transactions after the snapshot: those still open, and those that were aborted."""
         infos, start = self._producers_in_snapshot()
         aborted: list[AbortedTransaction] = []
-        for batch, opened in self.batches_from(start):
+        for batch, opened in self.batches_from(start, transactional=True):
             if batch.next_offset > self.high_watermark:
                 break
             if not batch.is_transactional or batch.next_offset <= start:
@@ -378,10 +378,18 @@ class UnifiedLog:
                 }, offset
         return {}, self.log_start_offset
 
-    def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
-        """Yield the batch headers from `offset` on, each with its open segment."""
+    def batches_from(
+        self, offset: int, *, transactional: bool = False
+    ) -> Iterator[tuple[Batch, OpenSegment]]:
+        """Yield the batch headers from `offset` on, each with its open segment.
+
+        With `transactional`, segments that are known to have no transactional batch are left out.
+        """
         for segment in self.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= offset:
+                continue
+            survey = segment.log.survey
+            if transactional and survey is not None and not survey.has_transactions:
                 continue
             with self.open_segment(segment) as opened:
                 for found in opened.scan_from(offset):

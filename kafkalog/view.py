@@ -2,8 +2,9 @@
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- With a clean shutdown mark and without leftovers of a swap, it is the files as they are, and
-  nothing is computed.
+- With a clean shutdown mark and without leftovers of a swap, it is the files as they are, and only
+  the end of the log is read. If something other than batches is there, a start may take an earlier
+  offset for the log end: what comes after it is not shown, and the `Difference` counts it.
 - In a log directory without the mark, everything from the recovery point on is read, as a start
   does. What the start would cut off is not shown, and the `Difference` counts it.
 - With a running broker (another process holds `.lock`), and for a partition directory outside any
@@ -32,12 +33,14 @@ from formats.file_names import (
     parse_directory_name,
     parse_file_name,
 )
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import parse_aborted_transaction
+from kafkalog.indexes import ENTRY_SIZES, parse_aborted_transaction
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
-from kafkalog.model import AbortedTransaction, LogView
+from kafkalog.model import Batch, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.text_files import checkpointed
@@ -48,8 +51,10 @@ if TYPE_CHECKING:
 
     from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
+    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
+    from kafkalog.recovery.start import Behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,11 @@ class Difference:
         swapped: number of `.swap` segments that become live.
         replaced: number of segments under final names that they replace.
         cut_at: the offset at which the log is cut; None if it is not.
-        records_hidden: number of records cut off, according to the headers of their batches.
-        bytes_hidden: bytes of logs that are cut off.
+        ends_at: the log end offset after a clean shutdown, if batches follow it, which stay on disk
+            and are never served; otherwise None.
+        records_hidden: number of records cut off, or behind the log end, according to the headers
+            of their batches.
+        bytes_hidden: bytes of logs that are cut off, or of batches behind the log end.
         refusal: why the outcome of a start is unknown and the files are shown as they are; None if
             it is known.
     """
@@ -71,6 +79,7 @@ class Difference:
     swapped: int = 0
     replaced: int = 0
     cut_at: int | None = None
+    ends_at: int | None = None
     records_hidden: int = 0
     bytes_hidden: int = 0
     refusal: str | None = None
@@ -80,8 +89,7 @@ class Difference:
         """The whole difference, in one line."""
         if self.refusal is not None:
             return f"{self.refusal}; showing the files as they are"
-        cut = f"truncate the log at offset {self.cut_at}" if self.bytes_hidden else None
-        return _actions([self], cut)
+        return _actions([self])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         except CHANGES:
             raise  # a new listing knows more
         except KafkaLogError as error:
-            why = f"what a start would show is unknown: {error.message}"
+            why = f"what the next start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
 
@@ -147,28 +155,41 @@ def summary(differences: Sequence[Difference]) -> str | None:
     """Summarize the differences of all partitions in one line; None if there are none."""
     if len(differences) < 2:
         return f"{differences[0].path}: {differences[0].detail}" if differences else None
-    logs = sum(one.bytes_hidden > 0 for one in differences)
-    told = _actions(differences, f"cut {counted(logs, 'log')}" if logs else None)
+    told = _actions(differences)
     refused = [one.detail for one in differences if one.refusal is not None]
     if refused:
         told += f"; {counted(len(refused), 'partition')} of them: {refused[0]}"
     return f"{differences[0].path} and {counted(len(differences) - 1, 'other partition')}: {told}"
 
 
-def _actions(differences: Sequence[Difference], cut: str | None) -> str:
+def _actions(differences: Sequence[Difference]) -> str:
     told = []
     swapped = sum(one.swapped for one in differences)
     if swapped:
         replaced = sum(one.replaced for one in differences)
         place = f" in place of {replaced}" if replaced else ""
         told.append(f"make {counted(swapped, '.swap segment')} live{place}")
+    hidden = [one for one in differences if one.bytes_hidden]
+    cut = [one for one in hidden if one.ends_at is None]
     if cut:
-        records = sum(one.records_hidden for one in differences)
-        size = sum(one.bytes_hidden for one in differences)
-        told.append(f"{cut} and drop {counted(records, 'record')} ({counted(size, 'byte')})")
+        one_log = f"truncate the log at offset {cut[0].cut_at}"
+        logs = one_log if len(differences) == 1 else f"cut {counted(len(cut), 'log')}"
+        told.append(f"{logs} and drop {_hidden(cut)}")
+    short = [one for one in hidden if one.ends_at is not None]
+    if short:
+        one_log = f"end the log at offset {short[0].ends_at}"
+        logs = one_log if len(differences) == 1 else f"end {counted(len(short), 'log')} too early"
+        told.append(f"{logs} and never serve {_hidden(short)} after that")
     if not told:
-        return "a start would not load them"
-    return f"a start would {', and '.join(told)}; --view files shows the files under final names"
+        return "the next start would not load them"
+    hint = "--view files shows the files under final names"
+    return f"the next start would {', and '.join(told)}; {hint}"
+
+
+def _hidden(differences: Sequence[Difference]) -> str:
+    records = sum(one.records_hidden for one in differences)
+    size = sum(one.bytes_hidden for one in differences)
+    return f"{counted(records, 'record')} ({counted(size, 'byte')})"
 
 
 def _left_over(log: FileEntry) -> Segment:
@@ -187,12 +208,14 @@ def _started(partition: PartitionDir) -> Shown | None:
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
     is_closed = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
-    if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
+    changes_nothing = is_closed and not (is_swapped or _needs_a_look(partition, log_dir))
+    if changes_nothing and all(map(_ends_with_batches, partition.segments[-1:])):
         return None
     has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
     if has_top_files and not is_running:
-        return _recovered(partition)
+        shown = _recovered(partition)
+        return None if changes_nothing and shown.difference is None else shown
     if not is_swapped:
         return None
     shown = _tidied(partition)
@@ -212,6 +235,24 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
     name = file_names.LOG_STARTS
     start = checkpointed(log_dir, name, partition.topic, partition.partition)
     return start is not None and bool(segments) and start > segments[-1].base_offset
+
+
+def _ends_with_batches(active: Segment) -> bool:
+    """Return whether the last entry of the index leads to a batch, and only batches follow.
+
+    A start takes preallocated slots for entries that lead to the first batch. A clean shutdown cuts
+    them off, but it may not have been the last to write the index.
+    """
+    with OpenSegment(active) as opened:
+        index = opened.offset_index
+        position = 0
+        if index is not None and index.entry_count:
+            last = index.entry(index.entry_count - 1)
+            if opened.index_entry(last.offset) != last:
+                return False
+            if not index.is_padded:
+                position = last.position
+        return all(isinstance(found, Batch) for found in scan_batches(opened.source, position))
 
 
 def _recovered(partition: PartitionDir) -> Shown:
@@ -290,9 +331,17 @@ def _shown(
     contents: dict[str, Content],
     predicted: PredictedStart | None,
 ) -> Shown:
-    files = tuple(_files(partition, actions, contents))
-    started = replace(partition, files=files, loaded=predicted.loaded if predicted else None)
-    difference = _difference(partition, actions, contents, predicted)
+    files = _files(partition, actions, contents)
+    behind = None
+    if predicted is not None:
+        from kafkalog.recovery.start import behind_the_end
+
+        behind = behind_the_end(predicted)
+    if behind is not None:
+        files = (_without(entry, behind) for entry in files)
+    loaded = predicted.loaded if predicted else None
+    started = replace(partition, files=tuple(files), loaded=loaded)
+    difference = _difference(partition, actions, contents, predicted, behind)
     return Shown(started, started.segments, difference)
 
 
@@ -327,8 +376,9 @@ def _files(
         elif not content.start:
             entry = by_path[content.path]
             end = ends[content.path] if ends[content.path] < entry.size_bytes else None
-            size = entry.size_bytes if end is None else end
-            yield replace(entry, name=parse_file_name(name), size_bytes=size, end=end)
+            if end is not None:
+                entry = replace(entry, size_bytes=end, end=end, survey=None)
+            yield replace(entry, name=parse_file_name(name))
 
 
 def _difference(
@@ -336,6 +386,7 @@ def _difference(
     actions: tuple[Action, ...],
     contents: dict[str, Content],
     predicted: PredictedStart | None,
+    behind: Behind | None,
 ) -> Difference | None:
     from kafkalog.recovery.model import RemoveFile, RenameFile
 
@@ -345,13 +396,16 @@ def _difference(
     renamed = [one for one in actions if isinstance(one, RenameFile) and is_log(one.new_name)]
     removed = [one for one in actions if isinstance(one, RemoveFile) and is_log(one.name)]
     lost = _cuts(predicted, contents) if predicted is not None else []
+    if behind is not None:
+        lost.append((behind.offset, behind.records, behind.size_bytes))
     if not renamed and not lost:
         return None
     return Difference(
         partition.path,
         swapped=len(renamed),
         replaced=len(removed),
-        cut_at=min((offset for offset, _, _ in lost), default=None),
+        cut_at=None if behind else min((offset for offset, _, _ in lost), default=None),
+        ends_at=behind.offset if behind else None,
         records_hidden=sum(records for _, records, _ in lost),
         bytes_hidden=sum(size for _, _, size in lost),
     )
@@ -375,3 +429,12 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
                     continue  # preallocated
         found.append((cut.offset, cut.records_lost, cut.bytes_lost))
     return found
+
+
+def _without(entry: FileEntry, behind: Behind) -> FileEntry:
+    """Return a file of the view as it is without them; the indexes may lead to them."""
+    if entry.path == behind.path:
+        return replace(entry, size_bytes=behind.position, end=behind.position, survey=None)
+    if entry.name.kind in ENTRY_SIZES and entry.name.offset == behind.base_offset:
+        return replace(entry, is_stale=True)
+    return entry

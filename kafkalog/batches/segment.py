@@ -141,6 +141,14 @@ class OpenSegment:
         hit = read_batch(self.source, entry.position, self.source.size_bytes)
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
 
+    def base_offset_at(self, position: int) -> int | None:
+        """Return the base offset of the batch at a position; None before magic 2 or at damage."""
+        with suppress(KafkaLogError):
+            found = read_batch(self.source, position, self.source.size_bytes)
+            # The offset of a compressed message of magic 0 or 1 is that of its last record.
+            return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
+        return None
+
     def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
         """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
@@ -177,6 +185,8 @@ class OpenSegment:
 
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
+        if self.segment.log.survey is not None:
+            return self.segment.log.survey.next_offset
         following = self.segment.base_offset
         for found in self._batches(self.scan_from(self._last_indexed_offset())):
             following = found.next_offset

@@ -27,6 +27,10 @@ class StateTable(StrEnum):
     CONFIGS = "configs"
 
 
+def _nothing() -> None:
+    """Let reading go on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Some logs, and how their tables are read.
@@ -48,6 +52,7 @@ class Tables:
         ends: likewise.
         on_groups: called with the groups that a table of state was read from, and what they lack;
             if None, a `UserWarning` reports missing partitions.
+        before_each: called before each look at a log; what it raises stops the reading.
     """
 
     paths: tuple[str, ...]
@@ -64,6 +69,7 @@ class Tables:
     differences: Callable[[Difference], object] | None = field(default=None, compare=False)
     ends: Callable[[PartitionEnd], object] | None = field(default=None, compare=False)
     on_groups: Callable[[Groups], object] | None = field(default=None, compare=False)
+    before_each: Callable[[], object] = field(default=_nothing, compare=False)
 
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""

@@ -133,6 +133,7 @@ class Scanner:
             return
         splits = self.planned_splits()
         for split, is_whole in zip(splits, self._taken_whole(splits), strict=True):
+            self._tables.before_each()
             yield from self._read(split, schema, None if is_whole else self._condition)
 
     def _chosen(self, batch: Any, schema: Any, condition: Condition | None) -> Any:
@@ -149,6 +150,7 @@ class Scanner:
                 ends=self._tables.ends,
                 differences=self._tables.differences,
                 gaps=self._missing,
+                before_each=self._tables.before_each,
             )
         else:
             found = list(self._splits)

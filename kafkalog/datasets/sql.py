@@ -14,6 +14,7 @@ import tempfile
 import threading
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -71,7 +72,8 @@ class Database:
         require_duckdb()
         import duckdb
 
-        self.tables = tables
+        self.tables = replace(tables, before_each=self._go_on)
+        self._stop = threading.Event()
         self._failures: list[BaseException] = []
         self._result: _Result | None = None
         place = os.path.join(tempfile.gettempdir(), f"kafkalog-sql-{uuid.uuid4().hex}")
@@ -104,6 +106,11 @@ class Database:
         if self._result is not None:
             self._result.close()
             self._result = None
+
+    def _go_on(self) -> None:
+        """Raise if the statement was stopped: DuckDB waits for the tables that it reads."""
+        if self._stop.is_set():
+            raise _StoppedError
 
     def statements(self, text: str) -> list[Statement]:
         """Split text into statements.
@@ -143,7 +150,7 @@ class Database:
         self._close_result()
         self._failures.clear()
         self._make_views(statement.text)
-        found = _Result(self._connection.cursor(), statement.text, self._failures)
+        found = _Result(self._connection.cursor(), statement.text, self._failures, self._stop)
         self._result = found
         schema = found.schema()
         if schema is None:
@@ -179,10 +186,17 @@ def usual_columns(table: TableName | StateTable) -> tuple[list[str], list[str]]:
     return list(table_schema(table).names), list(SCHEMAS[table].names)
 
 
+class _StoppedError(Exception):
+    """A statement was stopped while a table was being read for it."""
+
+
 class _Result:
     """The result of a statement, fetched by a thread: this one stays free for an interrupt."""
 
-    def __init__(self, cursor: Any, text: str, failures: list[BaseException]) -> None:
+    def __init__(
+        self, cursor: Any, text: str, failures: list[BaseException], stop: threading.Event
+    ) -> None:
+        self._stop = stop
         self._cursor = cursor
         self._text = text
         self._failures = failures
@@ -208,11 +222,13 @@ class _Result:
         if self._is_closed:
             return
         self._is_closed = True
+        self._stop.set()
         self._cursor.interrupt()
         while self._thread.is_alive():
             with suppress(queue.Empty):
                 self._found.get(timeout=0.05)
         self._thread.join()
+        self._stop.clear()
         with suppress(Exception):
             self._cursor.close()
 

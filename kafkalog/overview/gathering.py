@@ -169,10 +169,10 @@ class Gathering:
             threads=self._threads,
             failed=self._failed,
         )
-        directories = list(partitions_of(self._targets))
         findings = _Selected()
         for defect in checks.run(self._progress, read=self._contents.read):
             findings.take(defect)
+        directories = list(map(self._contents.surveyed, partitions_of(self._targets)))
         partitions = [found for one in directories for found in self._partition(one)]
         partitions.sort(key=lambda one: (-one.listed.size_bytes, one.listed.path))
         transactions = self._transactions()

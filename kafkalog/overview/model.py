@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import COMPRESSION_MASK, COMPRESSION_NAMES, CONTROL_MASK, NO_TIMESTAMP
+from formats.constants import (
+    COMPRESSION_MASK,
+    COMPRESSION_NAMES,
+    CONTROL_MASK,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+)
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, batch_columns
+from kafkalog.model import LogSurvey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedLog
     from kafkalog.compaction.model import Candidate
     from kafkalog.inventory import PartitionRow
-    from kafkalog.log_dir import Segment
+    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
     from kafkalog.model import Defect, Level
     from kafkalog.paths.source import Source
     from kafkalog.retention.simulate import PartitionRetention
@@ -135,18 +142,35 @@ class Contents:
     def __init__(self, threads: int | None) -> None:
         self._threads = threads
         self._known: dict[str, SegmentContents] = {}
+        self._surveys: dict[str, LogSurvey] = {}
 
     def read(
         self, log: CheckedLog, source: Source, level: Level
     ) -> Iterator[BatchColumns | Defect]:
         """Yield the batches and the damage of a log, as `batch_columns` does, and count them."""
-        counts = _Counts()
+        counts, is_sound = _Counts(), True
         for found in batch_columns(source, level, self._threads):
             if isinstance(found, BatchColumns):
                 counts.add(found.headers)
+                is_sound &= bool(found.crc_valid.all())
+            else:
+                is_sound = False
             yield found
         if log.base_offset is not None:
             self._known[log.path] = counts.of_segment(log.base_offset)
+            if is_sound and counts.end is not None:
+                self._surveys[log.path] = counts.survey(counts.end)
+
+    def surveyed(self, directory: PartitionDir) -> PartitionDir:
+        """Return a partition with what the checks have seen in those logs that did not grow."""
+
+        def with_survey(entry: FileEntry) -> FileEntry:
+            survey = self._surveys.pop(entry.path, None)
+            if survey is None or survey.size_bytes != entry.size_bytes:
+                return entry
+            return replace(entry, survey=survey)
+
+        return replace(directory, files=tuple(map(with_survey, directory.files)))
 
     def of(self, segment: Segment) -> SegmentContents | None:
         """Return what a segment holds; None if its log was not read to the end."""
@@ -163,10 +187,17 @@ class _Counts:
         self._codecs: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         self._minutes: Counter[int] = Counter()
         self._minutes_per_slot = 1
+        self._has_transactions = False
+        self.end: tuple[int, int] | None = None
+        """Position and offset after the last batch; None without any."""
 
     def add(self, headers: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
         """Add batches: a header table."""
-        is_control = (headers[h.MAGIC] >= 2) & ((headers[h.ATTRIBUTES] & CONTROL_MASK) != 0)
+        last = headers[:, -1].tolist()
+        self.end = last[h.POSITION] + last[h.SIZE], last[h.LAST_OFFSET] + 1
+        flags = np.where(headers[h.MAGIC] >= 2, headers[h.ATTRIBUTES], 0)
+        self._has_transactions |= bool((flags & TRANSACTIONAL_MASK).any())
+        is_control = (flags & CONTROL_MASK) != 0
         data = headers[:, ~is_control]
         sizes = data[h.SIZE]
         self._sums["control_batches"] += int(is_control.sum())
@@ -198,6 +229,11 @@ class _Counts:
             before, self._minutes = self._minutes, Counter()
             for minute, size in before.items():
                 self._minutes[minute // self._minutes_per_slot * self._minutes_per_slot] += size
+
+    def survey(self, end: tuple[int, int]) -> LogSurvey:
+        """Return the survey of a log that ends there."""
+        position, offset = end
+        return LogSurvey(position, offset, max(self._times, default=-1), self._has_transactions)
 
     def of_segment(self, base_offset: int) -> SegmentContents:
         """Return the counts."""

@@ -15,9 +15,12 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState, FileKind
 from kafkalog import text_files
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, open_partition
+from kafkalog.batches.framing import scan_batches
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
+from kafkalog.model import Batch
 from kafkalog.paths import file_system
-from kafkalog.recovery.directory import Content, Directory, check_partition_metadata
+from kafkalog.paths.source import Source
+from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
     LoadedLog,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.configs import ConfigValue, TopicConfigs
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery.directory import Content
     from kafkalog.recovery.log_dir_start import Hosting
     from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
@@ -376,6 +381,39 @@ def _notes(loader: Loader) -> list[str]:
             f"{file_names.LEADER_EPOCHS} is empty, and a clean start does not fill it from the log"
         )
     return notes
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Batches behind the log end: the active segment, their position, the log end, their size."""
+
+    path: str
+    base_offset: int
+    position: int
+    offset: int
+    records: int
+    size_bytes: int
+
+
+def behind_the_end(predicted: PredictedStart) -> Behind | None:
+    """Return the batches that no one will read; a start that scans a log leaves none."""
+    loaded = predicted.loaded
+    if loaded is None or predicted.mode != StartMode.CLEAN:
+        return None
+    active, end = loaded.segments[-1], loaded.log_end_offset
+    if active.path is None:
+        return None
+    with Source(active.path) as source:
+        found = [
+            one
+            for one in scan_batches(source, active.start, active.start + active.size_bytes)
+            if isinstance(one, Batch) and one.last_offset >= end
+        ]
+    if not found:
+        return None
+    records, size = sum(max(one.count, 0) for one in found), sum(one.size_bytes for one in found)
+    place = active.path, active.base_offset, found[0].position
+    return Behind(*place, end, records, size)
 
 
 _INTERVAL = "index.interval.bytes"

@@ -127,6 +127,10 @@ def _read_tail(opened: OpenSegment) -> _Tail:
         last = offsets.entry(offsets.entry_count - 1)
         if opened.index_entry(last.offset) == last:
             largest, position = _covered(times, offsets), last.position
+    survey = segment.log.survey
+    if survey is not None and not position:
+        largest = max(largest, survey.largest_timestamp)
+        return _Tail(survey.next_offset, survey.size_bytes, largest)
     end_offset = segment.base_offset
     for found in scan_batches(opened.source, position):
         if isinstance(found, Defect):

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
-from kafkalog.batches.framing import read_batch
 from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.batches.selection import Selection, start_position
@@ -23,7 +22,7 @@ from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
-from kafkalog.model import Batch, Isolation, LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
@@ -71,6 +70,7 @@ def plan_splits(
     ends: Callable[[PartitionEnd], object] | None = None,
     differences: Callable[[Difference], object] | None = None,
     gaps: Callable[[Target], object] | None = None,
+    before_each: Callable[[], object] = lambda: None,
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
@@ -82,6 +82,7 @@ def plan_splits(
             `UserWarning` reports it.
         gaps: called with each log that has gaps between its segments where rows are wanted;
             `kafkalog.check.segments.missing_offsets` judges them.
+        before_each: called before each look at a log; what it raises stops the planning.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
@@ -92,10 +93,11 @@ def plan_splits(
         A few reads per segment; for read_committed also the last stable offset; the view's cost.
     """
     at_ms = now_ms()
-    targets = find_targets(paths, request)
+    targets = find_targets(paths, request, before_each)
     tell_differences(targets, differences)
     splits = []
     for target in targets:
+        before_each()
         found, end = living_splits(target, request, at_ms, gaps)
         splits += found
         if ends is not None and end is not None:
@@ -134,8 +136,10 @@ def living_splits(
         return [], None
 
 
-def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
-    """Return the logs that a request covers. Raises as `plan_splits`."""
+def find_targets(
+    paths: Iterable[str], request: Request, before_each: Callable[[], object] = lambda: None
+) -> list[Target]:
+    """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
     view = request.view
@@ -147,14 +151,18 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
             require_contents(found.path, found.files)
         else:
             require_contents(found.partition.path, (one.log for one in found.segments))
-    targets = [found if isinstance(found, Target) else shown_now(found, view) for found in meant]
+    targets = []
+    for found in meant:
+        before_each()
+        targets.append(found if isinstance(found, Target) else shown_now(found, view))
     return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
     """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
-    meant = _meant(paths, request)
-    partitions = [one.partition if isinstance(one, Target) else one for one in meant]
+    partitions = (
+        one.partition if isinstance(one, Target) else one for one in _meant(paths, request)
+    )
     return {(partition.topic, partition.partition) for partition in partitions}
 
 
@@ -371,7 +379,7 @@ class _LogSplits:
                     if one.last_offset >= segment.base_offset
                     and (following is None or one.first_offset < following)
                 )
-                offsets = [_offset_at(opened.source, position) for position in bounds[:-1]]
+                offsets = [opened.base_offset_at(position) for position in bounds[:-1]]
                 offsets[0] = segment.base_offset if start == 0 else offsets[0]
                 ends = [*offsets[1:], self._log_end if following is None else following]
                 parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
@@ -431,18 +439,9 @@ class _LogSplits:
         return end
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else max(one, other)
+def _larger(*some: int | None) -> int | None:
+    return max((one for one in some if one is not None), default=None)
 
 
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one, other)
-
-
-def _offset_at(source: Source, position: int) -> int | None:
-    """Read the base offset of the batch at a position; None before magic 2."""
-    with suppress(KafkaLogError):
-        found = read_batch(source, position, source.size_bytes)
-        # The offset of a compressed message of magic 0 or 1 is that of its last record.
-        return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
-    return None
+def _smaller(*some: int | None) -> int | None:
+    return min((one for one in some if one is not None), default=None)

@@ -7,11 +7,13 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
 from formats.file_names import FileKind, parse_directory_name
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
+from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
@@ -109,11 +111,20 @@ class Dump:
         name, view = self._view(target, records=records)
         if is_bulk(what, self.selection):
             found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
-            self._write_bulk(name, view, found)
-        elif records:
-            self._write(name, view, read_records(what, self.selection, progress))
+            self._write_bulk(name, view, chain(found, self._missing(what)))
         else:
-            self._write(name, view, read_batches(what, self.selection, progress))
+            read = read_records if records else read_batches
+            values = read(what, self.selection, progress)
+            self._write(name, view, chain(values, self._missing(what)))
+
+    def _missing(self, what: Shown | FileEntry) -> Iterator[Defect]:
+        """Yield the finding about wanted offsets that are missing between segments."""
+        segments = what.partition.segments if isinstance(what, Shown) else ()
+        wanted = self.selection.from_offset, self.selection.to_offset
+        if isinstance(what, Shown) and next(gaps_between(segments, *wanted), None) is not None:
+            from kafkalog.check.segments import missing_offsets
+
+            yield from missing_offsets(what.partition, segments, *wanted)
 
     def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
@@ -155,7 +166,8 @@ class Dump:
                     name, view = self._view(target, records=records, decodes=decodes)
                     views.append((name, self._labelled(view)))
                     read = read_records if records else read_batches
-                    logs.append((target.path, read(what, self.selection, progress)))
+                    found = read(what, self.selection, progress)
+                    logs.append((target.path, chain(found, self._missing(what))))
             self._write_merged(in_time_order(logs, self.outcome.error), views)
 
     def _in_view(self, target: PartitionDir | FileEntry) -> Shown | FileEntry:
@@ -217,7 +229,7 @@ class Dump:
             while unread and (segment is None or unread[0].base_offset < segment.base_offset):
                 _put_heading(unread.pop(0))
             if segment is None:
-                return
+                break
             _put_heading(segment)
             left = None if limit is None else limit - self._rows
             one = replace(
@@ -238,6 +250,7 @@ class Dump:
                 self._kafka_lines(found, text)
             except _WentAwayError as gone:
                 walk.go_on(gone.error)
+        self._kafka_lines(self._missing(what), text)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
         """Print the content of a log, and count the rows."""

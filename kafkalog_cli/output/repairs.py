@@ -63,7 +63,7 @@ class RecoverySummary:
 
     @property
     def unloadable(self) -> int:
-        """Number of partitions on which a start would fail, as they are."""
+        """Number of partitions on which the next start would fail, as they are."""
         return sum(plan.refusal is not None for plan in self.plans)
 
     @property
@@ -161,7 +161,7 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     Field("partitions_changed", INT, "partitions with a file that changes", "changed"),
     Field("partitions_performed", INT, "partitions that were recovered", "performed"),
     Field("partitions_untouched", INT, "partitions that are left to the broker", "untouched"),
-    Field("partitions_unloadable", INT, "partitions on which a start would fail, as they are",
+    Field("partitions_unloadable", INT, "partitions on which the next start would fail",
           "unloadable"),
     Field("partitions_stray", INT, "partitions that a start takes away from the broker", "strays"),
     Field("partitions_refused", INT,
@@ -187,7 +187,7 @@ def recovery_view(style: Style) -> View[RecoveredPartition]:
         Column("LOG END", "log_end_offset"),
         Column("FILES", lambda one: len(one.plan.changes), right=True),
         Column("TO SCAN", "bytes_to_scan"),
-        Column("A START WOULD", "detail", fold=True, tone=_tone_of_start),
+        Column("AT NEXT START", "detail", fold=True, tone=_tone_of_start),
     )
 
 
@@ -230,7 +230,7 @@ def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan
         others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
         show_note(f"{paths[0]}{others}: {words}")
     for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
-        show_note(f"{target.path}: a start would {refusal_line(refusal)}")
+        show_note(f"{target.path}: the next start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
         show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
 

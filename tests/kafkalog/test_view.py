@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,9 @@ def rows(path: Path, **selection: Any) -> list[tuple[int, bytes | None, bytes | 
 def table_offsets(path: Path, request: Request) -> list[int]:
     schema = table_schema(TableName.RECORDS, ("offset",))
     splits = plan_splits([str(path)], request, differences=lambda _: None)
-    tables = [table for split in splits for table in read_split(split, schema)]
+    tables = [
+        table for split in splits for table in read_split(split, schema, defects=lambda _: None)
+    ]
     return [row["offset"] for table in tables for row in table.to_pylist()]
 
 
@@ -120,18 +123,24 @@ def test_below_the_recovery_point_nothing_is_read_or_cut(tmp_path: Path) -> None
     assert [offset for offset, *_ in rows(path)] == []
 
 
-def test_a_log_that_was_closed_costs_nothing(tmp_path: Path, monkeypatch: Any) -> None:
-    """No file is opened for the view."""
+def test_of_a_log_that_was_closed_only_the_end_is_read(tmp_path: Path, monkeypatch: Any) -> None:
+    """No other segment is opened for the view, and the view is the listing itself."""
     path = killed(tmp_path, batch(0, [record()]))
-    (path / "00000000000000000000.index").touch()
+    write_log(path, batch(1, [record()]), name="00000000000000000001")
+    for name in ("00000000000000000000", "00000000000000000001"):
+        (path / f"{name}.index").touch()
     (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     partition = open_partition(str(path))
+    opened: list[str] = []
+    open_source = Source._open
 
-    def refuse(*_: object) -> None:
-        raise AssertionError
+    def listen(source: Source) -> None:
+        opened.append(source.path)
+        open_source(source)
 
-    monkeypatch.setattr(Source, "_open", refuse)
+    monkeypatch.setattr(Source, "_open", listen)
     assert show(partition).partition is partition
+    assert opened == [str(path / f"00000000000000000001.{kind}") for kind in ("index", "log")]
 
 
 def locked_by_another(path: Path) -> subprocess.Popen[str]:
@@ -251,3 +260,51 @@ def test_one_line_says_what_differs_in_many_partitions(corpus_dir: Path) -> None
     assert "\n" not in text
     assert f"{len(differences) - 1} other partitions" in text
     assert "cut 7 logs and drop 56 records" in text
+
+
+ENDS = {"index_beyond_data_active": 51, "size_huge": 55}
+"""Scenarios whose log ends earlier for a start after a clean shutdown than its batches do."""
+
+
+@pytest.mark.parametrize("mode", ["clean", "unclean"])
+def test_the_view_ends_where_the_log_of_kafkas_loader_ends(
+    corpus_dir: Path, tmp_path: Path, mode: str
+) -> None:
+    """Every damaged directory of the corpus, as Kafka 4.3 loaded it; all readers stop there."""
+    compared, shorter = 0, {}
+    for scenario in sorted((corpus_dir / "recovery").iterdir()):
+        wanted = json.loads((scenario / "facts.json").read_text())["modes"][mode].get("log")
+        # Only its topic's index.interval.bytes decides what becomes of the latter.
+        if wanted is None or scenario.name == "duplicated_content":
+            continue
+        copy = tmp_path / scenario.name
+        shutil.copytree(scenario, copy)
+        if mode == "clean":
+            (copy / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        shown = show(open_partition(str(copy / "orders-0")))
+        log = UnifiedLog(shown.partition)
+        bounds = wanted["logStartOffset"], wanted["logEndOffset"]
+        assert (log.log_start_offset, log.log_end_offset) == bounds, scenario.name
+        read = [offset for offset, *_ in rows(copy / "orders-0")]
+        read += table_offsets(copy / "orders-0", Request())
+        assert max(read, default=-1) < bounds[1], scenario.name
+        compared += 1
+        if shown.difference is not None and shown.difference.ends_at is not None:
+            shorter[scenario.name] = shown.difference.ends_at
+    assert compared > 80
+    assert shorter == (ENDS if mode == "clean" else {})
+
+
+def test_batches_behind_the_log_end_are_counted(corpus_dir: Path, tmp_path: Path) -> None:
+    """The index of the active segment ends behind its batches; Kafka takes the base offset."""
+    scenario = tmp_path / "index_beyond_data_active"
+    shutil.copytree(corpus_dir / "recovery" / scenario.name, scenario)
+    (scenario / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    partition = open_partition(str(scenario / "orders-0"))
+    difference = show(partition).difference
+    assert difference is not None
+    assert (difference.records_hidden, difference.bytes_hidden) == (15, 870)
+    assert difference.cut_at is None
+    wanted = "end the log at offset 51 and never serve 15 records (870 bytes) after that"
+    assert wanted in difference.detail
+    assert "end 2 logs too early and never serve 30 records" in (summary([difference] * 2) or "")

@@ -27,6 +27,10 @@ READERS: dict[str, list[str]] = {
     "sql": ["sql", COUNT],
     "batches": ["sql", "select count(*) as n from batches"],
     "profile": ["profile", "--topic", "orders"],
+    "dump": ["dump-segment", "--topic", "orders"],
+    "dump of batches": ["dump-segment", "--topic", "orders", "--batches"],
+    "dump as Kafka's": ["dump-segment", "--topic", "orders", "--format", "kafka"],
+    "dump by time": ["dump-segment", "--topic", "orders", "--order", "time"],
 }
 
 
@@ -91,13 +95,33 @@ def test_the_library_raises_it(log_dir: Path) -> None:
 def test_a_lookup_tells_of_the_torn_end_that_it_met(
     log_dir: Path, kafkalog: Run, question: list[str]
 ) -> None:
-    """The log was closed cleanly, so a start would cut nothing off."""
-    log = log_dir / "orders-0" / f"{750:020d}.log"
-    log.write_bytes(log.read_bytes()[:-40])
+    """The log was closed cleanly, so a start cuts nothing off; its index has whole batches."""
+    tear_the_end(log_dir)
+    index = log_dir / "orders-0" / f"{750:020d}.index"
+    index.write_bytes(index.read_bytes()[:-8])
     result = kafkalog("lookup-offset", log_dir / "orders-0", *question)
     assert result.status == 1
     assert "torn-tail" in result.stderr
     assert result.stderr.count("torn-tail") == 1
+
+
+def tear_the_end(log_dir: Path) -> None:
+    log = log_dir / "orders-0" / f"{750:020d}.log"
+    log.write_bytes(log.read_bytes()[:-40])
+
+
+def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog: Run) -> None:
+    """Closed cleanly, then torn: `LogSegment.readNextOffset` finds no batch at the last entry."""
+    tear_the_end(log_dir)
+    told = "the next start would end the log at offset 750 and never serve 240 records"
+    listed = kafkalog("ls", log_dir / "orders-0", "--format", "ndjson")
+    assert json.loads(listed.stdout)["log_end_offset"] == 750
+    assert told in listed.stderr
+    counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir)
+    assert (json.loads(counted.stdout)["n"], counted.status) == (750, 1)
+    assert told in counted.stderr
+    counted = kafkalog("sql", "--format", "ndjson", COUNT, log_dir, "--view", "files")
+    assert json.loads(counted.stdout)["n"] == 990
 
 
 def test_a_lookup_tells_of_damage_before_its_answer(log_dir: Path, kafkalog: Run) -> None:

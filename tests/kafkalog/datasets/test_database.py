@@ -1,0 +1,40 @@
+"""Statements over the tables of logs: how they are stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.datasets.model import Tables
+from kafkalog.datasets.sql import Database
+from kafkalog.tables import planning
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import LogView
+
+
+def test_an_interrupt_ends_a_query_that_has_not_looked_at_all_logs_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To predict the starts of many unclean logs takes far longer than anybody waits."""
+    log = tmp_path / "orders-0"
+    write_log(log, batch(0, [record()]))
+    looks: list[str] = []
+
+    def look(partition: PartitionDir, _: LogView) -> planning.Target:
+        looks.append(partition.path)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        assert database._stop.wait(60)
+        return planning.Target(partition, (), partition)
+
+    monkeypatch.setattr(planning, "shown_now", look)
+    with Database(Tables((str(log), str(log)))) as database, pytest.raises(KeyboardInterrupt):
+        list(database.run(database.statements("select count(*) from records")[0]).rows)
+    assert looks == [str(log)]
