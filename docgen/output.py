@@ -162,6 +162,12 @@ def _export_rows() -> list[dict[str, Any]]:
     """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+        shutil.copytree(f"{LOG_DIR}/orders-0", f"{place}/log/orders-0")
+        append = f"export {place}/log --to {place}/table --append --allow-gaps"
+        rows_of(append)
+        shutil.rmtree(f"{place}/log/orders-0")
+        shutil.copytree(f"{LOG_DIR}/payments-0", f"{place}/log/payments-0")
+        rows += [row for row in rows_of(append) if row["type"] == "export_gap"]
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
     for row in rows:
         if problems := mistakes(row):

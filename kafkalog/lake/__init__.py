@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
+    from kafkalog.lake.append import Append as Append
     from kafkalog.lake.model import Codec as Codec
     from kafkalog.lake.model import ExportedPart as ExportedPart
     from kafkalog.lake.model import ExportRequest as ExportRequest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.lake.run import Export as Export
 
 _MODULES = {
+    "append": ("Append",),
     "model": (
         "Codec",
         "ExportRequest",

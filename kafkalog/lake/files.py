@@ -19,7 +19,12 @@ import pyarrow.csv
 
 from kafkalog.codecs import crc32c
 from kafkalog.columns.arrow_files import parquet_writer
-from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
+from kafkalog.errors import (
+    DestinationExistsError,
+    UnreadableError,
+    UnsupportedError,
+    UnwritableError,
+)
 from kafkalog.lake.model import BytesForm, Codec, FileFormat
 
 if TYPE_CHECKING:
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.lake.model import ExportedPart, Writing
+    from kafkalog.lake.model import ExportedPart, Increment, Writing
 
 
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
@@ -252,6 +257,7 @@ _TEXTS: Final[dict[BytesForm, Callable[[bytes], str]]] = {
 
 
 _BY_PATH = ["topic", "partition"]
+_APP: Final = "kafkalog"
 
 
 def delta_schema(place: str, schema: Any) -> Any:
@@ -297,36 +303,105 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
-    from deltalake.transaction import AddAction, create_table_with_add_actions
+    from deltalake.transaction import create_table_with_add_actions
 
-    files = {part.file: part for part in parts if part.file is not None}
     try:
         if DeltaTable.is_deltatable(place):
             found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
-            if found != set(files):
+            if found != {part.file for part in parts if part.file is not None}:
                 raise DestinationExistsError(
                     "There is already a Delta table of other files.", path=place
                 )
             return
-        create_table_with_add_actions(
-            place,
-            schema,
-            [
-                AddAction(
-                    file,  # unencoded: deltalake encodes it
-                    part.size_bytes,
-                    {"topic": _text(part.topic), "partition": str(part.partition)},
-                    os.stat(os.path.join(place, file)).st_mtime_ns // 1_000_000,
-                    True,
-                    json.dumps({"numRecords": part.rows}),
-                )
-                for file, part in files.items()
-            ],
-            partition_by=_BY_PATH,
-        )
+        create_table_with_add_actions(place, schema, _adds(place, parts), partition_by=_BY_PATH)
     except (DeltaError, OSError) as error:
         words = " ".join(str(error).split()).rstrip(".")
         raise UnwritableError(f"The Delta table cannot be created: {words}.", path=place) from error
+
+
+def delta_commit(place: str) -> int | None:
+    """Return the number of the last commit of ours in a Delta table.
+
+    None if there is no table, or it has no commit of an appending export.
+
+    Raises:
+        UnreadableError: its log cannot be read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(place).transaction_version(_APP) if _is_table(place) else None
+    except (DeltaError, OSError) as error:
+        words = " ".join(str(error).split()).rstrip(".")
+        raise UnreadableError(f"The Delta table cannot be read: {words}.", path=place) from error
+
+
+def append_delta(
+    place: str, schema: Any, parts: Sequence[ExportedPart], increment: Increment
+) -> None:
+    """Add the files of an increment to a Delta table in one commit, or create it with them.
+
+    The commit has the number of the increment as the version of the application `kafkalog`, and the
+    next offset of each partition as that of `kafkalog TOPIC-PARTITION@TOPICID`.
+
+    On disk after a crash: the table before, or after the commit.
+
+    Raises:
+        UnwritableError: its log cannot be written or read.
+    """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.exceptions import DeltaError
+    from deltalake.transaction import create_table_with_add_actions
+
+    moved = {
+        key: offset
+        for key, (offset, _) in increment.end.items()
+        if increment.start.get(key, [None])[0] != offset
+    }
+    properties = CommitProperties(
+        app_transactions=[
+            Transaction(_APP, increment.number),
+            *(Transaction(f"{_APP} {_text(key)}", offset) for key, offset in moved.items()),
+        ]
+    )
+    adds = _adds(place, parts)
+    try:
+        if _is_table(place):
+            DeltaTable(place).create_write_transaction(
+                adds, "append", schema, _BY_PATH, commit_properties=properties
+            )
+        else:
+            create_table_with_add_actions(
+                place, schema, adds, partition_by=_BY_PATH, commit_properties=properties
+            )
+    except (DeltaError, OSError) as error:
+        words = " ".join(str(error).split()).rstrip(".")
+        raise UnwritableError(f"The Delta table cannot be changed: {words}.", path=place) from error
+
+
+def _is_table(place: str) -> bool:
+    from deltalake import DeltaTable
+
+    return bool(DeltaTable.is_deltatable(place))
+
+
+def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
+    """Return the actions that add the files of these parts."""
+    from deltalake.transaction import AddAction
+
+    return [
+        AddAction(
+            part.file,  # unencoded: deltalake encodes it
+            part.size_bytes,
+            {"topic": _text(part.topic), "partition": str(part.partition)},
+            os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
+            True,
+            json.dumps({"numRecords": part.rows}),
+        )
+        for part in parts
+        if part.file is not None
+    ]
 
 
 def _text(name: str) -> str:

@@ -14,12 +14,13 @@ from urllib.parse import quote
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
-from kafkalog.tables.model import LeftOut, Request
+from kafkalog.tables.model import LeftOut, LossReason, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.tables import Split
+    from kafkalog.tables.model import Loss, Offsets
     from kafkalog.typed import TypedColumn
 
 
@@ -29,6 +30,7 @@ BUILDING: Final = f"{OWN}/building"
 PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
+COMMITS: Final = f"{OWN}/commits"
 
 
 def entry_name(number: int) -> str:
@@ -36,18 +38,26 @@ def entry_name(number: int) -> str:
     return f"{PARTS}/{number:08d}.json"
 
 
+def commit_name(number: int) -> str:
+    """Return the name of the file that makes an increment part of a table."""
+    return f"{COMMITS}/{number:08d}.json"
+
+
 def directory_name(split: Split) -> str:
     """Return Hive's name of a partition: special characters are escaped as in URLs."""
     return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
 
 
-def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
+def file_name(
+    splits: list[Split], replica: int | None, suffix: str, commit: int | None = None
+) -> str:
     """Return a file name that states where the rows begin and end: base offsets and positions.
 
     Args:
         splits: consecutive splits of one partition.
         replica: ordinal of the partition directory, if a partition has several.
         suffix: end of the name.
+        commit: number of the commit that adds the file, if a table has several.
     """
     first, last = splits[0], splits[-1]
     if first.end:
@@ -59,6 +69,8 @@ def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
         name = str(first.table)
     if replica is not None:
         name = f"replica{replica}-{name}"
+    if commit is not None:
+        name = f"commit{commit:08d}-{name}"
     return f"{directory_name(first)}/{name}{suffix}"
 
 
@@ -175,6 +187,7 @@ class ExportRequest:
         writing: how the files are written.
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
+        append: whether each run adds what is new; otherwise there is one run.
     """
 
     paths: tuple[str, ...]
@@ -183,6 +196,69 @@ class ExportRequest:
     writing: Writing = field(default_factory=Writing)
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
+    append: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of a partition that a table never gets, or has although the log cut them off.
+
+    Attributes:
+        topic, partition, topic_id: the partition; without an id if its directory has none.
+        first_offset: the first of them.
+        end_offset: the one after the last; None if unknown.
+        reason: why.
+        detail: a sentence for a person.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    first_offset: int
+    end_offset: int | None
+    reason: LossReason
+    detail: str
+
+    @classmethod
+    def of(cls, loss: Loss) -> Self:
+        """Return the gap that a loss makes."""
+        name, _, topic_id = loss.key.partition("@")
+        topic, _, partition = name.rpartition("-")
+        return cls(
+            topic, int(partition) if partition.isdecimal() else -1, topic_id or None,
+            loss.first_offset, loss.end_offset, loss.reason, loss.message,
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild the gap from the result of `asdict`."""
+        return cls(**{**fields, "reason": LossReason(fields["reason"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """What one commit adds to a table.
+
+    Attributes:
+        number: number of the commit, from 0.
+        start: for each partition the offset where the increment begins, and the leader epoch before
+            it; a partition that is missing begins at its log start offset.
+        end: where the next increment begins, likewise.
+        gaps: what is missing between `start` and `end`.
+        gone: the partitions of `end` that are in none of the paths.
+    """
+
+    number: int
+    start: Offsets
+    end: Offsets
+    gaps: tuple[Gap, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Rebuild the increment from the result of `asdict`."""
+        gaps = tuple(Gap.from_json(one) for one in fields["gaps"])
+        return cls(**{**fields, "gaps": gaps, "gone": tuple(fields["gone"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +318,7 @@ class ExportSummary:
         was_complete: whether an earlier run had done everything.
         swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
+        increment: what an appending run has added; None for others.
     """
 
     destination: str
@@ -250,6 +327,12 @@ class ExportSummary:
     was_complete: bool
     swept: int
     left_out: LeftOut = field(default_factory=LeftOut)
+    increment: Increment | None = None
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The offsets that an appending run could not add."""
+        return () if self.increment is None else self.increment.gaps
 
     @property
     def rows(self) -> int:

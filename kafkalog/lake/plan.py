@@ -15,18 +15,29 @@ from kafkalog.documents import (
     Entries,
     Fields,
     Items,
+    Maybe,
     Number,
     OneOf,
+    Row,
     Text,
     read_document,
     schema_of,
 )
 from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
-from kafkalog.lake.model import FileFormat, TableFormat, file_name
+from kafkalog.lake.increments import next_increment
+from kafkalog.lake.model import FileFormat, Gap, Increment, TableFormat, file_name
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, LeftOut, PartitionEnd, TableName
+from kafkalog.tables.model import (
+    OF_LOGS,
+    LeftOut,
+    PartitionEnd,
+    Replicas,
+    TableName,
+    partition_ends,
+)
+from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -83,6 +94,7 @@ class Plan:
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
         ends: for each partition, which bound decides where its rows end.
+        increment: what an appending run adds; None for others.
     """
 
     options: dict[str, Any]
@@ -90,6 +102,7 @@ class Plan:
     sources: dict[str, int]
     parts: tuple[Part, ...]
     ends: tuple[PartitionEnd, ...] = ()
+    increment: Increment | None = None
 
     @property
     def table(self) -> TableName:
@@ -115,6 +128,7 @@ class Plan:
             "columns": self.columns,
             "sources": self.sources,
             "ends": [asdict(one) for one in self.ends],
+            "increment": None if self.increment is None else asdict(self.increment),
             "parts": [part.as_json() for part in self.parts],
         }
         return json.dumps(fields, indent=1).encode()
@@ -141,15 +155,27 @@ class Plan:
             fields["sources"],
             tuple(Part.from_json(one) for one in fields["parts"]),
             tuple(PartitionEnd(**one) for one in fields["ends"]),
+            None if fields["increment"] is None else Increment.from_json(fields["increment"]),
         )
 
 
+_OFFSETS = Entries(Text(), Row((Number(), Number(-1))))
+INCREMENT = Fields(
+    {
+        "number": Number(),
+        "start": _OFFSETS,
+        "end": _OFFSETS,
+        "gaps": Items(schema_of(Gap)),
+        "gone": Items(Text()),
+    }
+)
 _VERSIONED = Fields({"version": Number()}, others=Anything())
 _PLAN = Fields(
     {
         "version": OneOf((VERSION,)),
         "options": Anything(),  # compared with the request
         "columns": Items(Text()),
+        "increment": Maybe(INCREMENT),
         "sources": Entries(Text(), Number()),
         "parts": Items(
             Fields(
@@ -177,10 +203,16 @@ def make_plan(
     asked: ExportRequest,
     differences: Callable[[Difference], object] | None = None,
     missing: Callable[[Defect], object] = raise_defect,
+    last: Increment | None = None,
 ) -> Plan:
-    """Make the plan for a request; `differences` is as for `plan_splits`.
+    """Make the plan for a request.
 
-    `missing` is called with a finding for each log that lacks offsets between its segments.
+    Args:
+        asked: the request.
+        differences: as for `plan_splits`.
+        missing: called with a finding for each log that lacks offsets between its segments; for
+            an appending run they are gaps of the increment.
+        last: for an appending run the increment before; None for the first.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -204,19 +236,26 @@ def make_plan(
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
     ends: list[PartitionEnd] = []
+    increment = None
 
     def gaps(target: Target) -> None:
         for defect in missing_offsets(target.partition, target.segments):
             missing(defect)
 
-    splits = plan_splits(paths, request, ends=ends.append, differences=differences, gaps=gaps)
+    if asked.append:
+        increment, splits = next_increment(paths, request, last, differences)
+        ends = partition_ends(find_targets(paths, request), request)
+    else:
+        splits = plan_splits(paths, request, ends=ends.append, differences=differences, gaps=gaps)
     _require_each_once(splits)
+    suffix, number = asked.writing.suffix, None if increment is None else increment.number
     return Plan(
         options_of(asked),
         tuple(columns),
         _sources(splits),
-        tuple(_parts(splits, request.split_bytes, asked.writing.suffix)),
+        tuple(_parts(splits, request.split_bytes, suffix, number)),
         tuple(ends),
+        increment,
     )
 
 
@@ -235,6 +274,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         "writing": asdict(asked.writing),
         "typed": [one.as_json() for one in asked.typed],
         "table_format": asked.table_format,
+        "append": asked.append,
     }
 
 
@@ -259,8 +299,9 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
     is_own = plan.columns == now.columns and all(
         _is_in(path, asked) for path in (*plan.sources, *(split.path for split in splits))
     )
+    commit = None if plan.increment is None else plan.increment.number
     for number, part in enumerate(plan.parts):
-        file = file_name(list(part.splits), replicas[_home(part.splits[0])], suffix)
+        file = file_name(list(part.splits), replicas[_home(part.splits[0])], suffix, commit)
         is_own = is_own and (part.number, part.file) == (number, file)
     if not is_own or any(split.table != plan.table for split in splits):
         raise CorruptDataError(
@@ -307,11 +348,15 @@ def _require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"Times select records; the table {table} has no timestamps.")
     if asked.typed and table != TableName.RECORDS:
         raise UsageError(f"Only records have keys and values, not {table}.")
+    if asked.append and (has_times or has_offsets):
+        raise UsageError("--append exports everything that is new: it takes no offsets or times.")
+    if asked.append and request.replicas != Replicas.BEST:
+        raise UsageError("--append exports each partition once: it needs --replicas best.")
     if has_offsets and table not in OF_LOGS:
         raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
 
 
-def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
+def _parts(splits: list[Split], size: int, suffix: str, commit: int | None = None) -> list[Part]:
     """Group consecutive splits of a partition directory into files of limited size."""
     groups: list[list[Split]] = []
     room = 0
@@ -324,7 +369,7 @@ def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
         room -= cost
     replicas = _replicas(splits)
     return [
-        Part(number, file_name(group, replicas[_home(group[0])], suffix), tuple(group))
+        Part(number, file_name(group, replicas[_home(group[0])], suffix, commit), tuple(group))
         for number, group in enumerate(groups)
     ]
 

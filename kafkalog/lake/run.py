@@ -28,6 +28,7 @@ from kafkalog.lake.model import (
     ExportRequest,
     ExportSummary,
     TableFormat,
+    commit_name,
     entry_name,
 )
 from kafkalog.lake.part import column_types, full_schema, write_parts
@@ -108,12 +109,14 @@ class Export:
             )
         self._delta: Any = None
         self._swept = 0
+        self._written = 0
+        self._was_complete = False
         self._found: dict[int, ExportedPart] = {}
         self._is_complete = False
 
     def __enter__(self) -> Self:
         self._refuse_what_is_not_ours()
-        now = make_plan(self._asked, self.differences.append, self.lost.append)
+        now = self._plan()
         if self._asked.table_format == TableFormat.DELTA:
             self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
         with ExitStack() as held:
@@ -167,16 +170,26 @@ class Export:
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
-            self.plan.left_out,
+            self.plan.left_out, self.plan.increment,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------
 
+    def _plan(self) -> Plan:
+        """Make the plan that the present files call for."""
+        return make_plan(self._asked, self.differences.append, self.lost.append)
+
     def _refuse_what_is_not_ours(self) -> None:
-        """Raise unless the destination is empty, or holds an export."""
+        """Raise unless the destination is empty, or holds an export of this kind."""
         names = self._target.sizes()
         if names and not any(name.startswith(f"{OWN}/") for name in names):
             raise self._is_something_else()
+        if (commit_name(0) in names) > self._asked.append:
+            raise DestinationExistsError(
+                "It holds a table that grows run by run.",
+                path=self._target.shown,
+                hint="Add what is new with --append, or choose another directory.",
+            )
 
     def _is_something_else(self) -> DestinationExistsError:
         return DestinationExistsError(
@@ -187,8 +200,6 @@ class Export:
 
     def _take_up(self, now: Plan) -> None:
         """Examine the destination; write the plan if it is missing."""
-        self._written = 0
-        self._was_complete = False
         self._swept = self._target.sweep()
         sizes = self._target.sizes()
         if MANIFEST in sizes and (SUCCESS in sizes or PLAN not in sizes):
@@ -198,10 +209,14 @@ class Export:
         elif any(not name.startswith(f"{OWN}/") for name in sizes):
             raise self._is_something_else()
         else:
-            self.plan = now
-            with self._target.create(PLAN) as file:
-                file.write(now.as_bytes())
+            self._begin(now)
         self._stop_at_known_damage()
+
+    def _begin(self, plan: Plan) -> None:
+        """Write the plan."""
+        self.plan = plan
+        with self._target.create(PLAN) as file:
+            file.write(plan.as_bytes())
 
     def _take_interrupted(self, now: Plan, sizes: dict[str, int]) -> None:
         """Resume the existing plan, after the parts that are complete."""
@@ -210,6 +225,10 @@ class Export:
         self._require_same_options(self.plan.options)
         require_own(self.plan, now, self._asked.writing.suffix, place)
         require_unchanged(self.plan)
+        self._take_entries(sizes)
+
+    def _take_entries(self, sizes: dict[str, int]) -> None:
+        """Find the parts of the plan that are complete."""
         for part in self.plan.parts:
             entry = self._entry(part, sizes)
             if entry is not None:
@@ -247,8 +266,13 @@ class Export:
         else:
             self._target.remove(SUCCESS)
 
+    def _options(self) -> dict[str, Any]:
+        """Return the options of this run as JSON gives them."""
+        found: dict[str, Any] = json.loads(json.dumps(options_of(self._asked)))
+        return found
+
     def _require_same_options(self, stored: Any) -> None:
-        wanted = json.loads(json.dumps(options_of(self._asked)))
+        wanted = self._options()
         if stored == wanted:
             return
         found = stored if isinstance(stored, dict) else {}
@@ -314,6 +338,12 @@ class Export:
 
     def _finish(self) -> None:
         self._require_all_parts()
+        if self._delta is not None:
+            commit_delta(self._target.shown, self._delta, self.summary().parts)
+        self._conclude(MANIFEST, {})
+
+    def _conclude(self, name: str, more: dict[str, Any]) -> None:
+        """Write what makes the files an export, and remove the plan."""
         summary = self.summary()
         manifest = {
             "version": 1,
@@ -321,6 +351,7 @@ class Export:
             "table": self.plan.table,
             "columns": column_types(self._asked, self.plan.columns),
             "options": self.plan.options,
+            **more,
             "sources": self.plan.sources,
             "rows": summary.rows,
             "size_bytes": summary.size_bytes,
@@ -330,14 +361,15 @@ class Export:
             **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
         }
-        if self._delta is not None:
-            commit_delta(self._target.shown, self._delta, summary.parts)
-        with self._target.create(MANIFEST) as file:
+        with self._target.create(name) as file:
             file.write(json.dumps(manifest, indent=1).encode() + b"\n")
-        with self._target.create(SUCCESS):
-            pass
+        self._mark_complete()
         self._is_complete = True
         self._clear_up(self._target.sizes())
+
+    def _mark_complete(self) -> None:
+        with self._target.create(SUCCESS):
+            pass
 
     def _require_all_parts(self) -> None:
         """Raise unless each file is here with the bytes that a task wrote.

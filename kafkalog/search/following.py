@@ -15,7 +15,7 @@ from kafkalog.search.scanning import Found, records_of
 from kafkalog.tables.model import Bounds, End, Request
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.reading import plan_of_split
-from kafkalog.tables.tailing import Tail
+from kafkalog.tables.tailing import LossWarnings, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def follow(
         end=End.WATERMARK if is_committed else End.LOG,
         view=LogView.STARTED,
     )
-    tail = Tail([one.path for one in search.targets], request, fails_on_loss=False)
+    tail = Tail([one.path for one in search.targets], request, losses=LossWarnings())
     position = tail.beginning()
     while True:
         end = tail.advance(position, None, _SIZE_AT_ONCE)

@@ -40,7 +40,7 @@ from kafkalog.tables import TableName, plan_splits, read_split
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import SCHEMAS, table_schema
-from kafkalog.tables.tailing import Offsets, Tail
+from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Bounds, Split
+    from kafkalog.tables.model import Offsets
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -211,7 +212,8 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, asked: SourceOptions, schema: Any) -> None:
         self._asked = asked
         self._schema = schema
-        self._tail = Tail(asked.paths, asked.request, fails_on_loss=asked.fails_on_loss)
+        losses = refuse_loss if asked.fails_on_loss else LossWarnings()
+        self._tail = Tail(asked.paths, asked.request, losses=losses)
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names

@@ -335,3 +335,48 @@ class LeftOut:
                 if one.first_offset < min(one.log_start_offset, one.log_end_offset)
             },
         )
+
+
+Offsets = dict[str, list[int]]
+"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 if unknown; as JSON."""
+
+
+class LossReason(StrEnum):
+    """Why a reader never gets some offsets."""
+
+    DELETED = "deleted"
+    """Retention or DeleteRecords removed them before they were read."""
+    CUT = "cut"
+    """The log was cut there after they had been read, and filled again by another leader."""
+    SHORT = "short"
+    """The log ends before offsets that were read: it was cut, or this is an older copy."""
+    GONE = "gone"
+    """Their topic was deleted, or the partition is in none of the directories."""
+    MISSING = "missing"
+    """A segment was lost: the log goes on after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets that a reader of a growing log never gets, or has got although they are no more.
+
+    Attributes:
+        key: the partition, as in `Offsets`.
+        first_offset: the first of them.
+        end_offset: the one after the last; None if unknown.
+        reason: why.
+        message: a sentence for a person.
+        path: the partition directory; None if there is none.
+    """
+
+    key: str
+    first_offset: int
+    end_offset: int | None
+    reason: LossReason
+    message: str
+    path: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return self.key.partition("@")[0]

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.tables.model import End, Replicas, TableName, consumers_log
+from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, consumers_log
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -26,17 +26,35 @@ from kafkalog.tables.planning import (
 from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.tables.model import Request, Split
+    from kafkalog.tables.model import Offsets, PartitionEnd, Request, Split
+    from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
-
-Offsets = dict[str, list[int]]
-"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 if unknown; as JSON."""
+    from kafkalog.view import Difference
 
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
+
+
+def refuse_loss(loss: Loss) -> None:
+    """Raise `RefusedError` for a loss."""
+    raise RefusedError(loss.message, path=loss.path, hint=LOSS_HINT)
+
+
+class LossWarnings:
+    """Issues a `UserWarning` for each loss, once."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def __call__(self, loss: Loss) -> None:
+        """Warn of a loss, unless that was done before."""
+        if loss.message not in self._warned:
+            self._warned.add(loss.message)
+            place = "" if loss.path is None else f" [{loss.path}]"
+            warnings.warn(f"{loss.message}{place}", stacklevel=4)
 
 
 class Tail:
@@ -45,15 +63,24 @@ class Tail:
     Args:
         paths: as for `plan_splits`.
         request: which rows; its offset bounds are ignored.
-        fails_on_loss: whether it is an error if records to be read are missing, or if the log no
-            longer has those that were read; otherwise a warning is issued.
+        losses: called if records to be read are missing, or if the log no longer has those that
+            were read.
+        gaps: returns the losses of a log that has gaps between its segments where rows are wanted,
+            by its key, the first wanted offset and the one after the last.
+        differences: as for `plan_splits`; called at each listing.
 
     Raises:
         UsageError: rows of this table are not in offset order.
     """
 
     def __init__(
-        self, paths: Sequence[str], request: Request, *, fails_on_loss: bool = True
+        self,
+        paths: Sequence[str],
+        request: Request,
+        *,
+        losses: Callable[[Loss], object] = refuse_loss,
+        gaps: Callable[[str, tuple[int, int], Target], Iterable[Loss]] = lambda *_: (),
+        differences: Callable[[Difference], object] | None = None,
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
@@ -62,8 +89,9 @@ class Tail:
         self._paths = tuple(paths)
         self._first_request = request
         self._request = replace(request, required_topics=frozenset())  # one can be deleted later
-        self._fails_on_loss = fails_on_loss
-        self._warned: set[str] = set()
+        self._lose = losses
+        self._gaps = gaps
+        self._differences = differences
 
     @listing_again
     def beginning(self) -> Offsets:
@@ -97,10 +125,10 @@ class Tail:
             RefusedError: as `splits`.
         """
         logs = self._logs(self._request)
-        found = self._still_there(start, logs)
+        found = self._still_there(start, logs, self._lose)
         firsts, ends = {}, {}
         for key, log in logs.items():
-            first = self._first(log, found.get(key))
+            first = _first(key, log, found.get(key), self._lose)
             last = self._end_of(log) if end is None else end.get(key, [first])[0]
             firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
         if size is not None:
@@ -111,7 +139,6 @@ class Tail:
                 found[key] = _position(log, ends[key])
         return found
 
-    @listing_again
     def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
         """Return the splits between two positions.
 
@@ -119,26 +146,53 @@ class Tail:
             RefusedError: a part of it was deleted or cut off, or the log was refilled from an
                 earlier offset on.
         """
+        found = self._between(start, end)
+        for loss in found.losses:
+            self._lose(loss)
+        return found.splits
+
+    @listing_again
+    def _between(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> _Between:
+        found = _Between()
         logs = self._logs(self._request)
-        start, end = self._still_there(start, logs), self._still_there(end, logs)
-        found: list[Split] = []
+        start = self._still_there(start, logs, found.losses.append)
+        end = self._still_there(end, logs, found.losses.append)
         for key, log in logs.items():
             if key not in end:
                 continue
-            first, last = self._first(log, start.get(key)), end[key][0]
+            first, last = _first(key, log, start.get(key), found.losses.append), end[key][0]
             if (cut := _divergence(log, end[key])) is not None:
-                self._lose(log, f"The log is another one from offset {cut} on; it had {last}.")
+                words = f"The log is another one from offset {cut} on; it had {last}."
+                found.losses.append(_loss(key, cut, last, _reason_of(cut, log), words, log))
                 last = min(last, cut)  # the next batch continues there
             if first < last:
-                bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
-                # The end is already decided: the high watermark can change later.
-                request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits([log.partition.path], request, differences=lambda _: None)
+                self._add(found, key, log, (first, last))
         return found
+
+    def _add(self, found: _Between, key: str, log: UnifiedLog, wanted: tuple[int, int]) -> None:
+        """Plan the offsets of one log; some may be gone since they were chosen."""
+        first, last = wanted
+        bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
+        # The end is already decided: the high watermark can change later.
+        request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
+        ends: list[PartitionEnd] = []
+        found.splits.extend(
+            plan_splits(
+                [log.partition.path],
+                request,
+                ends=ends.append,
+                differences=lambda _: None,
+                gaps=lambda target: found.losses.extend(self._gaps(key, wanted, target)),
+            )
+        )
+        for start in (one.log_start_offset for one in ends):
+            if start > first:
+                end = min(start, last)
+                found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
-        tell_differences(targets, None)
+        tell_differences(targets, self._differences)
         return {
             self._key_of(target.listed): consumers_log(target.partition, request)
             for target in targets
@@ -157,12 +211,14 @@ class Tail:
         return log.fetch_bounds(self._request.isolation)[1]
 
     def _still_there(
-        self, start: Mapping[str, list[int]], logs: Mapping[str, UnifiedLog]
+        self,
+        start: Mapping[str, list[int]],
+        logs: Mapping[str, UnifiedLog],
+        lose: Callable[[Loss], object],
     ) -> Offsets:
         """Return the positions by the names that the logs have now.
 
         Raises:
-            RefusedError: the log of a position is gone.
             UsageError: they are malformed.
         """
         found: Offsets = {}
@@ -184,43 +240,59 @@ class Tail:
                 found.setdefault(same_name[0], found.pop(key))  # it has since been given a topic id
                 continue
             reason = "is another topic of that name now" if same_name else "is not here any more"
-            self._lose(None, f"The partition {key} {reason}; {found[key][0]} was to be read next.")
+            words = f"The partition {key} {reason}; {found[key][0]} was to be read next."
+            lose(_loss(key, found[key][0], None, LossReason.GONE, words))
             if same_name:
                 del found[key]  # a deleted topic never comes back
         return found
 
-    def _first(self, log: UnifiedLog, position: list[int] | None) -> int:
-        """Return the offset to resume from.
 
-        Raises:
-            RefusedError: it differs from the position's offset.
-        """
-        if position is None:
-            return log.log_start_offset
-        offset = position[0]
-        if (cut := _divergence(log, position)) is not None:
-            self._lose(
-                log,
-                f"The log is another one from offset {cut} on: it was cut there, and {offset} was "
-                "to be read next.",
-            )
-            return max(cut, log.log_start_offset)
-        if log.log_start_offset > offset:
-            self._lose(
-                log,
-                f"The log starts at offset {log.log_start_offset}, and {offset} was to be read "
-                "next.",
-            )
-        return max(offset, log.log_start_offset)
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """What there is between two positions, and what is missing."""
 
-    def _lose(self, log: UnifiedLog | None, message: str) -> None:
-        """Raise an error for lost records, or warn once."""
-        path = None if log is None else log.partition.path
-        if self._fails_on_loss:
-            raise RefusedError(message, path=path, hint=LOSS_HINT)
-        if message not in self._warned:
-            self._warned.add(message)
-            warnings.warn(message if path is None else f"{message} [{path}]", stacklevel=3)
+    splits: list[Split] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+def _first(
+    key: str, log: UnifiedLog, position: list[int] | None, lose: Callable[[Loss], object]
+) -> int:
+    """Return the offset to resume from."""
+    start = log.log_start_offset
+    if position is None:
+        return start
+    offset = position[0]
+    if (cut := _divergence(log, position)) is not None:
+        words = (
+            f"The log is another one from offset {cut} on: it was cut there, and {offset} was to "
+            "be read next."
+        )
+        lose(_loss(key, cut, offset, _reason_of(cut, log), words, log))
+        return max(cut, start)
+    if start > offset:
+        lose(_deleted(key, offset, start, start, log))
+    return max(offset, start)
+
+
+def _deleted(key: str, first: int, end: int, start: int, log: UnifiedLog) -> Loss:
+    words = f"The log starts at offset {start}, and {first} was to be read next."
+    return _loss(key, first, end, LossReason.DELETED, words, log)
+
+
+def _loss(
+    key: str,
+    first: int,
+    end: int | None,
+    reason: LossReason,
+    message: str,
+    log: UnifiedLog | None = None,
+) -> Loss:
+    return Loss(key, first, end, reason, message, None if log is None else log.partition.path)
+
+
+def _reason_of(cut: int, log: UnifiedLog) -> LossReason:
+    return LossReason.CUT if cut < log.log_end_offset else LossReason.SHORT
 
 
 def _position(log: UnifiedLog, offset: int) -> list[int]:

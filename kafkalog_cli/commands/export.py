@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
@@ -29,8 +32,11 @@ from kafkalog_cli.schemas import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.lake import ExportRequest, ExportSummary
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.lake import Append, ExportRequest, ExportSummary
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.exported import ExportWriter
 
 
 def export(
@@ -97,6 +103,15 @@ def export(
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
     )] = "64MiB",
+    append: Annotated[bool, typer.Option(
+        "--append", help="Add what is new since the last run, as one commit.",
+    )] = False,
+    allow_gaps: Annotated[bool, typer.Option(
+        "--allow-gaps", help="Commit although records are gone, and name them.",
+    )] = False,
+    every: Annotated[str | None, typer.Option(
+        metavar="DURATION", help="Append again and again, at this interval.",
+    )] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
@@ -120,6 +135,13 @@ def export(
     --table-format delta makes the files a Delta table: the log in DIR/_delta_log gets one commit
     when all files are there. DIR must then be local.
 
+    --append makes a table that grows: each run adds what is new, and commits it
+    as a whole in DIR/_kafkalog/commits (with delta also in the Delta log). The
+    commit states the next offset of each partition, by topic id, so nothing is
+    exported twice, from whichever disk it is read. Records that are gone before
+    they were exported, by retention for instance, end the run with 4;
+    --allow-gaps commits the rest and names them, with status 1.
+
     --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
     that does not decode is null there, and counted; value and key keep the bytes.
 
@@ -131,11 +153,12 @@ def export(
     kafkalog export /var/lib/kafka --to lake
     kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
+    kafkalog export /var/lib/kafka --to lake --append --table-format delta
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
     from kafkalog.jit import fast_path
-    from kafkalog.lake import ExportRequest
+    from kafkalog.lake import Append, ExportRequest
     from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
@@ -176,17 +199,33 @@ def export(
         typed_columns("key", key, key_schema, key_message, key_framing)
         + typed_columns("value", value, value_schema, value_message, value_framing),
         table_format,
+        append,
     )
+    if not append and (allow_gaps or every is not None):
+        name = "--allow-gaps" if allow_gaps else "--every"
+        raise UsageError(f"{name} requires --append.")
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
     from kafkalog_cli.outcome import Outcome
 
     outcome = Outcome()
-    summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
-    return _show(summary, form, outcome, exact=exact)
+    from kafkalog_cli.output.exported import ExportWriter
+    from kafkalog_cli.output.objects import Style
+
+    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
+        if append:
+            interval_s = None if every is None else opt.parse_duration(every)
+            run = partial(Append, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps)
+            for summary in _commits(run, choice, outcome, interval_s):
+                _show(summary, writer, outcome)
+            return outcome.of_work(has_changed=True, is_concerned=True)
+        summary = _exported(asked, to, choice, outcome, fail_fast=fail_fast)
+        _show(summary, writer, outcome)
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)
 
 
-def _run(
+def _exported(
     asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
 ) -> ExportSummary:
     from kafkalog.lake import Export
@@ -203,15 +242,29 @@ def _run(
         return export.summary()
 
 
-def _show(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
-    from kafkalog_cli.output.exported import ExportWriter
-    from kafkalog_cli.output.objects import Style
+def _commits(
+    run: Callable[[], Append], choice: EngineChoice, outcome: Outcome, interval_s: float | None
+) -> Iterator[ExportSummary]:
+    """Yield the result of each commit: once all that is new, or repeatedly at an interval."""
+    with choice.open() as engine:
+        while True:
+            began = time.monotonic()
+            is_continued = True
+            while is_continued:  # completes an interrupted run first
+                with run() as one:
+                    outcome.differs(one.differences)
+                    one.run(engine)
+                    yield one.summary()
+                    is_continued = one.is_continued
+            if interval_s is None:
+                return
+            time.sleep(max(0.0, began + interval_s - time.monotonic()))
 
-    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
-        writer.write(summary)
+
+def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
+    writer.write(summary)
+    outcome.fail_if(bool(summary.gaps))
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    is_new = not summary.was_complete
-    return outcome.of_work(has_changed=is_new, is_concerned=is_new)

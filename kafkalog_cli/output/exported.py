@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.tables.model import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import left_out_lines, some_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.lake import ExportedPart, ExportSummary
+    from kafkalog.lake.model import Gap
     from kafkalog.model import Defect
     from kafkalog_cli.output.objects import Style
 
@@ -54,6 +56,20 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
           "skipped damage and deletions; objects of type `defect` follow",
           "defect_count"),
 )  # fmt: skip
+EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
+    "export_gap",
+    "`export --append --allow-gaps`",
+    "Offsets that the table never gets, or has although the log was cut before them.",
+    Field("topic", TEXT, "topic"),
+    Field("partition", INT, "partition; −1 if the directory's name has none"),
+    Field("topic_id", TEXT | None, "id of the topic; null if its directory has none"),
+    Field("first_offset", INT, "first of these offsets"),
+    Field("end_offset", INT | None, "offset after the last; null if unknown"),
+    Field("reason", TEXT,
+          "`deleted` before they were exported; `cut` off after that; topic or partition `gone`; "
+          "segment `missing`"),
+    Field("detail", TEXT, "a sentence for a person"),
+)  # fmt: skip
 EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     "export_summary",
     "`export`",
@@ -79,6 +95,10 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("below_log_start", OBJECT,
           "partitions with records below the log start offset, which are left out, and the offset",
           "left_out.below_log_start"),
+    Field("commit", INT | None, "number of the commit of `--append`, from 0; null without it",
+          lambda one: None if one.increment is None else one.increment.number),
+    Field("gaps", INT, "gaps of the commit; objects of type `export_gap` precede",
+          lambda one: len(one.gaps)),
     Field("was_complete", BOOL, "whether an earlier run had done everything"),
     Field("left_overs_removed", INT, "leftover files of killed runs that were removed",
           "swept"),
@@ -165,7 +185,10 @@ class ExportWriter:
             for defect in part.defects:
                 self._writer.defect(defect)
         if self._form != Format.CSV:
+            for gap in summary.gaps:
+                self._writer.write_row(EXPORT_GAP.row(gap))
             self._writer.write_row(EXPORT_SUMMARY.row(summary))
+        self._writer.flush()
 
     def _write_table(self, summary: ExportSummary) -> None:
         totals = partition_totals(summary.parts)
@@ -192,9 +215,12 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")
+    notes += [f"gap: {name_of(one.topic, one.partition)}: {one.detail}" for one in summary.gaps]
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: already complete; nothing was done", *notes]
-    lines = [f"{summary.destination}: {what}", *notes]
+        found = "nothing is new" if summary.increment else f"{what}: already complete"
+        return [f"{summary.destination}: {found}; nothing was done", *notes]
+    commit = f"commit {summary.increment.number}: " if summary.increment else ""
+    lines = [f"{summary.destination}: {commit}{what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
         lines.append(f"{there} of {len(summary.parts)} parts were complete from an earlier run")

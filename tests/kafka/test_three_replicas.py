@@ -21,13 +21,15 @@ from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.model import Replicas
 from kafkalog.tables.schemas import table_schema
-from kafkalog.tables.tailing import Tail
+from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from tests.kafka import broker_data
 from tests.kafkalog.lake.exporting import export, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+
+    from kafkalog.tables.model import Loss
 
     Rows = list[tuple[int, bytes]]
 
@@ -63,10 +65,10 @@ class Follower:
         for name in self._names:
             shutil.copytree(self._phases / str(phase) / "log" / name, self._place / name)
 
-    def take(self, *, fails_on_loss: bool = True) -> Rows:
+    def take(self, losses: Callable[[Loss], object] = refuse_loss) -> Rows:
         """The rows of a batch; positions go through JSON, as between two runs of a query."""
         paths = [str(self._place / name) for name in self._names]
-        tail = Tail(paths, self._request, fails_on_loss=fails_on_loss)
+        tail = Tail(paths, self._request, losses=losses)
         start = self.position or tail.beginning()
         end = json.loads(json.dumps(tail.advance(start, None)))
         found = rows_of(tail.splits(start, end))
@@ -119,7 +121,7 @@ def test_a_replica_that_was_cut_and_filled_again_is_told(
     with pytest.raises(RefusedError, match="The log is another one from offset"):
         stream.take()
     with pytest.warns(UserWarning, match="The log is another one from offset"):
-        found = stream.take(fails_on_loss=False)
+        found = stream.take(LossWarnings())
     divergence = next(a[0] for a, b in zip(second, third, strict=False) if a != b)
     assert found == [row for row in third if row[0] >= divergence]
 
@@ -134,7 +136,7 @@ def test_a_partition_that_was_moved_is_read_on(phases: Path, tmp_path: Path) -> 
     stream.go_to(3)
     after = [path.parent.name for path in (tmp_path / "logs").glob("*/moved-0")]
     assert sorted([*before, *after]) == ["3", "3b"]
-    assert stream.take(fails_on_loss=False) == last[len(first) :]
+    assert stream.take(LossWarnings()) == last[len(first) :]
 
 
 def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -
     with pytest.raises(RefusedError):
         stream.take()
     with pytest.warns(UserWarning, match="is another topic of that name now"):
-        assert stream.take(fails_on_loss=False) == consumed(phases, 3, "again")
+        assert stream.take(LossWarnings()) == consumed(phases, 3, "again")
 
 
 def test_diff_predicts_where_a_broker_cut_its_log(phases: Path) -> None:

@@ -12,7 +12,7 @@ from kafkalog.errors import RefusedError, UsageError
 from kafkalog.tables import Request, read_split
 from kafkalog.tables.model import Replicas, TableName
 from kafkalog.tables.schemas import table_schema
-from kafkalog.tables.tailing import Tail
+from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.builders import write_log
 from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
 
@@ -70,7 +70,7 @@ def test_a_log_that_was_cut_and_filled_again_is_told(tmp_path: Path, has_checkpo
     with pytest.raises(RefusedError, match="another one from offset 90 on"):
         stream.take()
     with pytest.warns(UserWarning, match="another one from offset 90 on"):
-        assert stream.take(fails_on_loss=False) == rows(90, 126)
+        assert stream.take(losses=LossWarnings()) == rows(90, 126)
     assert stream.take() == []
 
 
@@ -78,7 +78,7 @@ def test_the_same_end_after_a_cut_is_no_reason_to_go_on(tmp_path: Path) -> None:
     """The offset alone says that nothing is new."""
     partition = make_log(tmp_path)
     note_epochs(partition, (0, 0))
-    stream = Stream(tmp_path, fails_on_loss=False)
+    stream = Stream(tmp_path, losses=LossWarnings())
     stream.take()
     (partition / SECOND).write_bytes(b"".join(batches(60, 10) + batches(90, 10, epoch=1)))
     note_epochs(partition, (0, 0), (1, 90))
@@ -129,7 +129,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) 
     with pytest.raises(RefusedError, match="is another topic of that name now"):
         stream.take()
     with pytest.warns(UserWarning, match="is another topic of that name now"):
-        assert stream.take(fails_on_loss=False) == rows(0, 6)
+        assert stream.take(losses=LossWarnings()) == rows(0, 6)
     assert stream.take() == []
 
 

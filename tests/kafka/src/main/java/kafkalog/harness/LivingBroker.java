@@ -35,8 +35,8 @@ import java.util.concurrent.Future;
  * ends, OUT/consumed/TOPIC gets what a read_committed consumer is given of each topic, and the answer is `rested`. At the
  * end of stdin it shuts down.
  *
- * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained` and `trimmed`
- * has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
+ * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained`, `trimmed` and
+ * `again`, which is deleted and made again, has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
  */
 public final class LivingBroker {
     private static final List<String> TOPICS = List.of("steady", "ledger", "compacted", "transactional", "retained", "trimmed");
@@ -91,7 +91,7 @@ public final class LivingBroker {
             List<Callable<Void>> jobs = List.of(
                 () -> load.numbered("steady"), () -> load.numbered("compacted"), () -> load.numbered("retained"),
                 () -> load.numbered("trimmed"), () -> load.transactions("transactional"), () -> load.transactions("ledger"),
-                () -> load.trims(admin), () -> load.topics(admin));
+                () -> load.trims(admin), () -> load.topics(admin), () -> load.again(admin));
             List<Future<Void>> running = jobs.stream().map(pool::submit).toList();
             System.out.println("running");
             System.out.flush();
@@ -192,6 +192,25 @@ public final class LivingBroker {
             } catch (java.util.concurrent.ExecutionException e) {
                 to -= 100; // not so much has been appended yet
             }
+        }
+        return null;
+    }
+
+    /** One topic that is deleted and made again, under the same name. */
+    private Void again(Admin admin) throws Exception {
+        Random rnd = new Random(seed + 1);
+        while (!isOver) {
+            admin.createTopics(List.of(topic("again", Map.of()))).all().get();
+            try (var producer = producer(Map.of())) {
+                int count = 50 + rnd.nextInt(300);
+                for (int offset = 0; offset < count && !isOver; offset++) {
+                    producer.send(new ProducerRecord<>("again", 0, null, text(offset + " " + "w".repeat(rnd.nextInt(200))))).get();
+                }
+            }
+            Thread.sleep(rnd.nextInt(4000));
+            if (isOver) return null;
+            admin.deleteTopics(List.of("again")).all().get();
+            Thread.sleep(500);
         }
         return null;
     }

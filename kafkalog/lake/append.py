@@ -1,0 +1,247 @@
+"""A table that grows: each run commits what is new in the logs, exactly once.
+
+The state of the table is its last commit: a file in `_kafkalog/commits`, which also states for each
+partition where the next run begins. In a Delta table the commit is that of the table itself, and
+the file follows. A run that was killed is continued by the next one, or its files are removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.documents import Anything, Fields, read_document
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    DestinationExistsError,
+    NotFoundError,
+    RefusedError,
+    UnreadableError,
+)
+from kafkalog.lake.files import append_delta, delta_commit
+from kafkalog.lake.model import (
+    COMMITS,
+    MANIFEST,
+    PLAN,
+    SUCCESS,
+    Increment,
+    commit_name,
+)
+from kafkalog.lake.plan import INCREMENT, Plan, make_plan, require_own, require_unchanged
+from kafkalog.lake.run import Export
+
+if TYPE_CHECKING:
+    from kafkalog.lake.model import ExportRequest, Gap
+
+_COMMIT = Fields({"options": Anything(), "increment": INCREMENT}, others=Anything())
+_OF_A_RUN = ("paths", "split_bytes")  # these may differ from run to run
+_SHOWN_MAX = 5
+
+
+class Append(Export):
+    """A run that adds to a table what is new since its last commit; use it as a context manager.
+
+    Args:
+        asked: the request.
+        to: as for `Export`.
+        fail_fast: as for `Export`.
+        allow_gaps: whether to commit although offsets are missing; the commit names them.
+
+    Attributes:
+        is_continued: whether this run completes the plan of an interrupted one; then another run
+            adds what has come since.
+
+    Raises:
+        RefusedError: offsets are missing, without `allow_gaps`. Nothing was committed.
+        as `Export`.
+
+    On disk after a crash: the last commit with its files, the plan of the next one and some of its
+    files, each whole or not at all.
+    """
+
+    def __init__(
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False
+    ) -> None:
+        super().__init__(asked, to, fail_fast=fail_fast)
+        self._allow_gaps = allow_gaps
+        self.is_continued = False
+
+    def __enter__(self) -> Self:
+        self._last: Increment | None = None
+        self._last = self._last_commit()
+        return super().__enter__()
+
+    # The table -------------------------------------------------------------------------------
+
+    def _plan(self) -> Plan:
+        return make_plan(self._asked, self.differences.append, last=self._last)
+
+    def _last_commit(self) -> Increment | None:
+        """Read the last commit.
+
+        Raises:
+            DestinationExistsError: it was made with other options, or is no table that grows.
+            CorruptDataError: it is no commit, or is missing in a Delta table.
+        """
+        sizes = self._target.sizes()
+        if MANIFEST in sizes:
+            raise DestinationExistsError(
+                "It holds an export that was made without --append.",
+                path=self._target.shown,
+                hint="Choose another directory.",
+            )
+        names = [name for name in sizes if name.startswith(f"{COMMITS}/")]
+        if not names:
+            return None
+        name = commit_name(len(names) - 1)
+        place = f"{self._target.shown}/{name}"
+        if set(names) != {commit_name(number) for number in range(len(names))}:
+            raise CorruptDataError("Commits of the table are missing.", path=place)
+        fields = read_document(
+            self._target.read(name) or b"", _COMMIT, place, "a commit of an export"
+        )
+        self._require_same_options(fields["options"])
+        return Increment.from_json(fields["increment"])
+
+    def _require_same_options(self, stored: Any) -> None:
+        if isinstance(stored, dict):
+            wanted = self._options()
+            stored = {**stored, **{name: wanted[name] for name in _OF_A_RUN}}
+        super()._require_same_options(stored)
+
+    def _take_up(self, now: Plan) -> None:
+        """Continue an interrupted run if possible; else begin what is new."""
+        self._swept = self._target.sweep()
+        if self._last_commit() != self._last:
+            raise ChangedSinceError(
+                "Another run has added to the table meanwhile.",
+                path=self._target.shown,
+                hint="Repeat the command.",
+            )
+        sizes = self._target.sizes()
+        if PLAN not in sizes:
+            self._clear_up(sizes)
+        elif self._continues(now, sizes):
+            self._stop_at_known_damage()
+            return
+        assert now.increment is not None, "it was asked for"
+        if self._is_in_delta(now.increment.number):
+            raise self._is_at_another_commit(now.increment.number)
+        last = self._last
+        if last is not None and now.increment.end == last.end and not now.increment.gaps:
+            self.plan = now
+            self._is_complete = self._was_complete = True
+            self._mark_complete()
+            return
+        self._refuse_gaps(now.increment.gaps)
+        self._target.remove(SUCCESS)
+        self._begin(now)
+
+    def _continues(self, now: Plan, sizes: dict[str, int]) -> bool:
+        """Continue the plan of an interrupted run; if that is impossible, remove its files."""
+        place = f"{self._target.shown}/{PLAN}"
+        plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
+        number = 0 if self._last is None else self._last.number + 1
+        if plan.increment is None or plan.increment.number not in (number - 1, number):
+            raise CorruptDataError("This is not the plan of the next commit.", path=place)
+        if plan.increment.number < number:  # it was committed, and nothing was left but clearing up
+            self._clear_up(sizes)
+            return False
+        self._require_same_options(plan.options)
+        require_own(plan, now, self._asked.writing.suffix, place)
+        self.plan = plan
+        is_committed = self._is_in_delta(number)
+        is_asked = plan.options["paths"] == self._options()["paths"]
+        if is_committed or (is_asked and _can_be_read(plan)):
+            self._take_entries(sizes)
+            if is_committed and self.missing:
+                raise CorruptDataError(
+                    "Files of the last commit of the Delta table are missing.",
+                    path=f"{self._target.shown}/{self.missing[0].file}",
+                )
+            self.is_continued = True
+            return True
+        self._discard(plan)
+        return False
+
+    def _is_in_delta(self, number: int) -> bool:
+        """Return whether the Delta table already has this commit.
+
+        Raises:
+            CorruptDataError: it is at another commit.
+        """
+        if self._delta is None:
+            return False
+        found = delta_commit(self._target.shown)
+        if found not in (number, number - 1 if number else None):
+            raise self._is_at_another_commit(found)
+        return found == number
+
+    def _is_at_another_commit(self, found: int | None) -> CorruptDataError:
+        here = "none" if self._last is None else self._last.number
+        return CorruptDataError(
+            f"The last commit of the Delta table is {'none' if found is None else found}, "
+            f"and that in {COMMITS} is {here}.",
+            path=self._target.shown,
+            hint="Was one of them restored? Export into another directory.",
+        )
+
+    def _discard(self, plan: Plan) -> None:
+        """Remove the files of a plan that cannot be completed."""
+        self._found = {}
+        for part in plan.parts:
+            self._target.remove(part.file)
+        self._clear_up(self._target.sizes())
+        if self._last is not None:
+            self._mark_complete()
+
+    def _refuse_gaps(self, gaps: tuple[Gap, ...]) -> None:
+        if not gaps or self._allow_gaps:
+            return
+        shown = [f"{one.topic}-{one.partition}: {one.detail}" for one in gaps[:_SHOWN_MAX]]
+        more = len(gaps) - len(shown)
+        raise RefusedError(
+            "Records are gone that no run has exported. "
+            + " ".join(shown)
+            + (f" And {more} more." if more else ""),
+            path=self._target.shown,
+            hint="With --allow-gaps the run goes on after them, and the commit names them.",
+        )
+
+    # The work --------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        increment = self.plan.increment
+        assert increment is not None, "it was asked for"
+        lost = [
+            defect
+            for part in self.summary().parts
+            for defect in part.defects
+            if defect.reference == "deleted-while-reading"
+        ]
+        if lost and not self._allow_gaps:
+            self._discard(self.plan)
+            raise RefusedError(
+                lost[0].detail,
+                path=lost[0].path,
+                hint="With --allow-gaps the run goes on after them, and the commit names them.",
+            )
+        self._require_all_parts()
+        if self._delta is not None and not self._is_in_delta(increment.number):
+            append_delta(self._target.shown, self._delta, self.summary().parts, increment)
+        self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
+
+
+def _can_be_read(plan: Plan) -> bool:
+    """Return whether the rows of a plan can still be read: files may grow, or be replaced."""
+    seen = [split.seen for part in plan.parts for split in part.splits]
+    try:
+        if any(one is None for one in seen):
+            require_unchanged(plan)
+        for one in seen:
+            if one is not None:
+                one.require_same()
+    except (ChangedSinceError, NotFoundError, UnreadableError):
+        return False
+    return True

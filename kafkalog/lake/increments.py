@@ -1,0 +1,99 @@
+"""Increments of a table: what is new in logs since the last one, and what never comes.
+
+An increment continues each partition, by topic id, at the offset and the leader epoch where the one
+before ended, wherever the partition is now (`kafkalog.tables.tailing`). So nothing is read twice,
+and whatever cannot be read is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.batches.segment import gaps_between
+from kafkalog.check.segments import missing_offsets
+from kafkalog.lake.model import Gap, Increment
+from kafkalog.tables.model import Loss, LossReason
+from kafkalog.tables.tailing import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.planning import Target
+    from kafkalog.view import Difference
+
+
+def next_increment(
+    paths: Sequence[str],
+    request: Request,
+    last: Increment | None,
+    differences: Callable[[Difference], object] | None = None,
+) -> tuple[Increment, list[Split]]:
+    """Return the increment after the last one, and the splits that have its rows.
+
+    Args:
+        paths: as for `plan_splits`.
+        request: which rows.
+        last: the increment before; None for the first, which begins where the logs begin.
+        differences: as for `plan_splits`.
+
+    Raises:
+        as `plan_splits`.
+    """
+    seen: dict[str, Difference] = {}
+    losses: dict[tuple[str, int, LossReason], Loss] = {}
+
+    def lose(loss: Loss) -> None:
+        losses[loss.key, loss.first_offset, loss.reason] = loss
+
+    def differ(difference: Difference) -> None:
+        seen.setdefault(difference.path, difference)
+
+    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ)
+    start: Offsets = {} if last is None else dict(last.end)
+    end = tail.end(is_first=True)
+    # What has come since the last run was to be read from its first offset on.
+    new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
+    splits = tail.splits({**start, **new}, end)
+    if differences is not None:
+        for difference in seen.values():
+            differences(difference)
+    return _increment(last, start, end, list(losses.values())), splits
+
+
+def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:
+    """Yield the offsets that are missing between segments, unless compaction took them."""
+    partition, segments = target.partition, target.segments
+    if next(missing_offsets(partition, segments, *wanted), None) is None:
+        return
+    for first, after in gaps_between(segments, *wanted):
+        start, end = max(first, wanted[0]), min(after, wanted[1])
+        message = f"The log lacks the offsets {start} to {end - 1}: a segment was lost."
+        yield Loss(key, start, end, LossReason.MISSING, message, partition.path)
+
+
+def _before(start: Offsets, key: str) -> list[int] | None:
+    """Return where a partition was to be continued: a topic may have got its id since."""
+    return start.get(key, start.get(key.partition("@")[0]))
+
+
+def _increment(
+    last: Increment | None, start: Offsets, end: Offsets, losses: list[Loss]
+) -> Increment:
+    known_gone = set() if last is None else set(last.gone)
+    is_cut = {one.key for one in losses if one.reason == LossReason.CUT}
+    gaps = [
+        Gap.of(one)
+        for one in losses
+        if one.reason != LossReason.SHORT  # older copy or not, nothing that it lacks is needed
+        and not (one.reason == LossReason.GONE and one.key in known_gone)
+    ]
+    here = {key.partition("@")[0] for key in end}
+    gone = [key for key in start if key not in end and key.partition("@")[0] not in here]
+    then = {key: start[key] for key in gone}
+    for key, position in end.items():
+        before = _before(start, key)
+        goes_back = before is not None and position[0] < before[0] and key not in is_cut
+        then[key] = before if goes_back and before is not None else position
+    number = 0 if last is None else last.number + 1
+    return Increment(number, start, then, tuple(gaps), tuple(gone))

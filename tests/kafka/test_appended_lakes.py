@@ -1,0 +1,192 @@
+"""Tables that grow beside a broker that works: each record once, each gap named.
+
+The broker rolls, cleans, deletes by size, moves log starts, creates and deletes topics, one of them
+under the same name again and again. Runs of `export --append` begin at random moments, and many are
+killed. What a row must be follows from its offset, and a consumer says what there is in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from tests.crash.disk import tries_everything
+from tests.kafka.test_living_broker import living_broker
+from tests.kafkalog.lake.exporting import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+RUNS: Final = int(os.environ.get("KAFKALOG_APPENDS") or (100 if tries_everything() else 6))
+KEPT: Final = ("steady", "ledger")
+"""Nothing is deleted of these."""
+NUMBERED: Final = ("steady", "retained", "trimmed", "again")
+"""Each offset has a record, whose value begins with it."""
+
+
+class Table:
+    """One of the tables, and the runs that add to it."""
+
+    def __init__(self, log_dir: Path, place: Path, form: str) -> None:
+        self.place, self.form = place, form
+        self._words = [
+            sys.executable, "-m", "kafkalog_cli", "export", log_dir, "--to", place, "--append",
+            "--table-format", form, "--read-committed", "--engine", "local", "--format", "ndjson",
+        ]  # fmt: skip
+        self.killed = 0
+
+    def run(self, *words: str, kill_after_s: float | None = None) -> int:
+        """Let one run begin; kill it if it takes longer."""
+        process = subprocess.Popen(
+            [*self._words, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            _, errors = process.communicate(timeout=kill_after_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            _, errors = process.communicate()
+        self.killed += process.returncode == -signal.SIGKILL
+        assert process.returncode in (0, 1, 4, -signal.SIGKILL), errors
+        assert "Traceback" not in errors
+        return process.returncode
+
+    def commits(self) -> list[dict[str, Any]]:
+        """All commits, in order."""
+        names = sorted((self.place / "_kafkalog" / "commits").iterdir())
+        return [json.loads(name.read_text()) for name in names]
+
+    def rows(self) -> dict[str, list[tuple[int, bytes]]]:
+        """Offset and value of all rows, by topic."""
+        table = DeltaTable(self.place).to_pyarrow_table() if self.form == "delta" else None
+        found = defaultdict(list)
+        for row in (table_of(self.place) if table is None else table).to_pylist():
+            found[row["topic"]].append((row["offset"], row["value"]))
+        return found
+
+
+def require_chained(commits: list[dict[str, Any]]) -> None:
+    """Each commit begins where the one before ended."""
+    ends = [{}, *(commit["increment"]["end"] for commit in commits)]
+    starts = [commit["increment"]["start"] for commit in commits]
+    assert starts == ends[:-1]
+    assert [commit["increment"]["number"] for commit in commits] == list(range(len(commits)))
+
+
+def parts_and_gaps(
+    table: Table,
+) -> tuple[dict[str, dict[int, bytes]], dict[str, set[int]], list[dict[str, Any]]]:
+    """Rows by topic and id as the commits have them, offsets of gaps likewise, and all gaps."""
+    rows: dict[str, dict[int, bytes]] = defaultdict(dict)
+    missing: dict[str, set[int]] = defaultdict(set)
+    gaps = []
+    for commit in table.commits():
+        increment = commit["increment"]
+        keys = {key.partition("@")[0]: key for key in increment["end"]
+                if key not in increment["gone"]}  # fmt: skip
+        for part in commit["parts"]:
+            assert part["defects"] == () or all(
+                one["reference"] == "deleted-while-reading" for one in part["defects"]
+            )
+            for one in part["defects"]:
+                first, end = one["detail"].split(" of ")[0].removeprefix("Offsets ").split(" to ")
+                key = keys[f"{part['topic']}-{part['partition']}"]
+                missing[key] |= set(range(int(first), int(end) + 1))
+            if part["file"] is None:
+                continue
+            path = table.place / part["file"]
+            assert unquote(part["file"].split("/")[0]) == f"topic={part['topic']}"
+            key = keys[f"{part['topic']}-{part['partition']}"]
+            for row in pq.ParquetFile(path).read(["offset", "value"]).to_pylist():
+                assert row["offset"] not in rows[key], "a row is there twice"
+                rows[key][row["offset"]] = row["value"]
+        for gap in increment["gaps"]:
+            gaps.append(gap)
+            key = f"{gap['topic']}-{gap['partition']}@{gap['topic_id']}"
+            if gap["end_offset"] is not None:
+                missing[key] |= set(range(gap["first_offset"], gap["end_offset"]))
+    return rows, missing, gaps
+
+
+def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> None:
+    """Each record once, with its value; what is not there is named.
+
+    The first commit begins where the logs begin then; later ones miss nothing without a word.
+    """
+    commits = table.commits()
+    require_chained(commits)
+    rows, missing, gaps = parts_and_gaps(table)
+    first, end = (commits[n]["increment"]["end"] for n in (0, -1))
+    assert sum(map(len, rows.values())) == sum(map(len, table.rows().values()))
+    for key, values in rows.items():
+        topic = key.rpartition("-")[0] if "@" not in key else key.partition("@")[0][:-2]
+        assert not missing[key] & values.keys(), key
+        if topic in NUMBERED:
+            assert {offset: int(value.split(b" ")[0]) for offset, value in values.items()} == {
+                offset: offset for offset in values
+            }
+            known = values.keys() | missing[key]
+            is_from_start = key not in first or topic in KEPT
+            assert min(known) == 0 or not is_from_start, key
+            last = end[key][0] if key in end else max(known) + 1
+            assert known == set(range(min(known), last)), key
+        if topic in KEPT:
+            assert (values, missing[key]) == (consumed[topic], set())
+        elif topic in consumed:
+            for offset, value in consumed[topic].items():
+                assert values.get(offset, value) == value
+                assert (offset in values) != (offset in missing[key]), (topic, offset)
+    gone = [gap for gap in gaps if gap["reason"] == "gone"]
+    assert len({gap["topic_id"] for gap in gone}) == len(gone), "each is named once"
+    assert {gap["topic"].partition("-")[0] for gap in gone} <= {"passing", "again"}
+    for gap in gaps:
+        if gap["reason"] == "deleted":
+            assert gap["topic"] in ("retained", "trimmed"), gap
+        assert gap["reason"] in ("gone", "deleted"), gap
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("form", ["files", "delta"])
+def test_tables_beside_a_working_broker(
+    harness: None, tmp_path: Path, form: str, tell: Callable[[str], None]
+) -> None:
+    """A few runs, or a hundred in a soak; about half of them are killed."""
+    assert harness is None
+    seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
+    sys.stderr.write(f"seed {seed}\n")
+    chance = random.Random(seed)
+    with living_broker(tmp_path, seed) as broker:
+        table = Table(broker.log_dir, tmp_path / "table", form)
+        statuses = defaultdict(int)
+        for _ in range(RUNS):
+            time.sleep(chance.random() * 2)
+            kills = chance.random() < 0.5
+            status = table.run(
+                *(["--allow-gaps"] if chance.random() < 0.7 else []),
+                kill_after_s=0.4 + chance.random() * 2.5 if kills else None,
+            )
+            statuses[status] += 1
+        broker.rest()
+        consumed = {
+            topic: broker.consumed(topic)
+            for topic in ("steady", "ledger", "compacted", "retained", "trimmed")
+        }
+    assert table.run("--allow-gaps") in (0, 1)
+    assert table.run() == 0, "nothing is new"
+    require_complete(table, consumed)
+    tell(f"appended to {form} beside a broker, seed {seed}: {len(table.commits())} commits by "
+         f"{RUNS} runs: {dict(statuses)}")  # fmt: skip

@@ -1,0 +1,68 @@
+"""What the tests of tables that grow share: to add to one, and to look at its rows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+from kafkalog.lake import Append, ExportRequest, ExportSummary
+from kafkalog.lake.model import TableFormat
+from kafkalog.tables import Request
+from kafkalog.tables.model import Replicas
+from tests.builders import write_log
+from tests.kafkalog.lake.exporting import table_of
+from tests.kafkalog.tables.test_other_disks import batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FILES, DELTA = TableFormat.FILES, TableFormat.DELTA
+REQUEST = Request(replicas=Replicas.BEST, split_bytes=300)
+
+
+class Inline:
+    """Runs tasks one after the other, as workers do: with JSON in and out."""
+
+    def run(
+        self, function: Callable[[Any], Any], tasks: list[dict[str, Any]]
+    ) -> Iterator[tuple[int, Any]]:
+        for number, task in enumerate(tasks):
+            yield number, json.loads(json.dumps(function(json.loads(json.dumps(task)))))
+
+
+def append(
+    *paths: Path | str, to: Path | str, form: TableFormat = FILES, allow_gaps: bool = False
+) -> list[ExportSummary]:
+    """Do what the command does: complete an interrupted run, then add what is new."""
+    asked = ExportRequest(tuple(map(str, paths)), REQUEST, table_format=form, append=True)
+    done = []
+    is_continued = True
+    while is_continued:
+        with Append(asked, str(to), allow_gaps=allow_gaps) as one:
+            one.run(Inline())
+            done.append(one.summary())
+            is_continued = one.is_continued
+    return done
+
+
+def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
+    """Offset and value of each row, sorted."""
+    if form == DELTA:
+        if not DeltaTable.is_deltatable(str(root)):
+            return []
+        table = DeltaTable(root).to_pyarrow_table(columns=["offset", "value"])
+    else:
+        table = table_of(root).select(["offset", "value"])
+    return sorted((row["offset"], row["value"]) for row in table.to_pylist())
+
+
+def rows(first: int, end: int) -> list[tuple[int, bytes]]:
+    return [(n, b"%d" % n) for n in range(first, end)]
+
+
+def grow(partition: Path, first: int, count: int, epoch: int = 0) -> None:
+    """Roll a segment, and append to it."""
+    write_log(partition, *batches(first, count, epoch), name=f"{first:020}")
