@@ -48,6 +48,8 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+SERVER_PROPERTIES: Final = "server.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
@@ -150,7 +152,7 @@ _FIXED = {
     LOCK: FileKind.LOCK,
     REMOTE_LOG_SNAPSHOT: FileKind.REMOTE_LOG_SNAPSHOT,
     REMOTE_LOG_OFFSETS: FileKind.REMOTE_LOG_OFFSETS,
-    "bootstrap.checkpoint": FileKind.KRAFT_SNAPSHOT,
+    BOOTSTRAP: FileKind.KRAFT_SNAPSHOT,
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
 _SUFFIXES = {

@@ -261,11 +261,13 @@ def _both_ways(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
 
 
 def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
-    """Search up to the log end that was determined first, ignoring later appends."""
+    """Search up to the log end that was determined first, ignoring later appends.
+
+    Without any timestamp it is -1, which records of magic 1 and 2 have that were given none.
+    """
     log = search.log
     end = log.log_end_offset
-    best: tuple[int, int] = (-1, 0)
-    best_segment = None
+    best, best_segment = (-1, 0), log.segments[0] if log.segments else None
     for segment in log.segments:
         with log.open_segment(segment) as opened:
             largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
@@ -273,12 +275,14 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
         if largest[0] > best[0]:
             best, best_segment = largest, segment
     if best_segment is None:
-        return replace(answer, reason="no segment has a timestamp")
+        return replace(answer, reason="there is no segment")
     with log.open_segment(best_segment) as opened:
         start = search.start_position(opened, best[1])
         for batch in opened.batches(start):
             if batch.max_timestamp != best[0]:
                 continue
+            if not batch.magic:
+                break
             records = decode_records(opened.source, batch)
             record = next((record for record in records if record.timestamp == best[0]), None)
             search.bytes_read += batch.end_position - start

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FILES_MAX: Final = 60_000
 """How many files the logs may have together whose offsets are kept."""
+NO_EPOCH: Final = -1
+"""What a client says that names no leader epoch; Fetch takes all negative numbers for it."""
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _NAME_SIZE_MAX: Final = 249
 _UUID_SHOWN: Final = 8
@@ -196,7 +198,7 @@ class Catalog:
 
     def epoch_error(self, partition: ServedPartition, believed: int) -> ErrorCode:
         """Return what is wrong with the leader epoch that a client believes in, if it names one."""
-        if believed < 0:
+        if believed == NO_EPOCH:
             return ErrorCode.NONE
         epoch = self.leader_epoch(partition)
         if believed < epoch:

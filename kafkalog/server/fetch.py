@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
-from kafkalog.server.catalog import epoch_end_served
-from kafkalog.server.model import Api
+from kafkalog.server.catalog import NO_EPOCH, epoch_end_served
+from kafkalog.server.model import NODE_ID, Api
 from kafkalog.server.offsets import isolation_of
-from kafkalog.server.served_log import DamagedError, OutOfRangeError
+from kafkalog.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.server.catalog import Catalog, ServedPartition
-    from kafkalog.server.model import Answer, Begun, Client, ServeOptions
+    from kafkalog.server.model import Address, Answer, Begun, Client, ServeOptions
     from kafkalog.server.served_log import ServedLog
 
 FETCH_SIZE_MAX: Final = 55 << 20
@@ -34,6 +34,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.1
 _OPENING_SECONDS: Final = 0.5
 """How much work a response may wait for, of logs that are opened; others come in the next one."""
 _WITH_IDS: Final = 13
+_WITH_LEADERS: Final = 16
 
 
 _Wanted = tuple[dict[str, Any], "ServedPartition | None"]
@@ -46,6 +47,7 @@ class _Gathered:
     topics: list[dict[str, Any]]
     size: int = 0
     answers_now: bool = False
+    names_leader: bool = False
 
 
 class Fetch:
@@ -53,6 +55,7 @@ class Fetch:
 
     Args:
         catalog: what is served.
+        address: what clients connect to.
         options: how.
         reached: called with each partition whose end a client has reached.
     """
@@ -60,10 +63,12 @@ class Fetch:
     def __init__(
         self,
         catalog: Catalog,
+        address: Address,
         options: ServeOptions,
         reached: Callable[[ServedPartition], object] = lambda _: None,
     ) -> None:
         self._catalog = catalog
+        self._endpoint = {"nodeId": NODE_ID, "host": address.host, "port": address.port}
         self._options = options
         self._reached = reached
 
@@ -81,7 +86,7 @@ class Fetch:
 
         def answer() -> tuple[dict[str, Any] | Begun, bool]:
             found = self._gather(request, version)
-            response = {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+            response = self._response(found)
             if found.answers_now or found.size >= enough or time.monotonic() >= deadline:
                 return client.begin(response), True
             return response, False
@@ -95,6 +100,12 @@ class Fetch:
                 await asyncio.sleep(left)
                 return response
             await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
+
+    def _response(self, found: _Gathered) -> dict[str, Any]:
+        answer = {"errorCode": ErrorCode.NONE, "sessionId": 0, "responses": found.topics}
+        if found.names_leader:
+            answer["nodeEndpoints"] = [self._endpoint]
+        return answer
 
     def _gather(self, request: dict[str, Any], version: int) -> _Gathered:
         found = _Gathered([], answers_now=not request["topics"])
@@ -115,10 +126,15 @@ class Fetch:
                     answer = self._partition(partition, one, size, isolation, at_least_one)
                 size = len(answer["records"])
                 found.size += size
-                left = max(left - size, 0)
+                if partition is not None:
+                    left = max(left - size, 0)
                 at_least_one = at_least_one and not size
                 if answer["errorCode"] or "divergingEpoch" in answer:
                     found.answers_now = True
+                if version < _WITH_LEADERS:
+                    answer.pop("currentLeader", None)
+                elif "currentLeader" in answer:
+                    found.names_leader = True
                 answers.append({"partitionIndex": one["partition"], **answer})
             found.topics.append({**wanted, "partitions": answers})
         return found
@@ -126,19 +142,26 @@ class Fetch:
     def _wanted(
         self, request: dict[str, Any], version: int
     ) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[_Wanted]]]:
-        """Yield each topic as it was named, the answer for what it lacks, and its partitions."""
+        """Yield each topic as it was named, the answer for what it lacks, and its partitions.
+
+        A partition that is named twice is answered once.
+        """
+        topics: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
         for topic in request["topics"]:
+            partitions = topics.setdefault((topic["topic"], topic["topicId"]), {})
+            partitions.update((one["partition"], one) for one in topic["partitions"])
+        for (name, topic_id), partitions in topics.items():
             if version < _WITH_IDS:
-                served = self._catalog.topics.get(topic["topic"])
+                served = self._catalog.topics.get(name)
             else:
-                served = self._catalog.topic_by_id(topic["topicId"])
+                served = self._catalog.topic_by_id(topic_id)
             known = served.partitions if served is not None else {}
-            found = [(one, known.get(one["partition"])) for one in topic["partitions"]]
+            found = [(one, known.get(index)) for index, one in partitions.items()]
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if version >= _WITH_IDS and served is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             unknown = {**_answer(error), "abortedTransactions": []}
-            yield {"topic": topic["topic"], "topicId": topic["topicId"]}, unknown, found
+            yield {"topic": name, "topicId": topic_id}, unknown, found
 
     def _partition(
         self,
@@ -148,7 +171,11 @@ class Fetch:
         isolation: Isolation,
         at_least_one: bool,
     ) -> dict[str, Any]:
-        error = self._catalog.epoch_error(partition, wanted["currentLeaderEpoch"])
+        believed = max(wanted["currentLeaderEpoch"], NO_EPOCH)
+        error = self._catalog.epoch_error(partition, believed)
+        if error == ErrorCode.FENCED_LEADER_EPOCH:
+            leader = {"leaderId": NODE_ID, "leaderEpoch": self._catalog.leader_epoch(partition)}
+            return _answer(error) | {"currentLeader": leader}
         if error:
             return _answer(error)
         try:
@@ -158,6 +185,8 @@ class Fetch:
             return self._read(partition, log, wanted, size, isolation, at_least_one)
         except OutOfRangeError:
             return _answer(ErrorCode.OFFSET_OUT_OF_RANGE)
+        except InvalidSizeError:
+            return _answer(ErrorCode.UNKNOWN_SERVER_ERROR)
         except DamagedError:
             return _answer(ErrorCode.CORRUPT_MESSAGE)
         except KafkaLogError as failure:

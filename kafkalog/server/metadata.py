@@ -12,12 +12,14 @@ from formats.file_names import is_topic
 from kafkalog.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.server.catalog import Catalog, ServedPartition, Topic
     from kafkalog.server.model import Address, Client
 
 _NO_ID: Final = "A" * 22
+_NO_NODE: Final = -1
+_WITH_IDS: Final = 12
 _READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESCRIBE_CONFIGS
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit of a broker
@@ -53,10 +55,16 @@ class Metadata:
         """Answer Metadata."""
         wants_operations = request["includeTopicAuthorizedOperations"]
         wanted = request["topics"]
+        error = _error_of(wanted or (), version)
+        if error:
+            return {"errorCode": error, "controllerId": _NO_NODE, "topics": [
+                {"errorCode": error, "name": one["name"] or "", "topicId": one["topicId"]}
+                for one in wanted
+            ]}  # fmt: skip
         if wanted is None or (version == 0 and not wanted):
             found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
         else:
-            found = await asyncio.to_thread(self._named, wanted)
+            found = await asyncio.to_thread(self._named, wanted, wants_operations)
         topics = await asyncio.to_thread(
             lambda: [
                 one if isinstance(one, dict) else self._topic(one, wants_operations)
@@ -73,11 +81,15 @@ class Metadata:
             ),
         }
 
-    def _named(self, wanted: list[dict[str, Any]]) -> list[Topic | dict[str, Any]]:
+    def _named(
+        self, wanted: list[dict[str, Any]], wants_operations: bool
+    ) -> list[Topic | dict[str, Any]]:
         """Return the wanted topics, or what to say about those that are not served."""
         found: list[Topic | dict[str, Any]] = []
-        # One that is named twice is answered once, as a broker does.
-        for name, topic_id in dict.fromkeys((one["name"], one["topicId"]) for one in wanted):
+        # One that is named twice is answered once, and names are passed over if there is an id.
+        named = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
+        by_id = dict.fromkeys((None, topic_id) for _, topic_id in named if topic_id != _NO_ID)
+        for name, topic_id in by_id or named:
             if name is None:
                 topic = self._catalog.topic_by_id(topic_id)
                 error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -89,7 +101,11 @@ class Metadata:
                     if is_legal
                     else ErrorCode.INVALID_TOPIC_EXCEPTION
                 )
-            found.append(topic or {"errorCode": error, "name": name, "topicId": topic_id})
+            found.append(topic or {
+                "errorCode": error, "name": name, "topicId": topic_id,
+                "topicAuthorizedOperations":
+                    self._operations(wants_operations and name is not None),
+            })  # fmt: skip
         return found
 
     def _topic(self, topic: Topic, wants_operations: bool) -> dict[str, Any]:
@@ -220,6 +236,17 @@ class Metadata:
                 {"name": name, "partitions": partitions} for name, partitions in topics.items()
             ], **_room(path)} for path, topics in found.items()
         ]}  # fmt: skip
+
+
+def _error_of(wanted: Sequence[dict[str, Any]], version: int) -> ErrorCode:
+    """Return what is wrong with the topics of a Metadata request."""
+    without_name = any(one["name"] is None for one in wanted)
+    has_ids = any(one["topicId"] != _NO_ID for one in wanted)
+    if version < _WITH_IDS and (without_name or has_ids):
+        return ErrorCode.INVALID_REQUEST
+    if without_name and not has_ids:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
 
 
 def _size_of(path: str) -> int:

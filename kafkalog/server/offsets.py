@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from kafkalog.batches.lookup import lookup_special, lookup_timestamp
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation, Special
-from kafkalog.server.catalog import epoch_end_served
+from kafkalog.server.catalog import NO_EPOCH, epoch_end_served
 from kafkalog.server.model import Api
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _LATEST, _EARLIEST, _MAX, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE: Final = {_MAX: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING_UPLOAD: 11}
 """The first version that knows a special timestamp."""
+_DEBUGGING_CLIENT: Final = -2
 _NOTHING: Final = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 
 
@@ -57,30 +59,34 @@ class Offsets:
 
     def _list_offsets(self, request: dict[str, Any], version: int) -> dict[str, Any]:
         isolation = isolation_of(request)
+        if request["replicaId"] == _DEBUGGING_CLIENT:
+            isolation = Isolation.LOG
         times = Counter(
             (topic["name"], one["partitionIndex"])
             for topic in request["topics"]
             for one in topic["partitions"]
         )
-        topics = []
+        topics: dict[str, dict[int, dict[str, Any]]] = {}
         for topic in request["topics"]:
-            name, answers = topic["name"], []
+            name = topic["name"]
+            answers = topics.setdefault(name, {})
             for one in topic["partitions"]:
                 index = one["partitionIndex"]
                 if times[name, index] > 1:
                     found = _error(ErrorCode.INVALID_REQUEST)
                 else:
                     found = self._offset(name, one, isolation, version)
-                answers.append({"partitionIndex": index, **found})
-            topics.append({"name": name, "partitions": answers})
-        return {"topics": topics}
+                answers[index] = {"partitionIndex": index, **found}
+        return {"topics": [
+            {"name": name, "partitions": [*answers.values()]} for name, answers in topics.items()
+        ]}  # fmt: skip
 
     def _offset(
         self, topic: str, wanted: dict[str, Any], isolation: Isolation, version: int
     ) -> dict[str, Any]:
         partition = self._catalog.partition(topic, wanted["partitionIndex"])
         timestamp = wanted["timestamp"]
-        if version < _SINCE.get(timestamp, 0):
+        if timestamp < _PENDING_UPLOAD or version < _SINCE.get(timestamp, 0):
             return _error(ErrorCode.UNSUPPORTED_VERSION)
         if partition is None:
             return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -104,6 +110,8 @@ class Offsets:
             return {"timestamp": -1, "offset": served.bounds(isolation)[1], "leaderEpoch": epoch}
         if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
             found = lookup_special(log, Special.EARLIEST, isolation)
+            if not log.leader_epochs and found.offset == log.log_end_offset:
+                found = replace(found, leader_epoch=self._catalog.leader_epoch(partition))
         elif timestamp == _MAX:
             found = lookup_special(log, Special.MAX_TIMESTAMP, isolation)
         else:
@@ -139,7 +147,7 @@ class Offsets:
         try:
             log = self._catalog.log(partition).log
             found = None
-            if wanted["leaderEpoch"] >= 0:
+            if wanted["leaderEpoch"] != NO_EPOCH:
                 known, end = log.leader_epochs, log.log_end_offset
                 found = epoch_end_served(known, end, wanted["leaderEpoch"])
         except KafkaLogError as failure:

@@ -121,7 +121,7 @@ class Server:
         self._apis = api_table([
             *Metadata(self.catalog, advertised).apis(),
             *Offsets(self.catalog).apis(),
-            *Fetch(self.catalog, self.options, self._reached).apis(),
+            *Fetch(self.catalog, advertised, self.options, self._reached).apis(),
             *groups.apis(),
             *ConfigApis(self.catalog, self.listener).apis(),
             *([] if self._guard is None else self._guard.apis()),

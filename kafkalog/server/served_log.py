@@ -56,6 +56,10 @@ class OutOfRangeError(Exception):
     """The offset is not in the log."""
 
 
+class InvalidSizeError(Exception):
+    """Less than nothing is wanted."""
+
+
 class DamagedError(Exception):
     """The batch with the offset is damaged."""
 
@@ -164,6 +168,7 @@ class ServedLog:
 
         Raises:
             OutOfRangeError: the offset is not in the log.
+            InvalidSizeError: the size is negative.
             DamagedError: the batch with the offset is damaged.
             KafkaLogError: the files cannot be read.
         """
@@ -184,6 +189,8 @@ class ServedLog:
         first = bisect_right(self._bases, offset) - 1
         if offset >= end or first < 0:
             return nothing
+        if size < 0:
+            raise InvalidSizeError
         for segment in self.log.segments[first:]:
             opened = self._files.open(segment, self._meet)
             position = self._position(opened, offset)
@@ -195,14 +202,16 @@ class ServedLog:
                 continue
             batch, following = sound
             wanted = max(size, batch.size_bytes) if at_least_one else size
-            if wanted < batch.size_bytes:
-                return Slice(b"", nothing.aborted)
-            records = self._records(opened, batch, min(following, batch.position + wanted))
+            if 0 < wanted < batch.size_bytes:
+                return Slice(b"", None)
+            records: FileRange | bytes = b""
+            if wanted:
+                records = self._records(opened, batch, min(following, batch.position + wanted))
             aborted = None
             if wants_aborted:
                 aborted = self._aborted(opened, offset, batch.position, len(records))
             return Slice(records, aborted)
-        return nothing
+        return Slice(b"", None, is_end=True)
 
     def _position(self, opened: ServedSegment, offset: int) -> int | None:
         """Return the position of the batch with an offset, or of the next one in the segment."""
@@ -345,6 +354,8 @@ class ServedLog:
         index, following = opened.offset_index, opened.segment.next_base_offset
         if index is not None:
             number = index.first_at(position)
+            if number == 0 and index.entry_count and index.entry(0).position == position:
+                number = 1  # `AbstractIndex.binarySearch` never looks at its first entry
             if number < index.entry_count:
                 return index.entry(number).offset
         return self.log.log_end_offset if following is None else following

@@ -128,9 +128,13 @@ def build() -> None:
         stamp.write_text(digest)
 
 
-def java_command(main: str, *args: str, options: tuple[str, ...] = JVM_OPTIONS) -> list[str]:
-    """The command that runs a class of the harness."""
-    class_path = os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
+def java_command(
+    main: str, *args: str, options: tuple[str, ...] = JVM_OPTIONS, lib: str = ""
+) -> list[str]:
+    """The command that runs a class of the harness; the jars in `lib` come before all others."""
+    places = [TARGET / lib / "*"] if lib else []
+    places += [TARGET / "classes", TARGET / "lib" / "*"]
+    class_path = os.pathsep.join(map(str, places))
     return ["java", *options, "-cp", class_path, main, *args]
 
 

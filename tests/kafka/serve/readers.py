@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.kafka.serve.gathered import Partition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+FOREIGN_VARIABLE: Final = "KAFKALOG_FOREIGN_CLIENTS"
 CLIENTS: Final = Path(__file__).parents[2] / "foreign" / "clients"
 FIELDS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers")
 SECONDS_MAX: Final = 300
@@ -35,11 +37,15 @@ class Reader:
         name: of the client.
         read: writes a line for each record, given an address, the topics and a place for files.
         fields: what its API tells of a record.
+        software: what it tells a broker that it is, if it tells.
+        lacks: a codec that it cannot read; topics are named after it.
     """
 
     name: str
     read: Callable[[str, Sequence[Partition], Path], Iterator[dict[str, Any]]]
     fields: tuple[str, ...] = FIELDS
+    software: str = ""
+    lacks: str = ""
 
 
 def run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
@@ -59,14 +65,14 @@ def _lines(words: Sequence[object]) -> str:
     return "".join(f"{word}\n" for word in words)
 
 
-def java_command(*args: str) -> list[str]:
-    """The newest Java client."""
-    return broker_data.java_command("kafkalog.harness.ClientReader", *args)
+def java_command(*args: str, lib: str = "") -> list[str]:
+    """The newest Java client, unless the jars of another one are in `lib`."""
+    return broker_data.java_command("kafkalog.harness.ClientReader", *args, lib=lib)
 
 
-def _java(protocol: str) -> Callable[..., Iterator[dict[str, Any]]]:
+def _java(protocol: str, lib: str = "") -> Callable[..., Iterator[dict[str, Any]]]:
     def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
-        command = java_command(address, protocol, ",".join(ISOLATIONS))
+        command = java_command(address, protocol, ",".join(ISOLATIONS), lib=lib)
         return run(command, _lines(topics_of(partitions)), place)
 
     return read
@@ -85,13 +91,75 @@ def _python(client: str) -> Callable[..., Iterator[dict[str, Any]]]:
     return read
 
 
+def kcat(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[dict[str, Any]]:
+    """Keys and values are written as they are, after their sizes: -1 for null."""
+    for isolation in ISOLATIONS:
+        for topic in topics_of(partitions):
+            command = [
+                "kcat", "-C", "-q", "-e", "-b", address, "-t", topic, "-o", "beginning",
+                "-X", f"isolation.level={isolation}", "-X", "fetch.wait.max.ms=5",
+                "-X", "check.crcs=true", "-f", "%p %o %T %K %S\n%k%s",
+            ]  # fmt: skip
+            done = subprocess.run(
+                command, capture_output=True, cwd=place, timeout=SECONDS_MAX, check=False
+            )
+            assert done.returncode == 0, done.stderr[-3000:]
+            for row in _of_kcat(done.stdout):
+                yield {"isolation": isolation, "topic": topic, **row}
+
+
+def _of_kcat(data: bytes) -> Iterator[dict[str, Any]]:
+    position = 0
+    while position < len(data):
+        end = data.index(b"\n", position)
+        number, offset, timestamp, *sizes = map(int, data[position:end].split())
+        row: dict[str, Any] = {"partition": number, "offset": offset, "timestamp": timestamp}
+        position = end + 1
+        for name, size in zip(("key", "value"), sizes, strict=True):
+            held = data[position : position + max(size, 0)]
+            row[name] = None if size < 0 else base64.b64encode(held).decode()
+            position += len(held)
+        yield row
+
+
+_SET_UP: Final[dict[str, tuple[str, ...]]] = {
+    "go": ("go", "build", "-o", "franz_read.bin", "./franz_read"),
+    "kafkajs": ("npm", "ci", "--silent"),
+    "spark": ("mvn", "-q", "-B", "package"),
+}
+
+
+def _foreign(directory: str, *command: str) -> Callable[..., Iterator[dict[str, Any]]]:
+    """A program below `tests/foreign/clients`, installed first."""
+
+    def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
+        home = place / directory
+        shutil.copytree(CLIENTS / directory, home)
+        subprocess.run(_SET_UP[directory], cwd=home, check=True)
+        more = (address, ",".join(ISOLATIONS))
+        yield from run((*command, *more), _lines(topics_of(partitions)), home)
+
+    return read
+
+
 READERS: Final = (
-    Reader("java", _java("classic")),
+    Reader("java", _java("classic"), software="apache-kafka-java 4.3"),
     Reader("java-consumer-protocol", _java("consumer")),
+    Reader("java-3.9", _java("classic", "lib-3.9"), software="apache-kafka-java 3.9"),
+    Reader("kcat", kcat, ("offset", "timestamp", "key", "value"), software="rdkafka"),
     Reader("librdkafka", _python("librdkafka")),
     Reader("kafka-python", _python("kafka-python")),
     Reader("aiokafka", _python("aiokafka")),
 )
+FOREIGN: Final = (
+    Reader("franz-go", _foreign("go", "./franz_read.bin"), software="kgo"),
+    Reader(
+        "kafkajs", _foreign("kafkajs", "node", "read.js"),
+        ("offset", "timestamp", "key", "value", "headers"), lacks="zstd",
+    ),
+    Reader("spark", _foreign("spark", sys.executable, "read.py")),
+)  # fmt: skip
+"""They need Go, Node and much time to be installed: only with a variable."""
 
 
 def wanted_of(one: Partition, isolation: str, fields: Sequence[str]) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.server.model import Address
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -33,7 +35,11 @@ class Server:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return str(self.endpoint)
+
+    @property
+    def endpoint(self) -> Address:
+        return Address("127.0.0.1", self.port)
 
 
 def serve_command(paths: Sequence[Path], *options: str) -> list[str]:

@@ -46,7 +46,8 @@ import java.util.concurrent.ExecutionException;
  *
  * `["boot", NAME, FILE, {CONFIG: VALUE}]` starts a node, on free ports unless a config has
  * its listeners; `["observe", NAME, OUT, {PARTITION: [TIME, ...]}]` tells all that
- * clients see (see BrokerReport); `["go-on", NAME, [TOPIC, ...]]` produces; `["shut-down", NAME]` closes it cleanly. `["format", FILE, CLUSTER]`
+ * clients see (see BrokerReport), and `["list-offsets", ADDRESS, {PARTITION: [TIME, ...]}]` what
+ * ListOffsets answers at an address; `["go-on", NAME, [TOPIC, ...]]` produces; `["shut-down", NAME]` closes it cleanly. `["format", FILE, CLUSTER]`
  * formats, `["fill", NAME, PART]` gives three brokers something (see ClusterLoad), `["reassign", NAME, [NODE, ...]]` moves all partitions,
  * `["create", NAME, [TOPIC, ...]]` creates topics, `["ports", COUNT]` finds free
  * ports, `["log-in", ADDRESS]` is what the SCRAM user is shown. `["checkpoint", DIR]` reads `bootstrap.checkpoint`,
@@ -89,13 +90,11 @@ public final class BrokerCommands {
             case "boot":
                 return boot(name, Path.of(words.get(2).asText()), words.get(3));
             case "observe":
-                Map<String, List<Long>> targets = new HashMap<>();
-                words.get(3).fields().forEachRemaining(one -> {
-                    List<Long> times = new ArrayList<>();
-                    one.getValue().forEach(time -> times.add(time.asLong()));
-                    targets.put(one.getKey(), times);
-                });
-                return new BrokerReport(listeners.get(name)).write(Path.of(words.get(2).asText()), targets);
+                return new BrokerReport(listeners.get(name)).write(Path.of(words.get(2).asText()), targets(words.get(3)));
+            case "list-offsets":
+                try (Admin admin = Admin.create(Map.of("bootstrap.servers", name))) {
+                    return BrokerReport.offsets(admin, BrokerReport.partitions(admin), targets(words.get(2)));
+                }
             case "go-on":
                 List<String> topics = new ArrayList<>();
                 words.get(2).forEach(topic -> topics.add(topic.asText()));
@@ -128,6 +127,16 @@ public final class BrokerCommands {
             default:
                 throw new IllegalArgumentException(what);
         }
+    }
+
+    private static Map<String, List<Long>> targets(JsonNode ofPartitions) {
+        Map<String, List<Long>> targets = new HashMap<>();
+        ofPartitions.fields().forEachRemaining(one -> {
+            List<Long> times = new ArrayList<>();
+            one.getValue().forEach(time -> times.add(time.asLong()));
+            targets.put(one.getKey(), times);
+        });
+        return targets;
     }
 
     private Map<String, Object> boot(String name, Path file, JsonNode configs) throws Exception {

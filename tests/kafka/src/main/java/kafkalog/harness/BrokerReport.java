@@ -33,6 +33,8 @@ import java.util.concurrent.ExecutionException;
  */
 final class BrokerReport {
     private static final long PATIENCE_MS = 30_000;
+    /** So many rounds are asked before the first one is answered. */
+    private static final int TOGETHER = 5;
 
     private final String bootstrap;
     private final Map<String, Object> report = new TreeMap<>();
@@ -145,7 +147,7 @@ final class BrokerReport {
     }
 
     /** In rounds: each asks one thing of all partitions. */
-    private static Map<String, Object> offsets(Admin admin, List<TopicPartition> partitions, Map<String, List<Long>> targets) throws Exception {
+    static Map<String, Object> offsets(Admin admin, List<TopicPartition> partitions, Map<String, List<Long>> targets) throws Exception {
         int most = targets.values().stream().mapToInt(List::size).max().orElse(0);
         Map<String, OffsetSpec> specials = Map.of(
             "earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(), "maxTimestamp", OffsetSpec.maxTimestamp());
@@ -166,8 +168,11 @@ final class BrokerReport {
             }
         }
         Map<String, Object> found = new TreeMap<>();
-        for (Round round : rounds) round.ask(admin);
-        for (Round round : rounds) round.note(found);
+        for (int i = 0; i < rounds.size(); i += TOGETHER) {
+            List<Round> some = rounds.subList(i, Math.min(rounds.size(), i + TOGETHER));
+            for (Round round : some) round.ask(admin);
+            for (Round round : some) round.note(found);
+        }
         return found;
     }
 
