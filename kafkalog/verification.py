@@ -7,26 +7,23 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.check.schedule import History, Sample, Schedule
+from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import Level
+from kafkalog.model import Defect, Level
 from kafkalog.paths.reading import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
 from kafkalog.storage import NewFile
-from kafkalog.targets import open_targets
+from kafkalog.targets import Target, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from kafkalog.check.schedule import Summary
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.engine import Engine
-    from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
-    from kafkalog.targets import Target
 
 _STATE_SIZE_MAX: Final = 1 << 30
 _UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
@@ -36,7 +33,8 @@ class Findings:
     """The findings of one run of the checks: iterate over it, once.
 
     Args:
-        targets: log directories, partition directories or files, checked against each other.
+        targets: log directories, partition directories or files, checked against each other; paths,
+            or what is open already.
         level: how much is read.
         sample: check this share of the segments (0 to 1) at `level`, the others at `quick`.
         seed: seed of the sample: the same seed selects the same segments; None for the date (UTC).
@@ -63,7 +61,7 @@ class Findings:
 
     def __init__(
         self,
-        *targets: str | os.PathLike[str],
+        *targets: str | os.PathLike[str] | Target,
         level: Level | str = Level.STANDARD,
         sample: float | None = None,
         seed: int | None = None,
@@ -84,7 +82,12 @@ class Findings:
         self._threads = threads
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
-        opened = open_targets(targets, failed=self._fail)
+        opened: list[Target] = []
+        for one in targets:
+            if isinstance(one, FileEntry | LogDirListing | PartitionDir):
+                opened.append(one)
+            else:
+                opened += open_targets([one], failed=self._fail)
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.model import Batch
+from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
+from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Defect, OffsetIndexEntry, TimeIndexEntry
 
 
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
@@ -213,7 +211,8 @@ class OpenSegment:
             recovered: whether batches after the index count.
             end: a log end that was determined earlier; later appends do not count.
         """
-        settled = self._settled_offset(end)  # before the time index is opened, which may be newer
+        # Before the time index is opened, which may be newer.
+        settled = self._settled_offset(end) if recovered else self.segment.base_offset
         last = self._last_entry_below(end)
         timestamp, offset = (
             (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, PartitionDir, Segment
 from kafkalog.model import Batch, Defect
-from kafkalog.names import DirectoryState, FileKind
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +120,15 @@ def _read_tail(opened: OpenSegment) -> _Tail:
     The time index is updated with each entry of the offset index, so if both exist, the batches
     before the last entry need not be read.
     """
-    segment = opened.segment
+    segment, survey = opened.segment, opened.segment.log.survey
+    if survey is not None:
+        return _Tail(survey.next_offset, survey.size_bytes, survey.largest_timestamp)
     offsets, times = opened.offset_index, opened.time_index
     largest, position = -1, 0
     if offsets is not None and offsets.entry_count and times is not None and times.entry_count:
         last = offsets.entry(offsets.entry_count - 1)
         if opened.index_entry(last.offset) == last:
             largest, position = _covered(times, offsets), last.position
-    survey = segment.log.survey
-    if survey is not None and not position:
-        largest = max(largest, survey.largest_timestamp)
-        return _Tail(survey.next_offset, survey.size_bytes, largest)
     end_offset = segment.base_offset
     for found in scan_batches(opened.source, position):
         if isinstance(found, Defect):
