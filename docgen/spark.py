@@ -35,7 +35,8 @@ _OPTIONS: Final = {
     "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
-    "failOnDataLoss": "`false`: go on where records were deleted before they were read (`true`)",
+    "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "
+    "segments are lost (`true`)",
 }
 """Options of the data source; a test compares them with those that the code accepts."""
 

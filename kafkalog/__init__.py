@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalog.rescue import salvage as salvage
     from kafkalog.resurrection import ResurrectOptions as ResurrectOptions
     from kafkalog.resurrection import resurrect as resurrect
+    from kafkalog.resurrection import resurrect_in_place as resurrect_in_place
     from kafkalog.resurrection import resurrect_into as resurrect_into
     from kafkalog.retention.run import apply_retention as apply_retention
     from kafkalog.retention.simulation import simulate_retention as simulate_retention
@@ -89,7 +90,7 @@ _MODULES = {
     "repair.rebuild": ("rebuild_index",),
     "repair.run": ("recover",),
     "rescue": ("salvage",),
-    "resurrection": ("ResurrectOptions", "resurrect", "resurrect_into"),
+    "resurrection": ("ResurrectOptions", "resurrect", "resurrect_in_place", "resurrect_into"),
     "retention.run": ("apply_retention",),
     "retention.simulation": ("simulate_retention",),
     "roll.simulate": ("simulate_roll",),

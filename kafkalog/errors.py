@@ -169,6 +169,22 @@ class CorruptDataError(KafkaLogError):
         self.reference = reference  # type: ignore[misc] # damage has many names, one exit status
 
 
+class OffsetsMissingError(CorruptDataError):
+    """Offsets are missing between the segments of a log, and no compaction explains it."""
+
+    reference = "offsets-missing"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, reference=self.reference, path=path, position=position, hint=hint)
+
+
 class LimitExceededError(KafkaLogError):
     """A limit on memory or on decompressed size was exceeded."""
 

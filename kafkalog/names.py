@@ -111,7 +111,7 @@ _FIXED = {
     file_names.LOCK: FileKind.LOCK,
     file_names.REMOTE_LOG_SNAPSHOT: FileKind.REMOTE_LOG_SNAPSHOT,
     file_names.REMOTE_LOG_OFFSETS: FileKind.REMOTE_LOG_OFFSETS,
-    "bootstrap.checkpoint": FileKind.KRAFT_SNAPSHOT,
+    file_names.BOOTSTRAP: FileKind.KRAFT_SNAPSHOT,
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
 _SUFFIXES = {

@@ -36,7 +36,8 @@ class Findings:
     """The findings of one run of the checks: iterate over it, once.
 
     Args:
-        targets: log directories, partition directories or files, checked against each other.
+        targets: log directories, partition directories or files, checked against each other; paths,
+            or what is open already.
         level: how much is read.
         sample: check this share of the segments (0 to 1) at `level`, the others at `quick`.
         seed: seed of the sample: the same seed selects the same segments; None for the date (UTC).
@@ -63,7 +64,7 @@ class Findings:
 
     def __init__(
         self,
-        *targets: str | os.PathLike[str],
+        *targets: str | os.PathLike[str] | Target,
         level: Level | str = Level.STANDARD,
         sample: float | None = None,
         seed: int | None = None,
@@ -84,7 +85,12 @@ class Findings:
         self._threads = threads
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
-        opened = open_targets(targets, failed=self._fail)
+        opened: list[Target] = []
+        for one in targets:
+            if isinstance(one, FileEntry | LogDirListing | PartitionDir):
+                opened.append(one)
+            else:
+                opened += open_targets([one], failed=self._fail)
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,

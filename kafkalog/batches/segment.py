@@ -213,7 +213,8 @@ class OpenSegment:
             recovered: whether batches after the index count.
             end: a log end that was determined earlier; later appends do not count.
         """
-        settled = self._settled_offset(end)  # before the time index is opened, which may be newer
+        # Before the time index is opened, which may be newer.
+        settled = self._settled_offset(end) if recovered else self.segment.base_offset
         last = self._last_entry_below(end)
         timestamp, offset = (
             (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)

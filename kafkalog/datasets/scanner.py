@@ -227,14 +227,15 @@ class Scanner:
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:
         """Yield rows of constants: as many as the split has records."""
         counts = count_split(split, threads=self._tables.threads, defects=self._tables.on_defect)
-        whole = _repeated(ROWS_AT_ONCE, schema, constants)
+        whole = None  # to make one takes longer than to count a small log
         left = 0
         for count in counts:
             left += count
             while left >= ROWS_AT_ONCE:
+                whole = whole or _repeated(ROWS_AT_ONCE, schema, constants)
                 yield whole
                 left -= ROWS_AT_ONCE
-        yield whole.slice(0, left)
+        yield _repeated(left, schema, constants)
 
 
 def _repeated(count: int, schema: Any, constants: Mapping[str, object]) -> Any:

@@ -56,7 +56,11 @@ def growth_of(partition: PartitionDir, now_ms: int) -> tuple[int, ...]:
     start = now_ms - HOURS * HOUR_MS
     for segment in partition.segments:
         with OpenSegment(segment) as opened:
-            largest, _ = opened.largest_timestamp(recovered=segment.is_active)
+            survey = segment.log.survey if segment.is_active else None
+            if survey is not None:
+                largest = survey.largest_timestamp
+            else:
+                largest, _ = opened.largest_timestamp(recovered=segment.is_active)
             if largest < 0:
                 _add_undated(hours, segment, start)
             elif largest > start:

@@ -14,6 +14,9 @@ A line is synced before the next change is made. Each is an object with a `type`
   `undone`;
 - `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
 - `offset`: an entry of a checkpoint is about to change to `offset`;
+- `top`: a file at the top of the log directory is about to be replaced as a whole, or removed
+  (`changing`, the SHA-256 `before` and `after`, null where there is no file), or is restored
+  (`undone`);
 - `mark`: its `state` says what is about to happen to the clean shutdown mark, which the backup has:
   `removed`, or `restored`, once everything else is restored.
 """
@@ -52,6 +55,15 @@ if TYPE_CHECKING:
 
 MARK_REMOVED: Final = "removed"
 MARK_RESTORED: Final = "restored"
+TOP_CHANGING: Final = "changing"
+TOP_UNDONE: Final = "undone"
+TOP_FILES: Final = (
+    file_names.META_PROPERTIES,
+    file_names.BOOTSTRAP,
+    file_names.SERVER_PROPERTIES,
+    *OFFSET_CHECKPOINTS,
+)
+"""Files at the top of a log directory that a run may replace as a whole."""
 LINE_SIZE_MAX: Final = 1 << 24
 """Maximum size of a line: enough for several hundred thousand files of a partition."""
 _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
@@ -89,6 +101,17 @@ _LINES: Final = {
     "offset": _line("offset", path=_PLACE, checkpoint=_CHECKPOINT, offset=_OFFSET),
     "mark": _line("mark", state=OneOf((MARK_REMOVED, MARK_RESTORED))),
 }
+_DIGEST: Final = Maybe(Text(re.compile("[0-9a-f]{64}")))
+_TOPS: Final = {
+    TOP_CHANGING: _line(
+        "top",
+        name=OneOf(TOP_FILES),
+        state=OneOf((TOP_CHANGING,)),
+        before=_DIGEST,
+        after=_DIGEST,
+    ),
+    TOP_UNDONE: _line("top", name=OneOf(TOP_FILES), state=OneOf((TOP_UNDONE,))),
+}
 _STATES: Final = {
     "in-progress": _state(
         "in-progress",
@@ -116,7 +139,9 @@ def parsed_line(line: bytes) -> dict[str, Any]:
 def require_line(fields: Any) -> None:
     """Check that an object is a line of a journal; raise `ValueError` if not."""
     kind = fields.get("type") if isinstance(fields, dict) else None
-    schemas, key = (_STATES, "state") if kind == "partition" else (_LINES, "type")
+    schemas, key = _LINES, "type"
+    if kind in ("partition", "top"):
+        schemas, key = _STATES if kind == "partition" else _TOPS, "state"
     wanted = fields.get(key) if isinstance(fields, dict) else None
     schema = schemas.get(wanted) if isinstance(wanted, str) else None
     if schema is None:
@@ -227,6 +252,14 @@ class PartitionEntry:
 
 
 @dataclass(slots=True)
+class TopFile:
+    """A file at the top that a run changed: SHA-256 of what it was and became, None for none."""
+
+    before: str | None
+    after: set[str | None] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Journal:
     """The content of a journal, up to its last whole line.
 
@@ -245,6 +278,7 @@ class Journal:
     partitions: dict[str, PartitionEntry] = field(default_factory=dict)
     lacks_mark: bool = False
     begun_ms: int = 0
+    tops: dict[str, TopFile] = field(default_factory=dict)
 
     @property
     def backup(self) -> str:
@@ -262,9 +296,9 @@ class Journal:
         if fields["type"] == "run":
             if fields["log_dir"] != self.log_dir:
                 raise ValueError("/log_dir is another than before")
-        elif fields["type"] == "mark":
+        elif fields["type"] in ("mark", "top"):
             if self.log_dir is None:
-                raise ValueError("there is no log directory with a mark")
+                raise ValueError("there is no log directory with such a file")
         elif fields.get("state") == PartitionState.IN_PROGRESS:
             require_begin(fields, self.log_dir)
             if self.log_dir is None and any(other != path for other in self.partitions):
@@ -288,8 +322,18 @@ class Journal:
             case "offset":
                 set_to = self.partitions[fields["path"]].offsets_set
                 set_to.setdefault(fields["checkpoint"], set()).add(fields["offset"])
+            case "top":
+                self._note_top(fields)
             case "mark":
                 self.lacks_mark = fields["state"] == MARK_REMOVED
+
+    def _note_top(self, fields: dict[str, Any]) -> None:
+        name = fields["name"]
+        if fields["state"] == TOP_UNDONE:
+            self.tops.pop(name, None)
+            return
+        top = self.tops.setdefault(name, TopFile(fields["before"]))
+        top.after.add(fields["after"])
 
     def _note_state(self, fields: dict[str, Any]) -> None:
         path, state = fields["path"], PartitionState(fields["state"])

@@ -28,6 +28,7 @@ class RecordedRun:
         partitions: number of partitions that it changed and nobody has restored.
         is_finished: whether it finished each partition that it began.
         refusal: why it cannot be undone now; None if it can, or if nothing is left to undo.
+        files: names of files at the top that it replaced and nobody has restored.
     """
 
     backup: str
@@ -37,11 +38,12 @@ class RecordedRun:
     partitions: int
     is_finished: bool
     refusal: KafkaLogError | None
+    files: tuple[str, ...] = ()
 
     @property
     def can_be_undone(self) -> bool:
         """Whether `undo` would restore something."""
-        return self.refusal is None and self.partitions > 0
+        return self.refusal is None and (self.partitions > 0 or bool(self.files))
 
 
 def recorded_runs(
@@ -86,11 +88,18 @@ def _recorded(backup: str, path: str) -> RecordedRun | None:
     left = [one for one in journal.partitions.values() if one.state != PartitionState.UNDONE]
     refusal = None
     try:
-        if left:
+        if left or journal.tops:
             undo(path)
     except KafkaLogError as error:
         refusal = error
     is_finished = all(one.state != PartitionState.IN_PROGRESS for one in left)
     return RecordedRun(
-        backup, journal.begun_ms, journal.command, journal.log_dir, len(left), is_finished, refusal
+        backup,
+        journal.begun_ms,
+        journal.command,
+        journal.log_dir,
+        len(left),
+        is_finished,
+        refusal,
+        tuple(sorted(journal.tops)),
     )

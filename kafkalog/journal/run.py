@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.errors import UsageError
+from kafkalog.journal import top_files
 from kafkalog.journal.backup import Backup
 from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
 from kafkalog.journal.log_dir_files import (
@@ -107,6 +108,16 @@ class Run:
         entry = self._backup.journal.partitions.get(os.path.realpath(partition.path))
         return entry is not None and entry.state == PartitionState.DONE
 
+    def change_top(self, name: str, data: bytes | None) -> None:
+        """Replace a file at the top of the log directory, or remove it; this needs a backup."""
+        assert self.log_dir is not None, "it has a top"
+        assert self._backup is not None, "for undo"
+        top_files.change(self.log_dir, name, data, self._backup, self._observe)
+
+    def forget_clean_shutdown(self) -> None:
+        """Remove the clean shutdown mark, so that the next start of a broker scans."""
+        _forget_clean_shutdown(self.log_dir, self._backup, self._observe)
+
     @contextmanager
     def partition(self, partition: PartitionDir, touched: Iterable[str]) -> Iterator[PartitionRun]:
         """Change one partition, which is not done.
@@ -169,12 +180,7 @@ class PartitionRun:
 
     def forget_clean_shutdown(self) -> None:
         """Remove the clean shutdown mark, so that the next start of a broker scans."""
-        if self.log_dir is None or not has_mark(self.log_dir):
-            return
-        if self._backup is not None:
-            keep_mark(self.log_dir, self._backup.path, self._observe)
-            self._backup.note({"type": "mark", "state": MARK_REMOVED})
-        remove_mark(self.log_dir, self._observe)
+        _forget_clean_shutdown(self.log_dir, self._backup, self._observe)
 
     def set_offset(self, checkpoint: str, offset: int | None) -> None:
         """Put the partition's offset into a checkpoint of the log directory; None removes it.
@@ -197,6 +203,17 @@ class PartitionRun:
             self._backup.note(file_line(self._path, status))
         if self._observe is not None:
             self._observe(step)
+
+
+def _forget_clean_shutdown(
+    log_dir: str | None, backup: Backup | None, observe: Callable[[Step], None] | None
+) -> None:
+    if log_dir is None or not has_mark(log_dir):
+        return
+    if backup is not None:
+        keep_mark(log_dir, backup.path, observe)
+        backup.note({"type": "mark", "state": MARK_REMOVED})
+    remove_mark(log_dir, observe)
 
 
 def _require_kept(entry: PartitionEntry, after: Listing) -> None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, UnwritableError
+from kafkalog.journal import top_files
 from kafkalog.journal.journal import (
-    MARK_REMOVED,
-    MARK_RESTORED,
     PartitionState,
     encoded,
     journal_path,
@@ -24,8 +23,6 @@ from kafkalog.journal.log_dir_files import (
     Listing,
     PartitionOffsets,
     bring_checkpoints_back,
-    bring_mark_back,
-    has_mark,
     require_checkpoints,
 )
 from kafkalog.journal.requirements import require_place
@@ -315,12 +312,14 @@ class Undo:
         command: the command that is undone.
         log_dir: the log directory; None if copied partitions were changed.
         partitions: those to restore, the last one changed first.
+        files: names of files at the top of the log directory to restore.
     """
 
     journal: str
     command: str
     log_dir: str | None
     partitions: tuple[PartitionUndo, ...]
+    files: tuple[str, ...] = ()
 
 
 def undo(
@@ -342,7 +341,7 @@ def undo(
         observe: called after each step on the disk.
 
     Returns:
-        What was done, or would be; without partitions if everything is already restored.
+        What was done, or would be; without partitions and files if everything is restored.
 
     Raises:
         NotFoundError: the journal, the log directory or a partition is missing.
@@ -374,37 +373,23 @@ def undo(
             require_unchanged(entry, journal)
         if journal.log_dir is not None:
             require_checkpoints(journal.log_dir, journal.backup)
+            top_files.require_tops(journal)
         planned = Undo(
             path,
             journal.command,
             journal.log_dir,
             tuple(_partition_undo(entry, journal) for entry in entries),
+            tuple(sorted(journal.tops)),
         )
         if file is not None:
+            top_files.close_log_dir(journal, observe)
             for entry in entries:
                 restore(entry, journal, lambda fields: file.append(encoded(fields)), observe)
             if journal.log_dir is not None:
                 bring_checkpoints_back(journal.log_dir, journal.backup, observe)
-                if journal.lacks_mark:
-                    _bring_mark_back(journal.log_dir, journal.backup, file, observe)
+            top_files.bring_tops_back(journal, file, observe)
+            top_files.bring_the_mark_back(journal, file, observe)
     return planned
-
-
-def _bring_mark_back(
-    log_dir: str, backup: str, file: AppendedFile, observe: Callable[[Step], None] | None
-) -> None:
-    """Restore the clean shutdown mark, after a line that says so.
-
-    The line comes first: a mark restored twice, after a broker was started and killed, would keep
-    it from scanning; one that is never restored only makes it scan too much.
-    """
-    file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
-    try:
-        bring_mark_back(log_dir, backup, observe)
-    except KafkaLogError:
-        if not has_mark(log_dir):  # otherwise there would be no second attempt
-            file.append(encoded({"type": "mark", "state": MARK_REMOVED}))
-        raise
 
 
 def _journal(path: str) -> Journal:

@@ -44,6 +44,7 @@ def export(
     to: str | os.PathLike[str],
     engine: Engine | None = None,
     fail_fast: bool = False,
+    allow_gaps: bool = False,
     **options: Any,
 ) -> ExportSummary:
     """Write the records of logs, or other tables of them, to files: whole, or continued later.
@@ -53,16 +54,27 @@ def export(
         to: a local directory, or a URI of an object store.
         engine: runs the parts; None for threads of this process.
         fail_fast: whether damage ends the export; otherwise it is skipped and counted.
-        options: the other attributes of `ExportRequest`: `request`, `columns`, `writing` ….
+        allow_gaps: with `append`, whether to commit although records are gone; the summary names
+            them.
+        options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
+
+    Returns:
+        The result; with `append` that of the last commit.
 
     Raises:
-        as `Export`.
+        as `Export`, or with `append` as `Append`.
     """
     from kafkalog.engine import LocalEngine
+    from kafkalog.lake.append import Append
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.run import Export
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    while asked.append:
+        with Append(asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps) as commit:
+            commit.run(engine or LocalEngine())
+            if not commit.is_continued:
+                return commit.summary()
     with Export(asked, os.fspath(to), fail_fast=fail_fast) as run:
         run.run(engine or LocalEngine())
         return run.summary()

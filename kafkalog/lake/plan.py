@@ -233,6 +233,8 @@ def make_plan(
     ]
     if asked.columns is None and request.view == LogView.ALL and request.table in _WITH_STATES:
         columns.append("state")
+    if asked.columns is None and asked.append and request.table == TableName.RECORDS:
+        columns.append("leader_epoch")  # tells records apart that another leader replaced
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
     ends: list[PartitionEnd] = []

@@ -164,7 +164,7 @@ class Gathering:
             else:
                 self._targets.append(target)
         checks = Findings(
-            *(target.path for target in self._targets),
+            *self._targets,
             level=self._level,
             threads=self._threads,
             failed=self._failed,

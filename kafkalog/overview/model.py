@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kafkalog.retention.simulate import PartitionRetention
     from kafkalog.state.model import Group, OffsetLag
 
+    Column = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
 
 @dataclass(frozen=True, slots=True)
 class CodecBatches:
@@ -207,20 +209,15 @@ class _Counts:
         if len(sizes):
             self._size_max = max(self._size_max, int(sizes.max()))
         codecs = data[h.ATTRIBUTES] & COMPRESSION_MASK
-        for codec in np.unique(codecs).tolist():
-            chosen = codecs == codec
-            self._codecs[codec][0] += int(chosen.sum())
-            self._codecs[codec][1] += int(sizes[chosen].sum())
+        for codec, (count, size) in _sums_by(codecs, sizes):
+            self._codecs[codec][0] += count
+            self._codecs[codec][1] += size
         is_known = headers[h.MAX_TIMESTAMP] > NO_TIMESTAMP
         times = headers[h.MAX_TIMESTAMP][is_known]
         if len(times):
             self._times += [int(times.min()), int(times.max())]
-            slots, inverse = np.unique(times // MINUTE_MS, return_inverse=True)
-            sums = np.bincount(inverse, weights=headers[h.SIZE][is_known])
-            for minute, size in zip(slots.tolist(), sums.tolist(), strict=True):
-                self._minutes[minute // self._minutes_per_slot * self._minutes_per_slot] += int(
-                    size
-                )
+            for minute, (_, size) in _sums_by(times // MINUTE_MS, headers[h.SIZE][is_known]):
+                self._minutes[minute // self._minutes_per_slot * self._minutes_per_slot] += size
             self._shorten()
 
     def _shorten(self) -> None:
@@ -252,6 +249,20 @@ class _Counts:
             },
             minutes=dict(self._minutes),
         )
+
+
+def _sums_by(keys: Column, sizes: Column) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield each key with the number of its batches and their size; there is mostly one."""
+    if not len(keys):
+        return
+    if (keys == keys[0]).all():
+        yield int(keys[0]), (len(keys), int(sizes.sum()))
+        return
+    found, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(found), np.int64)
+    np.add.at(sums, inverse, sizes)
+    pairs = zip(counts.tolist(), sums.tolist(), strict=True)
+    yield from zip(found.tolist(), pairs, strict=True)
 
 
 def _codec_name(codec: int) -> str:

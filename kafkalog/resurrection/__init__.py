@@ -38,6 +38,7 @@ __all__ = [
     "Retention",
     "manifest_object",
     "resurrect",
+    "resurrect_in_place",
     "resurrect_into",
 ]
 
@@ -147,4 +148,59 @@ def resurrect_into(
         dry_run=dry_run,
         tell=tell,
         progress=progress,
+    )
+
+
+def resurrect_in_place(
+    log_dir: str,
+    options: ResurrectOptions | None = None,
+    *,
+    backup: str | None = None,
+    dry_run: bool = False,
+    tell: Callable[[Row], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+    arguments: Iterable[str] = (),
+) -> ResurrectSummary:
+    """Make a log directory one that a broker starts on; its partitions stay where they are.
+
+    Written are `meta.properties`, `bootstrap.checkpoint`, the checkpoints and `server.properties`,
+    and `partition.metadata` where it has another topic id; a metadata log is emptied, and the mark
+    of a clean shutdown removed. The logs are only read. After a crash no broker starts on it until
+    the same call is repeated, or undone.
+
+    Args:
+        log_dir: the log directory. All that is in it is taken.
+        options: which ids it gets. `cluster_id` is needed if it belongs to a cluster.
+        backup: a new directory for the originals, as `undo` takes it; needed unless `dry_run`.
+        dry_run: only report what would be done; nothing is written.
+        tell: called with each row.
+        progress: called with the number of bytes judged since the last call.
+        arguments: of the command, for the journal alone.
+
+    Returns:
+        Totals, with the command that starts Kafka on it.
+
+    Raises:
+        NotFoundError: there is no partition.
+        UsageError: an option makes no sense, or `backup` is missing.
+        RefusedError: partitions are missing, or something would be lost or keeps a broker from
+            starting: directories that are deleted, stray or moving, unfinished cleanings.
+        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+        PartlyDoneError: it failed after the first change.
+        UnsupportedError: the metadata are of a later Kafka.
+        CorruptDataError: a partition, a checkpoint or the metadata log is damaged.
+
+    Cost:
+        Reads each log once.
+    """
+    from kafkalog.resurrection.in_place import run_in_place
+
+    return run_in_place(
+        log_dir,
+        options or ResurrectOptions(),
+        backup=backup,
+        dry_run=dry_run,
+        tell=tell,
+        progress=progress,
+        arguments=list(arguments),
     )

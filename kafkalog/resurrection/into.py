@@ -35,7 +35,7 @@ from kafkalog.resurrection.model import (
     ResurrectSummary,
 )
 from kafkalog.resurrection.partition import PartitionCopier, size_if_same
-from kafkalog.resurrection.requirements import require_ids, require_room
+from kafkalog.resurrection.requirements import require_ids, require_meaning, require_room
 from kafkalog.resurrection.run import some
 from kafkalog.resurrection.sources import OldCheckpoints, log_dirs_of, source_images
 from kafkalog.storage import Changes, LogDirLock, NewPartitions
@@ -97,13 +97,7 @@ def run_into(
 
 def _require_sense(targets: Sequence[Target], log_dir: str, options: ResurrectOptions) -> None:
     """Raise `UsageError` for what the log directory says itself."""
-    for name in _MEANINGLESS:
-        if getattr(options, name) != getattr(ResurrectOptions(), name):
-            raise UsageError(
-                f"--{name.replace('_', '-')} and --into exclude each other.",
-                hint="Run `kafkalog salvage` first, and take its result."
-                if name == "salvage" else "Leave it out.",
-            )  # fmt: skip
+    require_meaning(options, _MEANINGLESS, "--into")
     require_ids(options)
     place = os.path.realpath(log_dir)
     if any(os.path.realpath(one.path) == place for one in targets):

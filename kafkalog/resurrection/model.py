@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 LOG_ROOT: Final = "log"
 """The log directory in the new directory, as salvage names it."""
-SERVER_PROPERTIES: Final = "server.properties"
 THERE: Final = "there"
 """How a partition was copied that an earlier run had put in place, and nobody has changed."""
 

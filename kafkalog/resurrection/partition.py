@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.storage import NewDirectory
 
 _MAGIC_MAX: Final = 2
+_SMALL: Final = (FileKind.PRODUCER_SNAPSHOT, FileKind.LEADER_EPOCH_CHECKPOINT)
 _WAITING_MAX: Final = 16 << 20
 _COMPARED: Final = 4 << 20
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
@@ -106,12 +107,14 @@ class PartitionCopier:
             UnreadableError, UnwritableError: the work cannot go on.
         """
         if self.directory is None:
-            copy = replace(_as_copied(one.directory), name=parse_directory_name(name))
-            return judge(_with_indexes(copy, one.directory), log_start, None, self.progress)
+            copied, known = _as_copied(one.directory)
+            copy = _with_indexes(replace(copied, name=parse_directory_name(name)), one.directory)
+            return judge(copy, log_start, None, self.progress, known)
         place = f"{LOG_ROOT}/{name}"
         self.directory.make(place)
         is_cloned = True
-        for entry in _as_copied(one.directory).files:
+        copied, known = _as_copied(one.directory)
+        for entry in copied.files:
             is_cloned &= self._copy(self.directory, entry, f"{place}/{entry.name.name}")
         self._identify(self.directory, place, topic_id)
         judged = judge(
@@ -119,6 +122,7 @@ class PartitionCopier:
             log_start,
             Writer(self.directory, place),
             self.progress,
+            known,
         )
         judged.how = Copy.REFLINK if is_cloned else "copied"
         if judged.damage is None:
@@ -251,16 +255,24 @@ def _begins_with(path: str, other: str, size_bytes: int) -> bool:
     return True
 
 
-def _as_copied(partition: PartitionDir) -> PartitionDir:
-    """Return what of a partition is copied, under the names it gets: indexes are rebuilt."""
+def _as_copied(partition: PartitionDir) -> tuple[PartitionDir, Judged]:
+    """Return what of a partition is copied, under the names it gets: indexes are rebuilt.
+
+    And what its small files say: those that are not sound are left out.
+    """
+    known = Judged()
     by_path = {entry.path: entry for entry in partition.files}
     files = []
     for log in logs_of(partition):
         name = segment_file_name(log.base_offset, FileKind.LOG)
         files.append(replace(by_path[log.path], name=parse_file_name(name)))
-    for kind in (FileKind.PRODUCER_SNAPSHOT, FileKind.LEADER_EPOCH_CHECKPOINT):
-        files += filter(_can_be_read, partition.live(kind))
-    return replace(partition, files=tuple(files), directories=())
+    for kind in _SMALL:
+        files += (
+            entry
+            for entry in partition.live(kind)
+            if entry.error is None and _is_sound(entry, known)
+        )
+    return replace(partition, files=tuple(files), directories=()), known
 
 
 def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
@@ -274,22 +286,35 @@ def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
     return replace(new, files=tuple(sorted(files, key=lambda entry: entry.name.name)))
 
 
-def _can_be_read(entry: FileEntry) -> bool:
-    """Return whether a small file is sound; a start removes or rebuilds one that is not."""
-    if entry.error is not None:
-        return False
+def _is_sound(entry: FileEntry, known: Judged) -> bool:
+    """Return whether a small file is sound, and note what it says.
+
+    A start removes or rebuilds one that is not.
+    """
     try:
-        if entry.name.kind == FileKind.PRODUCER_SNAPSHOT:
-            read_producer_snapshot(entry.path)
-        else:
-            epochs = read_leader_epochs(entry.path)
-            return all(
-                one.epoch < other.epoch and one.start_offset < other.start_offset
-                for one, other in pairwise(epochs)
-            )
+        return _note_small(entry, known)
     except KafkaLogError:
         return False
-    return True
+
+
+def _note_small(entry: FileEntry, known: Judged) -> bool:
+    """Note the largest producer id of a snapshot, or the last epoch of a checkpoint.
+
+    Returns:
+        Whether epochs and offsets rise; if not, nothing is noted.
+    """
+    if entry.name.kind == FileKind.PRODUCER_SNAPSHOT:
+        states = read_producer_snapshot(entry.path)
+        known.producer_id = max([known.producer_id, *(one.producer_id for one in states)])
+        return True
+    epochs = read_leader_epochs(entry.path)
+    is_rising = all(
+        one.epoch < other.epoch and one.start_offset < other.start_offset
+        for one, other in pairwise(epochs)
+    )
+    if is_rising:
+        known.leader_epoch = max([known.leader_epoch, *(one.epoch for one in epochs)])
+    return is_rising
 
 
 def judge(
@@ -297,6 +322,7 @@ def judge(
     log_start: int,
     write: Writer | None,
     progress: Callable[[int], None],
+    known: Judged | None = None,
 ) -> Judged:
     """Judge a log as the recovery of a broker does, and read what the metadata need.
 
@@ -305,14 +331,12 @@ def judge(
         log_start: the log start offset in the checkpoint, 0 without an entry.
         write: writes what the recovery would change; None changes nothing.
         progress: called with numbers of bytes as they are read.
+        known: what its small files say, if they have been read.
     """
-    found = Judged()
-    for entry in partition.live(FileKind.PRODUCER_SNAPSHOT):  # the recovery may remove them
-        states = read_producer_snapshot(entry.path)
-        found.producer_id = max([found.producer_id, *(one.producer_id for one in states)])
-    for entry in partition.live(FileKind.LEADER_EPOCH_CHECKPOINT):  # so of the last epoch
-        known = read_leader_epochs(entry.path)
-        found.leader_epoch = max([found.leader_epoch, *(one.epoch for one in known)])
+    found = known or Judged()
+    for kind in _SMALL if known is None else ():
+        for entry in partition.live(kind):  # the recovery may remove them
+            _note_small(entry, found)
     start = StartInProgress(
         partition, StartMode.FULL, recovery_point=0, log_start_checkpoint=log_start, tell=write
     )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UsageError
 from kafkalog.resurrection.choice import NEW
-from kafkalog.resurrection.model import Copy
+from kafkalog.resurrection.model import Copy, ResurrectOptions
 from kafkalog.storage import require_space
 from kafkalog.text_files import uuid_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog.resurrection.choice import Chosen
-    from kafkalog.resurrection.model import ResurrectOptions
 
 _NODE_MAX: Final = (1 << 31) - 1
 
@@ -31,10 +32,23 @@ def require_sense(destination: str, options: ResurrectOptions) -> None:
         )
 
 
+def require_meaning(options: ResurrectOptions, meaningless: Iterable[str], mode: str) -> None:
+    """Raise `UsageError` for options that a mode has no use for."""
+    for name in meaningless:
+        if getattr(options, name) != getattr(ResurrectOptions(), name):
+            option = name.removesuffix("s").replace("_", "-")
+            raise UsageError(
+                f"--{option} and {mode} exclude each other.",
+                hint="Run `kafkalog salvage` first, and take its result."
+                if name == "salvage" else "Leave it out.",
+            )  # fmt: skip
+
+
 def require_ids(options: ResurrectOptions) -> None:
     """Raise `UsageError` for ids that are none of Kafka's."""
-    ids = [options.cluster_id] if options.cluster_id is not None else []
-    for given in [*ids, *(one for one in options.topic_ids.values() if one != NEW)]:
+    for given in (options.cluster_id, *options.topic_ids.values()):
+        if given is None or given == NEW:
+            continue
         if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
             raise UsageError(
                 f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."

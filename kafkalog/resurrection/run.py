@@ -21,10 +21,9 @@ from kafkalog.errors import (
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
 from kafkalog.names import parse_file_name
 from kafkalog.rescue.model import manifest_line as salvage_line
-from kafkalog.resurrection.choice import choose, losers_of
+from kafkalog.resurrection.choice import NEW, choose, losers_of
 from kafkalog.resurrection.model import (
     LOG_ROOT,
-    SERVER_PROPERTIES,
     MetadataRecord,
     Missing,
     ResurrectedPartition,
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from kafkalog.targets import Target
 
 MANIFEST: Final = "manifest.ndjson"
-BOOTSTRAP: Final = "bootstrap.checkpoint"
 _NOTED_MAX: Final = 5
 
 
@@ -114,7 +112,7 @@ def run_resurrection(
                 NewDirectory(destination, home, syncs_once=True, observe=observe)
             )
             manifest = held.enter_context(directory.create(MANIFEST))
-        run = _Run(directory, manifest, destination, options, images, tell, progress)
+        run = Resurrection(directory, manifest, destination, options, images, tell, progress)
         run.work(chosen)
         if properties is not None:
             properties.file.write(run.properties)
@@ -136,7 +134,7 @@ def _told_if_done(made: Callable[[], NewDirectory | None]) -> Iterator[None]:
         ) from error
 
 
-class _Run:
+class Resurrection:
     """The work on all topics, and what it adds up to."""
 
     def __init__(
@@ -154,7 +152,7 @@ class _Run:
             destination,
             directory is None,
             log_dir=log_dir,
-            cluster_id=options.cluster_id or new_id(),
+            cluster_id=_id_or_new(options.cluster_id),
             directory_id=new_id(),
             node_id=options.node_id,
             metadata_from=tuple(one.path for one in images),
@@ -203,7 +201,7 @@ class _Run:
         taken, judged = choice.copies[0], None
         for one in choice.copies[: choice.ties]:
             start = self._checkpoints.of(one, file_names.LOG_STARTS) or 0
-            judged = self._copier.run(one, topic.topic_id, name, start)
+            judged = self._copied(one, topic.topic_id, name, start)
             if judged.damage is None:
                 taken = one
                 break
@@ -218,7 +216,7 @@ class _Run:
         self.row(
             ResurrectedPartition(
                 path=taken.path,
-                target=f"{LOG_ROOT}/{name}",
+                target=self._target(name),
                 topic=topic.name,
                 partition=choice.number,
                 topic_id=topic.topic_id,
@@ -236,6 +234,13 @@ class _Run:
         self._note_offsets(topic.name, taken, judged)
         self._largest_producer = max(self._largest_producer, judged.producer_id)
         return judged
+
+    def _copied(self, one: Candidate, topic_id: str, name: str, start: int) -> Judged:
+        return self._copier.run(one, topic_id, name, start)
+
+    def _target(self, name: str) -> str:
+        """Return where a partition is, relative to the destination."""
+        return f"{LOG_ROOT}/{name}"
 
     def _refused(self, damage: CorruptDataError, choice: PartitionChoice) -> CorruptDataError:
         if len(choice.copies) > 1:
@@ -336,26 +341,27 @@ class _Run:
         self.properties = server_properties(
             options.node_id, summary.log_dir, counts, has_acls=has_acls
         )
-        place = os.path.join(summary.destination, SERVER_PROPERTIES)
+        place = os.path.join(summary.destination, file_names.SERVER_PROPERTIES)
         place = options.properties_out or place
         summary.start_command = f"kafka-server-start.sh {shlex.quote(place)}"
         summary.notes += self._warnings(chosen)
-        if self._directory is not None:
-            self._write(self._directory, records)
-            self._check(self._directory, chosen)
+        self._write(records, chosen)
         self.row(summary)
 
     def _read_transactions(self, chosen: Chosen) -> None:
-        """Take the producer ids of transactional ids into account."""
-        if self._directory is None or not any(
-            one.name == TRANSACTION_STATE and one.partitions for one in chosen.topics
-        ):
+        """Take the producer ids of transactional ids into account; a dry run does without."""
+        if self._directory is None and self.summary.dry_run:
+            return
+        if not any(one.name == TRANSACTION_STATE and one.partitions for one in chosen.topics):
             return
         from kafkalog.state.transactions import read_transactions
 
         topic = next(one for one in chosen.topics if one.name == TRANSACTION_STATE)
-        places = (f"{LOG_ROOT}/{TRANSACTION_STATE}-{number}" for number in topic.partitions)
-        targets = [list_partition(self._directory.place(one)) for one in places]
+        log_dir = self.summary.log_dir
+        if self._directory is not None:
+            log_dir = self._directory.place(LOG_ROOT)
+        places = (f"{log_dir}/{TRANSACTION_STATE}-{number}" for number in topic.partitions)
+        targets = [list_partition(one) for one in places]
         found = read_transactions(targets, now_ms=time.time_ns() // 1_000_000)
         ids = (one.producer_id for one in found.ids.values())
         self._largest_producer = max([self._largest_producer, *ids])
@@ -379,35 +385,26 @@ class _Run:
                 f"--topic {topic} --partition {number} --start-offset {offset}"
             )
 
-    def _write(self, directory: NewDirectory, records: Sequence[MetadataRecord]) -> None:
+    def _write(self, records: Sequence[MetadataRecord], chosen: Chosen) -> None:
         """Write the files at the top of the new log directory, and the properties beside it."""
+        if self._directory is None:
+            return
+        for name, data in self._top_files(records).items():
+            self._directory.write(f"{LOG_ROOT}/{name}", data)
+        self._directory.write(file_names.SERVER_PROPERTIES, self.properties)
+        require_read_back(self._directory.place(LOG_ROOT), chosen)
+
+    def _top_files(self, records: Sequence[MetadataRecord]) -> dict[str, bytes]:
+        """Return the files at the top of the log directory; `meta.properties` comes last."""
         summary, now = self.summary, time.time_ns() // 1_000_000
-        for name, entries in self._entries.items():
-            directory.write(f"{LOG_ROOT}/{name}", checkpoint_text(entries))
-        directory.write(
-            f"{LOG_ROOT}/{file_names.META_PROPERTIES}",
-            meta_properties(summary.cluster_id, summary.node_id, summary.directory_id),
-        )
         values = (metadata_record(one.name, one.version, one.fields) for one in records)
-        with directory.create(f"{LOG_ROOT}/{BOOTSTRAP}") as file:
-            file.writelines(snapshot_batches(values, now))
-        directory.write(SERVER_PROPERTIES, self.properties)
-
-    def _check(self, directory: NewDirectory, chosen: Chosen) -> None:
-        """Read the metadata back.
-
-        Raises:
-            CorruptDataError: they are not what was written.
-        """
-        path = directory.place(f"{LOG_ROOT}/{BOOTSTRAP}")
-        entry = FileEntry(path, parse_file_name(BOOTSTRAP), os.path.getsize(path))
-        reader = ImageReader(PartitionDir(os.path.dirname(path), None, (entry,)))
-        reader.apply_file(entry)
-        image = reader.image
-        wanted = {one.name: (one.topic_id, one.count) for one in chosen.topics}
-        found = {name: (one, image.partition_count(name)) for name, one in image.topics.items()}
-        if not image.is_whole or image.refused or image.unknown or found != wanted:
-            raise CorruptDataError("The written metadata read back differently.", path=path)
+        return {
+            **{name: checkpoint_text(entries) for name, entries in self._entries.items()},
+            file_names.BOOTSTRAP: b"".join(snapshot_batches(values, now)),
+            file_names.META_PROPERTIES: meta_properties(
+                summary.cluster_id, summary.node_id, summary.directory_id
+            ),
+        }
 
     def _salvaged(self, row: SalvageRow) -> None:
         """Add what a salvage says to the manifest."""
@@ -423,6 +420,27 @@ class _Run:
             self._manifest.write(manifest_line(row))
         if self._tell is not None:
             self._tell(row)
+
+
+def require_read_back(log_dir: str, chosen: Chosen) -> None:
+    """Read the metadata of a log directory back.
+
+    Raises:
+        CorruptDataError: they are not what was written.
+    """
+    path = os.path.join(log_dir, file_names.BOOTSTRAP)
+    entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), os.path.getsize(path))
+    reader = ImageReader(PartitionDir(log_dir, None, (entry,)))
+    reader.apply_file(entry)
+    image = reader.image
+    wanted = {one.name: (one.topic_id, one.count) for one in chosen.topics}
+    found = {name: (one, image.partition_count(name)) for name, one in image.topics.items()}
+    if not image.is_whole or image.refused or image.unknown or found != wanted:
+        raise CorruptDataError("The written metadata read back differently.", path=path)
+
+
+def _id_or_new(given: str | None) -> str:
+    return new_id() if given is None or given == NEW else given
 
 
 def some(numbers: Iterable[int]) -> str:

@@ -121,17 +121,15 @@ def _read_tail(opened: OpenSegment) -> _Tail:
     The time index is updated with each entry of the offset index, so if both exist, the batches
     before the last entry need not be read.
     """
-    segment = opened.segment
+    segment, survey = opened.segment, opened.segment.log.survey
+    if survey is not None:
+        return _Tail(survey.next_offset, survey.size_bytes, survey.largest_timestamp)
     offsets, times = opened.offset_index, opened.time_index
     largest, position = -1, 0
     if offsets is not None and offsets.entry_count and times is not None and times.entry_count:
         last = offsets.entry(offsets.entry_count - 1)
         if opened.index_entry(last.offset) == last:
             largest, position = _covered(times, offsets), last.position
-    survey = segment.log.survey
-    if survey is not None and not position:
-        largest = max(largest, survey.largest_timestamp)
-        return _Tail(survey.next_offset, survey.size_bytes, largest)
     end_offset = segment.base_offset
     for found in scan_batches(opened.source, position):
         if isinstance(found, Defect):

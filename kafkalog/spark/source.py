@@ -32,12 +32,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.model import Severity
 from kafkalog.paths import file_system
 from kafkalog.spark.job import is_remote, settle
 from kafkalog.spark.options import Mode, parse_options, require_batch, require_stream
 from kafkalog.tables import TableName, plan_splits, read_split
 from kafkalog.tables.model import Answer, columns_for, is_named
+from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Bounds, Split
     from kafkalog.tables.model import Offsets
+    from kafkalog.tables.planning import Target
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -289,8 +292,21 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, at least one: given none, Spark would make an empty one."""
         request = self._asked.request
-        splits = plan_splits(self._asked.paths, request)
+        splits = plan_splits(self._asked.paths, request, gaps=self._missing)
         return grouped(splits, request.split_bytes) or [SplitPartition(())]
+
+    def _missing(self, target: Target) -> None:
+        """Judge what is missing between the segments of a log, as what was deleted unread."""
+        from kafkalog.check.segments import missing_offsets
+
+        for defect in missing_offsets(target.partition, target.segments):
+            if defect.severity == Severity.NOTE:
+                continue
+            if self._asked.fails_on_loss:
+                raise OffsetsMissingError(
+                    defect.detail, path=defect.path, position=defect.position, hint=LOSS_HINT
+                )
+            _warn(defect)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one task."""

@@ -20,7 +20,6 @@ from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,
     copy_bytes,
-    open_directory,
     sync_directory,
     sync_file_system,
     take_after,
@@ -189,8 +188,16 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, replacing any file of that name."""
-        self.remove(name)
+        """Write a file, replacing any file of that name; one with these bytes stays."""
+        try:
+            with open(self.place(name), "rb") as old:
+                if old.read(len(data) + 1) == data:
+                    return
+            self.remove(name)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
         with self.create(name) as file:
             file.write(data)
 
@@ -282,8 +289,11 @@ class NewDirectory:
             return
         self._make(os.path.dirname(path))
         os.mkdir(path)
-        with open_directory(path) as made:
+        made = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
             take_after_directory(made, self._around)
+        finally:
+            os.close(made)
         self._tell(StepKind.MAKE_DIRECTORY, path)
 
     def _tell(self, kind: StepKind, path: str, new_path: str | None = None) -> None:

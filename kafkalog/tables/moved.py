@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
-LOSS_HINT: Final = "With failOnDataLoss=false the stream continues with what exists."
+LOSS_HINT: Final = "With failOnDataLoss=false reading continues with what exists."
 _LISTINGS_MAX: Final = 3
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.resurrection.model import Copy, Missing, Retention
-from kafkalog_cli.options import FormatOption, QuietOption
+from kafkalog_cli.options import BackupOption, FormatOption, QuietOption, YesOption
 from kafkalog_cli.output.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.resurrection import ResurrectOptions
 
 
 def resurrect(
@@ -25,11 +29,17 @@ def resurrect(
         "--into", metavar="LOG_DIR", help="Move partitions into this log directory of a cluster "
         "instead; its broker must be down.",
     )] = None,
+    in_place: Annotated[bool, typer.Option(
+        "--in-place", help="Write only metadata, next to the partitions in PATH, one log "
+        "directory.",
+    )] = False,
+    yes: YesOption = False,
+    backup: BackupOption = None,
     node_id: Annotated[int, typer.Option(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
     cluster_id: Annotated[str | None, typer.Option(
-        "--cluster-id", metavar="ID", help="Id of the new cluster; a random one by default.",
+        "--cluster-id", metavar="ID|new", help="Id of the new cluster; a random one by default.",
     )] = None,
     topic: Annotated[list[str] | None, typer.Option(
         "--topic", metavar="TOPIC", help="Only this topic; repeatable. Groups are in "
@@ -96,9 +106,18 @@ def resurrect(
     a directory without a record is replaced.
 
 
+    With --in-place nothing is copied: PATH is one log directory, and becomes that of the new node.
+    Its metadata log is emptied, its other metadata are replaced; --backup keeps the originals, and
+    `kafkalog undo` restores them until a broker has started. If it is killed, no broker starts on
+    PATH until the same command, or undo, was run. A PATH that belongs to a cluster needs
+    --cluster-id; directories that a broker would remove, and files that would keep it from
+    starting, are refused.
+
+
     \b
     kafkalog resurrect /var/lib/kafka --to revived
     kafkalog resurrect orders-0 customers-0 --to revived --dry-run
+    kafkalog resurrect /var/lib/kafka --in-place --cluster-id new --dry-run
     """
     from kafkalog.paths.uris import require_local
     from kafkalog.resurrection import ResurrectOptions, resurrect_into
@@ -109,9 +128,12 @@ def resurrect(
     from kafkalog_cli.standard_streams import put_work_first
 
     place = to if into is None else into
-    if place is None or None not in (to, into):
-        raise UsageError("Give either --to DIR or --into LOG_DIR.")
-    require_local(place)
+    if [to is None, into is None, not in_place].count(False) != 1:
+        raise UsageError("Give either --to DIR, --into LOG_DIR or --in-place.")
+    if (yes or backup is not None) and not in_place:
+        raise UsageError("--yes and --backup are for --in-place.", hint="Leave them out.")
+    if place is not None:
+        require_local(place)
     options = ResurrectOptions(
         node_id=node_id,
         cluster_id=cluster_id,
@@ -127,6 +149,10 @@ def resurrect(
         salvage=salvage,
         properties_out=properties_out,
     )
+    if place is None:
+        return _in_place(
+            paths, options, backup=backup, yes=yes, dry_run=dry_run, form=form, quiet=quiet
+        )
     if not dry_run:
         put_work_first()
     writer = ResurrectWriter(form)
@@ -139,6 +165,51 @@ def resurrect(
     show_notes(summary)
     writer.write(summary)
     return int(summary.salvaged > 0)
+
+
+def _in_place(
+    paths: list[str],
+    options: ResurrectOptions,
+    *,
+    backup: str | None,
+    yes: bool,
+    dry_run: bool,
+    form: Format,
+    quiet: bool,
+) -> int:
+    """Write metadata next to the partitions of one log directory, once the plan is agreed to."""
+    from kafkalog.resurrection import resurrect_in_place
+    from kafkalog.resurrection.sources import open_sources
+    from kafkalog_cli.maintenance import consents, require_consent
+    from kafkalog_cli.output.progress import byte_progress
+    from kafkalog_cli.output.resurrected import ResurrectWriter, show_notes
+    from kafkalog_cli.standard_streams import put_work_first
+
+    if len(paths) != 1:
+        raise UsageError("--in-place takes one PATH.", hint="Give one log directory.")
+    if not dry_run:
+        require_consent(in_place=True, yes=yes, backup=backup)
+        put_work_first()
+        if backup is None:
+            raise UsageError("--in-place requires --backup.", hint="`kafkalog undo` takes it back.")
+    for is_plan in [True] if dry_run else [False] if yes else [True, False]:
+        writer = ResurrectWriter(form)
+        with byte_progress(open_sources(paths), enabled=not quiet) as progress:
+            summary = resurrect_in_place(
+                paths[0],
+                options,
+                backup=None if is_plan else backup,
+                dry_run=is_plan,
+                tell=writer.take,
+                progress=progress,
+                arguments=sys.argv[1:],
+            )
+        if is_plan or yes:
+            show_notes(summary)
+            writer.write(summary)
+        if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
+            return 0
+    return 0
 
 
 def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,9 +28,11 @@ from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.datasets.model import Tables
+    from kafkalog.tables.model import Answer
+    from kafkalog_cli.outcome import Outcome
 
 _QUERY_SIZE_MAX = 1 << 20
 
@@ -190,9 +194,30 @@ def _run_in_spark(
 
         if TableName.RECORDS in tables_of(query):
             outcome.leaves_out(partition_ends(targets, request))
-        answer = run_query(session, query, tables.paths, options)
+        answer = _answer_of(partial(run_query, session, query, tables.paths), options, outcome)
         write_answer(answer, form, bytes_form, outcome.defect)
     return outcome.status
+
+
+def _answer_of(
+    run: Callable[[dict[str, str]], Answer], options: dict[str, str], outcome: Outcome
+) -> Answer:
+    """Run a query, and again without what is lost, which is reported."""
+    from kafkalog.defects import make_defect
+    from kafkalog.errors import OffsetsMissingError
+    from kafkalog.spark.job import errors_as_ours
+
+    try:
+        with errors_as_ours():
+            answer = run(options)
+            first = list(islice(answer.rows, 1))  # all logs are planned before the first row
+    except OffsetsMissingError as error:
+        place = error.path or ""
+        lost = make_defect(error.reference, place, error.message, position=error.position)
+        outcome.count(lost)
+        outcome.defect(lost)
+        return run({**options, "failOnDataLoss": "false"})
+    return replace(answer, rows=chain(first, answer.rows))
 
 
 def _use_utc() -> None:

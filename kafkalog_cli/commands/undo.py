@@ -45,7 +45,6 @@ def undo(
     kafkalog undo /backups/before-compaction --in-place --yes
     """
     from kafkalog.storage import ChangeWatch
-    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
@@ -69,14 +68,16 @@ def undo(
     with Writer(show.undo_view(Style(exact)), form, outcome.defect) as writer:
         for partition in planned.partitions:
             writer.write(show.Restored(partition, is_done))
-    if in_place and not yes and planned.partitions:
-        question = f"Restore {counted(len(planned.partitions), 'partition')}?"
+    if in_place and not yes and (planned.partitions or planned.files):
+        question = f"Restore {show.what_of(planned)}?"
         is_done = consents(question, yes=yes)
         if is_done and _undo(path, watch, outcome, in_place=True) is None:
             return outcome.of_work(has_changed=True, is_concerned=True)
     if form == Format.TABLE:
         show.print_totals(planned, is_done=is_done, in_place=in_place)
-    return outcome.of_work(has_changed=is_done, is_concerned=bool(planned.partitions))
+    return outcome.of_work(
+        has_changed=is_done, is_concerned=bool(planned.partitions or planned.files)
+    )
 
 
 def _list(path: str, form: Format, style: Style, outcome: Outcome) -> int:

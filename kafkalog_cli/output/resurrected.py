@@ -193,17 +193,22 @@ def _notes(one: ResurrectedTopic) -> str:
 
 
 def _print_totals(summary: ResurrectSummary) -> None:
+    is_in_place = bool(summary.log_dir) and summary.log_dir == os.path.realpath(summary.destination)
     verb = "would be written" if summary.dry_run else "written"
     what = f"{counted(summary.topics, 'topic')}, {counted(summary.partitions, 'partition')}"
     size = size_cell(summary.size_bytes, exact=False)
     records = counted(summary.records, "record")
     is_new = bool(summary.start_command)
-    where = os.path.join(summary.destination, "log") if is_new else summary.destination
-    _print(f"{what}: {records}, {size}, {verb} to {where}")
+    if is_new and is_in_place:
+        _print(f"{what}: {records}, {size}; metadata {verb} in {summary.destination}")
+    else:
+        where = os.path.join(summary.destination, "log") if is_new else summary.destination
+        _print(f"{what}: {records}, {size}, {verb} to {where}")
     if summary.missing:
         _print(f"without a directory: {counted(summary.missing, 'partition')}")
     if summary.dry_run:
-        follows = "; without --dry-run, this starts Kafka on it:" if is_new else ""
+        how = "afterwards" if is_in_place else "without --dry-run"
+        follows = f"; {how}, this starts Kafka on it:" if is_new else ""
         _print(f"nothing was written{follows}")
     if is_new:
         _print(summary.start_command)

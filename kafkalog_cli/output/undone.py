@@ -113,16 +113,23 @@ def undo_view(style: Style) -> View[Restored]:
 
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     """Print the lines below the table."""
-    if not undo.partitions:
+    if not undo.partitions and not undo.files:
         print_heading(["nothing to undo: everything is already restored"])
         return
-    partitions = counted(len(undo.partitions), "partition")
+    partitions = what_of(undo)
     if is_done:
         lines = [f"{partitions} restored to the state before `{undo.command}`"]
     else:
         lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
         lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
     print_heading(lines)
+
+
+def what_of(undo: Undo) -> str:
+    """Return what is restored, counted."""
+    files = [counted(len(undo.files), "file") + " at the top"] if undo.files else []
+    partitions = [counted(len(undo.partitions), "partition")] if undo.partitions else []
+    return " and ".join(partitions + files)
 
 
 def _offsets(one: Restored) -> str:

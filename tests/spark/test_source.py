@@ -216,6 +216,21 @@ def test_what_is_deleted_after_the_plan_ends_the_query(
     assert sorted(row["offset"] for row in frames[1].collect()) == left
 
 
+def test_a_lost_segment_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    """Where its rows are wanted, and unless failOnDataLoss says that what is left is an answer."""
+    from tests.builders import batch, record, write_log
+
+    for base in (0, 20):
+        write_log(tmp_path / "orders-0", batch(base, [record(0), record(1)]), name=f"{base:020}")
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    with pytest.raises(PySparkException, match="Offsets 2 to 19 are missing"):
+        load(spark, tmp_path).collect()
+    frame = load(spark, tmp_path, failOnDataLoss="false")
+    assert sorted(row["offset"] for row in frame.collect()) == [0, 1, 20, 21]
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    assert load(spark, tmp_path).count() == 4
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

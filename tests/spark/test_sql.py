@@ -52,6 +52,21 @@ def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> N
     assert noted
 
 
+def test_a_lost_segment_is_told(ask: Any, tmp_path: Path) -> None:
+    """As DuckDB's answer does: with what is left, and only where it is wanted."""
+    for base in (0, 20):
+        write_log(tmp_path / "orders-0", batch(base, [record(0), record(1)]), name=f"{base:020}")
+    (tmp_path / "orders-0" / f"{0:020}.index").touch()
+    (tmp_path / "orders-0" / f"{20:020}.index").touch()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    count = "select count(*) n from records"
+    found = ask("--format", "ndjson", count, tmp_path)
+    assert (found.status, json.loads(found.stdout)) == (1, {"n": 4})
+    assert found.stderr.count("Offsets 2 to 19 are missing.") == 1
+    assert rows_of(ask("--format", "ndjson", f"{count} where offset >= 20", tmp_path)) == [{"n": 2}]
+
+
 def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
     """As an export says it, and where records are asked for alone."""
     write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+import kafkalog
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import (
     ChangedSinceError,
@@ -31,7 +32,7 @@ from tests.kafkalog.lake.appending import (
     rows,
     rows_of,
 )
-from tests.kafkalog.lake.exporting import export, files_of
+from tests.kafkalog.lake.exporting import export, files_of, table_of
 from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
 from tests.kafkalog.tables.test_tailing import note_epochs
 from tests.stores import running_store
@@ -76,6 +77,33 @@ def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
         assert table.transaction_version("kafkalog") == 1
         topic_id = TOPIC_ID.split()[-1]
         assert table.transaction_version(f"kafkalog orders-0@{topic_id}") == 135
+
+
+def test_the_function(tmp_path: Path) -> None:
+    """As the command, with a default request that takes each partition once."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    assert kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True).rows == 120
+    grow(partition, 150, 1)
+    (partition / f"{0:020}.log").unlink()
+    (partition / f"{60:020}.log").unlink()
+    with pytest.raises(RefusedError):
+        kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True)
+    done = kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True, allow_gaps=True)
+    assert (done.rows, len(done.gaps)) == (3, 1)
+
+
+def test_files_of_a_delta_table_may_be_merged(tmp_path: Path) -> None:
+    """By Delta's own means, between two runs; the small files are removed then."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    append(tmp_path / "log", to=to, form=DELTA)
+    grow(partition, 120, 4)
+    append(tmp_path / "log", to=to, form=DELTA)
+    merged = DeltaTable(to).optimize.compact()
+    assert merged["numFilesAdded"] == 1
+    DeltaTable(to).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    grow(partition, 132, 1)
+    assert append(tmp_path / "log", to=to, form=DELTA)[0].rows == 3
+    assert rows_of(to, DELTA) == rows(0, 135)
 
 
 def test_a_log_that_grows_within_a_batch_range(tmp_path: Path) -> None:
@@ -174,6 +202,8 @@ def test_a_log_that_was_cut_and_filled_again(tmp_path: Path) -> None:
     [gap] = done.gaps
     assert (gap.first_offset, gap.end_offset, gap.reason) == (90, 120, "cut")
     assert rows_of(to) == sorted([*rows(0, 120), *rows(90, 126)])
+    found = table_of(to).select(["offset", "leader_epoch"]).to_pylist()
+    assert [row["leader_epoch"] for row in found if row["offset"] == 90] in ([0, 1], [1, 0])
     assert append(tmp_path / "log", to=to)[0].was_complete
 
 

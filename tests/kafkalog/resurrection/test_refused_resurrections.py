@@ -165,8 +165,9 @@ sys.stdin.read()
 """
 
 
-def test_a_broker_keeps_its_log_directory(tmp_path: Path, kafkalog: Any) -> None:
-    """Of two sources one is locked: nothing is written."""
+@pytest.mark.parametrize("copy", ["auto", "reflink"])
+def test_a_broker_keeps_its_log_directory(tmp_path: Path, kafkalog: Any, copy: str) -> None:
+    """Of two sources one is locked: nothing is written, not even what would share its blocks."""
     plain(tmp_path)
     make(tmp_path / "b", "u-0", log_of(3), topic_id=OTHER_ID)
     lock = tmp_path / "b" / ".lock"
@@ -175,10 +176,42 @@ def test_a_broker_keeps_its_log_directory(tmp_path: Path, kafkalog: Any) -> None
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        done = kafkalog("resurrect", tmp_path / "a", tmp_path / "b", "--to", tmp_path / "out", "-q")
+        done = kafkalog("resurrect", tmp_path / "a", tmp_path / "b", "--to", tmp_path / "out", "-q",
+                        "--copy", copy)  # fmt: skip
         holder.communicate(b"")
     assert (done.status, "log-dir-in-use" in done.stderr) == (4, True)
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("to", "status", "words"),
+    [
+        ("{root}/no/out", 4, "It cannot be written: No such file or directory."),
+        ("{root}/a/t-0/partition.metadata", 2, "lies inside the source"),
+        ("{root}/file", 4, "It exists, and is not an empty directory."),
+        ("{root}/link", 4, "It exists, and is not an empty directory."),
+        ("s3://bucket/out", 2, "local"),
+    ],
+)
+def test_the_destination_is_a_free_place(
+    tmp_path: Path, kafkalog: Any, to: str, status: int, words: str
+) -> None:
+    plain(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    before = sorted(os.listdir(tmp_path))
+    done = kafkalog("resurrect", tmp_path / "a", "--to", to.format(root=tmp_path), "-q")
+    assert (done.status, words in done.stderr) == (status, True), done.stderr
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_copies_need_room(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is written; whether blocks can be shared is only known by trying."""
+    plain(tmp_path)
+    monkeypatch.setattr("kafkalog.storage.directories.free_space", lambda _: 10)
+    done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q", "--copy", "copy")
+    assert (done.status, "the file system has 10 left" in done.stderr) == (4, True), done.stderr
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_blocks_are_shared_or_it_is_refused(tmp_path: Path, kafkalog: Any) -> None:
