@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 

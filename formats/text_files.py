@@ -22,6 +22,8 @@ from typing import Any, Final
 
 from construct import Adapter, Container, FormatFieldError, GreedyBytes, ListContainer, StringError
 
+from formats.file_names import FileKind
+
 # The line ends of BufferedReader.readLine and the whitespace of java.util.regex.
 _LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _WHITESPACE: Final = re.compile(r"([ \t\x0b\f]+)")
@@ -224,3 +226,19 @@ class CleanShutdownAdapter(JsonObject):
 
 
 CleanShutdown: Final = CleanShutdownAdapter(GreedyBytes)
+
+SCHEMAS: Final[dict[FileKind, Any]] = {
+    FileKind.OFFSET_CHECKPOINT: Checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: Checkpoint,
+    FileKind.REMOTE_LOG_OFFSETS: Checkpoint,
+    FileKind.META_PROPERTIES: MetaProperties,
+    FileKind.PARTITION_METADATA: PartitionMetadata,
+    FileKind.QUORUM_STATE: QuorumState,
+    FileKind.CLEAN_SHUTDOWN: CleanShutdown,
+}
+ENTRY_FIELDS: Final = {
+    FileKind.OFFSET_CHECKPOINT: ("topic", "partition", "offset"),
+    FileKind.LEADER_EPOCH_CHECKPOINT: ("epoch", "start_offset"),
+    FileKind.REMOTE_LOG_OFFSETS: ("metadata_partition", "offset"),
+}
+"""The fields of a line, for each kind of checkpoint."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kafkalog import errors
 from kafkalog.errors import (
@@ -19,10 +19,6 @@ from kafkalog.errors import (
     as_internal_error,
     contained,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 __all__ = ["Engine", "LocalEngine"]
 

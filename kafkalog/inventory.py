@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
@@ -19,7 +20,6 @@ from kafkalog.log_dir import (
     open_remote_index_cache,
 )
 from kafkalog.model import Defect, LogView, Severity
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.paths import file_system
 from kafkalog.text_files import (
     MetaProperties,
@@ -28,13 +28,12 @@ from kafkalog.text_files import (
     read_topic_id,
 )
 from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import Shown, show, state_of
+from kafkalog.view import Difference, Shown, show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.targets import Target
-    from kafkalog.view import Difference
 
     Errors = tuple[type[KafkaLogError], ...]
 

@@ -13,14 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.errors import (
-    FileChangedError,
-    KafkaLogError,
-    NotAKafkaFileError,
-    NotFoundError,
-    UsageError,
-)
-from kafkalog.names import (
+from formats.file_names import (
+    INDEX_KINDS,
     DirectoryName,
     DirectoryState,
     FileKind,
@@ -28,6 +22,13 @@ from kafkalog.names import (
     FileState,
     parse_directory_name,
     parse_file_name,
+)
+from kafkalog.errors import (
+    FileChangedError,
+    KafkaLogError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UsageError,
 )
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
@@ -183,8 +184,7 @@ class PartitionDir:
     def segments(self) -> tuple[Segment, ...]:
         """The live segments by base offset."""
         indexes = {
-            kind: {entry.name.offset: entry for entry in self.live(kind)}
-            for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+            kind: {entry.name.offset: entry for entry in self.live(kind)} for kind in INDEX_KINDS
         }
         logs = self.live(FileKind.LOG)
         following = [*(entry.name.offset for entry in logs[1:]), None]

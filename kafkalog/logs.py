@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
+from formats.file_names import FileKind, parse_directory_name, parse_file_name
 from kafkalog.batches.reader import (
     plan_reading,
     read_batches,
@@ -26,21 +27,17 @@ from kafkalog.batches.selection import Selection, milliseconds, segments_of
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
-from kafkalog.model import Defect, Isolation, Level, LogView, Special
-from kafkalog.names import FileKind, parse_directory_name, parse_file_name
+from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffsets, UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
-    from typing import Literal, Unpack
 
     from kafkalog.batches.lookup import Lookup
     from kafkalog.columns.scan import Scan
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Batch, Record
     from kafkalog.verification import Findings
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import TOP_FILES, FileKind, parse_directory_name, parse_file_name
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError
-from kafkalog.names import TOP_FILES, FileKind, parse_directory_name, parse_file_name
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from kafkalog.codecs import crc32c
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import ProducerState, last_sequence, wrap_int64
+from kafkalog.model import Batch, ProducerState, last_sequence, wrap_int64
 from kafkalog.paths.reading_errors import parse
 from kafkalog.paths.source import Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from kafkalog.model import Batch
 
 
 EXPIRATION_MS: Final = 86_400_000

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from formats import file_names
 from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.log_dir import list_partition
+from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
 from kafkalog.text_files import read_properties, read_topic_id
@@ -26,7 +26,6 @@ from kafkalog.text_files import read_properties, read_topic_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.log_dir import PartitionDir
 
 HINT: Final = "Every worker must see the same files as the driver under the same path."
 _IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")

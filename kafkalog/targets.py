@@ -6,10 +6,10 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from formats.file_names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised
 from kafkalog.living import about_a_log
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
-from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.parents import Parent
 from kafkalog.paths import file_system
 from kafkalog.unified_log import UnifiedLog

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import parse, reading_error
 from kafkalog.paths.source import read_file

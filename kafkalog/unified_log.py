@@ -13,14 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
-from kafkalog.log_dir import list_partition, open_partition
-from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.log_dir import PartitionDir, Segment, list_partition, open_partition
+from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
@@ -29,9 +29,6 @@ from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.model import EpochEntry
 
 
 @dataclass(frozen=True, slots=True)

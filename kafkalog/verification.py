@@ -7,26 +7,23 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.check.schedule import History, Sample, Schedule
+from kafkalog.check.schedule import History, Sample, Schedule, Summary
 from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import Level
+from kafkalog.model import Defect, Level
 from kafkalog.paths.reading import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
 from kafkalog.storage import NewFile
-from kafkalog.targets import open_targets
+from kafkalog.targets import Target, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from kafkalog.check.schedule import Summary
     from kafkalog.check.walk import ReadColumns, RemoteWalk
     from kafkalog.engine import Engine
-    from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
-    from kafkalog.targets import Target
 
 _STATE_SIZE_MAX: Final = 1 << 30
 _UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")

@@ -26,6 +26,13 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats import file_names
+from formats.file_names import (
+    TOP_FILES,
+    DirectoryState,
+    FileState,
+    parse_directory_name,
+    parse_file_name,
+)
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
@@ -34,13 +41,6 @@ from kafkalog.indexes import ENTRY_SIZES, parse_aborted_transaction
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import Batch, LogView
-from kafkalog.names import (
-    TOP_FILES,
-    DirectoryState,
-    FileState,
-    parse_directory_name,
-    parse_file_name,
-)
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.text_files import checkpointed

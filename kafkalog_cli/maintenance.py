@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.targets import Listener
 from kafkalog.wording import printable
-from kafkalog_cli.outcome import show_note
-from kafkalog_cli.output.objects import Kind
+from kafkalog_cli.outcome import Outcome, show_note
+from kafkalog_cli.output.objects import Kind, Row, Style
 from kafkalog_cli.output.text import wrapped
 from kafkalog_cli.output.writer import terminal_width
 from kafkalog_cli.standard_streams import require_stdout
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
-    from kafkalog.errors import KafkaLogError
     from kafkalog.unified_log import LogOffset
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row, Style
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -17,8 +17,6 @@ from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from kafkalog.state.model import Moment
 
 PathsArgument = Annotated[
@@ -159,6 +157,13 @@ HighWatermarkOption = Annotated[
 LogStartOption = Annotated[
     int | None,
     typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint.", min=0),
+]
+ExportOption = Annotated[str | None, typer.Option(
+    "--export", metavar="FILE",
+    help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
+)]  # fmt: skip
+MaxBytesOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
 ]
 InPlaceOption = Annotated[
     bool, typer.Option("--in-place", help="Apply the plan; without it, only show the plan.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -18,16 +18,14 @@ from kafkalog.errors import (
     contained,
     on_failure,
 )
-from kafkalog.model import Defect, Severity
+from kafkalog.model import Defect, LogView, Severity
 from kafkalog.wording import counted, printable
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.model import LogView
     from kafkalog.parents import Parent
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.tables.model import LeftOut, PartitionEnd

@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.datasets.sql import TABLES, usual_columns
+from kafkalog.datasets.sql import TABLES, Database, usual_columns
 from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.wording import counted
-from kafkalog_cli.outcome import report_gaps, show_error, show_note
+from kafkalog_cli.outcome import Outcome, report_gaps, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
 from kafkalog_cli.output.writer import Format, Writer
@@ -24,12 +24,10 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.datasets.sql import Database
     from kafkalog.model import Defect
     from kafkalog.state.model import Groups
     from kafkalog.tables.model import Answer, PartitionEnd
     from kafkalog.view import Difference
-    from kafkalog_cli.outcome import Outcome
 
 
 Values = tuple[Any, ...]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formats.file_names import FileKind
 from kafkalog import inventory
 from kafkalog.audit import audit_partition
 from kafkalog.batches import lookup
@@ -19,7 +20,6 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
-from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.retention import judge_partition

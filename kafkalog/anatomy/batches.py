@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.record_batch import Message, RecordBatchHeader
-from formats.trace import Tracer
+from formats.trace import TracedField, Tracer
 from kafkalog.anatomy.meanings import (
     BATCH,
     Said,
@@ -22,27 +22,17 @@ from kafkalog.anatomy.meanings import (
     item_of,
     items_of,
 )
-from kafkalog.anatomy.model import Bytes, Content, Stream
-from kafkalog.anatomy.records import (
-    checksum,
-    checksum_words,
-    message_items,
-    records_of,
-)
+from kafkalog.anatomy.model import Bytes, Content, Item, Stream
+from kafkalog.anatomy.records import Shown, checksum, checksum_words, message_items, records_of
 from kafkalog.batches.framing import Frames
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32c, decompress
-from kafkalog.errors import CorruptDataError, LimitExceededError
-from kafkalog.model import Batch
+from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError
+from kafkalog.model import Batch, Defect
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.trace import TracedField
-    from kafkalog.anatomy.model import Item
-    from kafkalog.anatomy.records import Shown
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
     from kafkalog.paths.source import Source
 
 COUNTED_MAX: Final = 100_000

@@ -6,8 +6,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from formats.file_names import INDEX_KINDS, FileKind
 from kafkalog.anatomy.batches import log_items, position_before
-from kafkalog.anatomy.model import Structure
+from kafkalog.anatomy.model import Item, Structure
 from kafkalog.anatomy.records import Shown
 from kafkalog.anatomy.side_files import index_items, snapshot_items, text_items
 from kafkalog.batches.lookup import lookup_offset
@@ -15,23 +16,19 @@ from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, Usag
 from kafkalog.indexes import OffsetIndex
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Isolation
-from kafkalog.names import FileKind
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.payloads.internal_topics import payload_kind_at
+from kafkalog.payloads.internal_topics import PayloadKind, payload_kind_at
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.anatomy.model import Item
-    from kafkalog.payloads.internal_topics import PayloadKind
 
 _PLACE: Final = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
 _LOGS: Final = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
-_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 _SNAPSHOTS: Final = (FileKind.PRODUCER_SNAPSHOT, FileKind.REMOTE_LOG_SNAPSHOT)
 
 
@@ -87,9 +84,9 @@ def _file(entry: FileEntry, position: int, limit: int) -> Iterator[Item]:
     if not entry.size_bytes:
         yield Structure(entry.path, 0, 0, 0, "file", "it is empty")
         return
-    if position and kind not in (*_LOGS, *_INDEXES):
+    if position and kind not in (*_LOGS, *INDEX_KINDS):
         raise UsageError("Only logs and indexes have entries at positions.", path=entry.path)
-    if kind not in (*_LOGS, *_INDEXES, *_SNAPSHOTS, FileKind.LOCK):
+    if kind not in (*_LOGS, *INDEX_KINDS, *_SNAPSHOTS, FileKind.LOCK):
         yield from text_items(entry, limit)
         return
     with Source(entry.path) as source:
@@ -98,7 +95,7 @@ def _file(entry: FileEntry, position: int, limit: int) -> Iterator[Item]:
         if kind in _LOGS:
             start = position_before(source, position, _indexed(entry, position))
             yield from log_items(source, start, limit, Shown(limit, None, _kind(entry.path)))
-        elif kind in _INDEXES:
+        elif kind in INDEX_KINDS:
             yield from index_items(source, entry, position, limit)
         elif kind in _SNAPSHOTS:
             yield from snapshot_items(source, entry, limit)

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats import constants as c
 from formats.primitives import VariableLengthInteger
-from formats.trace import bits_of
-from kafkalog.model import TimestampType, increment_sequence, wrap_int64
+from formats.trace import Bits, Path, TracedField, bits_of
+from kafkalog.model import Batch, TimestampType, increment_sequence, wrap_int64
 from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from formats.trace import Bits, Path, TracedField
     from kafkalog.anatomy.model import Bytes, Field, Item
-    from kafkalog.model import Batch
 
     OfBatch = Callable[[Any, Batch], str]
 

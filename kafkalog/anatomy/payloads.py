@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from construct import FormatField
+from construct import Construct, FormatField
 
 from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
 from formats.internal_topics import (
@@ -22,22 +22,17 @@ from formats.internal_topics import (
     kraft_value,
 )
 from formats.message_schema import by_key, message, schema_with_rest
-from formats.trace import Tracer
+from formats.trace import TracedField, Tracer
 from kafkalog.anatomy.meanings import Said, time_of
-from kafkalog.anatomy.model import Stream
+from kafkalog.anatomy.model import Bytes, Stream
 from kafkalog.paths.reading_errors import reason
-from kafkalog.payloads.internal_topics import METADATA_KINDS
+from kafkalog.payloads.internal_topics import METADATA_KINDS, PayloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from construct import Construct
-
     from formats.message_table import Message
-    from formats.trace import TracedField
-    from kafkalog.anatomy.model import Bytes
     from kafkalog.model import Batch
-    from kafkalog.payloads.internal_topics import PayloadKind
 
 ELEMENTS_MAX = 100
 """Maximum number of elements of an array that are shown."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats import constants as c
 from formats.record_batch import Message, Record
-from formats.trace import Tracer
+from formats.trace import Trace, TracedField, Tracer
 from kafkalog.anatomy.meanings import (
     HEADER,
     MESSAGE,
@@ -23,19 +23,16 @@ from kafkalog.anatomy.meanings import (
     items_of,
     size_of,
 )
-from kafkalog.anatomy.model import Bytes, Stream
+from kafkalog.anatomy.model import Bytes, Item, Stream
 from kafkalog.anatomy.payloads import ELEMENTS_MAX, payload_of
 from kafkalog.codecs import crc32
-from kafkalog.model import wrap_int64
+from kafkalog.model import Batch, wrap_int64
 from kafkalog.paths.reading_errors import reason
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from formats.trace import Trace, TracedField
-    from kafkalog.anatomy.model import Item
-    from kafkalog.model import Batch
     from kafkalog.payloads.internal_topics import PayloadKind
 
 

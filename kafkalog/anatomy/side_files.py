@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from construct import ConstructError
 
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.side_files import (
     AbortedTransaction,
     OffsetIndexEntry,
@@ -23,37 +24,25 @@ from formats.side_files import (
     RemoteLogSnapshot,
     TimeIndexEntry,
 )
-from formats.text_files import (
-    Checkpoint,
-    CleanShutdown,
-    MetaProperties,
-    PartitionMetadata,
-    QuorumState,
-)
-from formats.trace import Tracer
+from formats.text_files import ENTRY_FIELDS, SCHEMAS, JsonObject
+from formats.trace import Path, Trace, TracedField, Tracer
 from kafkalog.anatomy.meanings import SIDE_FILES, Said, item_of, items_of, time_of
-from kafkalog.anatomy.model import Bytes, Content, Stream
+from kafkalog.anatomy.model import Bytes, Content, Item, Stream
 from kafkalog.anatomy.records import checksum, checksum_words
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
-from kafkalog.log_dir import open_path
+from kafkalog.log_dir import FileEntry, Segment, open_path
 from kafkalog.model import Batch
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reason
-from kafkalog.paths.source import read_file
+from kafkalog.paths.source import Source, read_file
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from formats.trace import Path, Trace, TracedField
-    from kafkalog.anatomy.model import Item
-    from kafkalog.log_dir import FileEntry, Segment
-    from kafkalog.paths.source import Source
 
     Pieces = Iterator[tuple[str, str, str]]
 
@@ -229,20 +218,6 @@ def _describe_snapshot(field: TracedField, space: Bytes) -> Said:
     return Said(SIDE_FILES.get(name, ""))
 
 
-_TEXTS: Final[dict[FileKind, Any]] = {
-    FileKind.OFFSET_CHECKPOINT: Checkpoint,
-    FileKind.LEADER_EPOCH_CHECKPOINT: Checkpoint,
-    FileKind.REMOTE_LOG_OFFSETS: Checkpoint,
-    FileKind.META_PROPERTIES: MetaProperties,
-    FileKind.PARTITION_METADATA: PartitionMetadata,
-    FileKind.QUORUM_STATE: QuorumState,
-    FileKind.CLEAN_SHUTDOWN: CleanShutdown,
-}
-_ENTRY_NAMES: Final = {
-    FileKind.OFFSET_CHECKPOINT: ("topic", "partition", "offset"),
-    FileKind.LEADER_EPOCH_CHECKPOINT: ("epoch", "start_offset"),
-    FileKind.REMOTE_LOG_OFFSETS: ("metadata_partition", "offset"),
-}
 _MEANINGS: Final = {
     "epoch": "leader epoch",
     "start_offset": "first offset of the epoch",
@@ -261,7 +236,7 @@ def text_items(entry: FileEntry, limit: int) -> Iterator[Item]:
     Only what may be shown is parsed: a hostile file has millions of lines.
     """
     kind = entry.name.kind
-    is_json = kind in (FileKind.QUORUM_STATE, FileKind.CLEAN_SHUTDOWN)
+    is_json = isinstance(SCHEMAS[kind], JsonObject)
     data = read_file(entry.path, _JSON_SIZE_MAX) if is_json else read_file(entry.path)
     space = Bytes(Content(entry.path, data), 0, len(data))
     room = max(_PARSED_MIN, limit * _LINE_SIZE)
@@ -269,7 +244,7 @@ def text_items(entry: FileEntry, limit: int) -> Iterator[Item]:
     if len(data) > room and not is_json:
         head = data[: data.rfind(b"\n", 0, room) + 1]
     try:
-        parsed = _TEXTS[kind].parse(head)
+        parsed = SCHEMAS[kind].parse(head)
     except ConstructError as error:
         yield space.field("unreadable", 0, len(data), None, f"{reason(error)}.",
                           damage="file-malformed")  # fmt: skip
@@ -307,7 +282,7 @@ def _lines(entry: FileEntry, lines: list[Any], count: int) -> Iterator[tuple[str
 
 def _checkpoint_pieces(entry: FileEntry, number: int, line: Any, prefix: str, count: int) -> Pieces:
     kind = entry.name.kind
-    names = _ENTRY_NAMES[kind]
+    names = ENTRY_FIELDS[kind]
     if number < 2:
         names = (("version",), ("count",))[number]
     for i, (text, separator) in enumerate(zip_longest(line.fields, line.separators, fillvalue="")):

@@ -19,14 +19,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.audit.log_walk import Finding, Reason, Transactions, record_at, walk
-from kafkalog.model import TimestampType
+from kafkalog.audit.log_walk import Bounds, Finding, Reason, Transactions, Walked, record_at, walk
+from kafkalog.model import Batch, Record, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.audit.log_walk import Bounds, Walked
-    from kafkalog.model import Batch, Record
     from kafkalog.unified_log import UnifiedLog
 
 

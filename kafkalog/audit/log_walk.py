@@ -15,7 +15,7 @@ from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records, hold_records, resolve_batch
 from kafkalog.defects import corrupt_data
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, Record
 from kafkalog.payloads.control_records import control_record
 from kafkalog.producers import EXPIRATION_MS, AppendInfo, is_expired
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Record
     from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.audit.log_walk import Transactions, segments_below
+from kafkalog.audit.log_walk import Bounds, Transactions, segments_below
 from kafkalog.batches.records import RECORDS_HELD_MAX
 from kafkalog.columns import kernels as k
 from kafkalog.columns.byte_kernels import hash_keys
-from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Workspace
 from kafkalog.columns.header_table import MARKER_TYPE, UNREADABLE, batch_at
 from kafkalog.columns.record_facts import markers_of_chunk
 from kafkalog.compaction.key_map import KeyMap, Keys
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Chunk
     from kafkalog.unified_log import UnifiedLog
 
     Table = NDArray[np.int64]
-    from kafkalog.audit.log_walk import Bounds
 
     Column = NDArray[np.int64]
     Mask = NDArray[np.bool_]

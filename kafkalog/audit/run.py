@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
-from kafkalog.audit.log_walk import Bounds, Transactions
+from kafkalog.audit.log_walk import Bounds, Finding, Transactions
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import LogDirListing, open_partition, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.producers import EXPIRATION_MS
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from kafkalog.audit.log_walk import Finding
-    from kafkalog.log_dir import PartitionDir
 
 
 @dataclass(frozen=True, slots=True)

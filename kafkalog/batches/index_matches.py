@@ -12,13 +12,12 @@ from formats import constants as c
 from formats.constants import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import ENTRIES_A_BLOCK
+from kafkalog.indexes import ENTRIES_A_BLOCK, OffsetIndex, TimeIndex
 from kafkalog.model import Defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.paths.source import Source
 
 # Base offset, length, magic and last offset delta: enough for an ordinary batch.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import LimitExceededError, contained, raised
+from kafkalog.errors import KafkaLogError, LimitExceededError, contained, raised
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.errors import KafkaLogError
 
 T = TypeVar("T", Batch, Record)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from formats.file_names import FileKind
 from kafkalog.batches.selection import (
     EVERYTHING,
     ReadPlan,
@@ -20,7 +21,6 @@ from kafkalog.errors import UsageError
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
-from kafkalog.names import FileKind
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
 

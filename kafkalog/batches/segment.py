@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.model import Batch
+from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
+from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Defect, OffsetIndexEntry, TimeIndexEntry
 
 
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from formats.file_names import FileKind, FileState
 from kafkalog.batches.framing import align, scan_batches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
@@ -20,7 +21,6 @@ from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
-from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from formats.constants import ABORT, ABORTED_TXN_SIZE, INT64_MAX
+from formats.file_names import FileKind, FileState
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.columns import header_table as h
 from kafkalog.columns.side_files import aborted_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.names import FileKind, FileState
 from kafkalog.paths.source import Source
 from kafkalog.wording import counted
 

@@ -21,7 +21,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
-from kafkalog.model import Level
+from kafkalog.model import Defect, Level
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.configs import TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.log_dir import LogDirListing, PartitionDir
-    from kafkalog.model import Defect
 
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState
 from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, LogDirListing
 from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.wording import counted
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition, Found
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Batch, CheckpointEntry, Defect
 
 

@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.check.batches import joint_check, log_dir_check
+from formats.file_names import DirectoryState
+from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
-from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system
 from kafkalog.recovery import Hosting, missing_identity
 from kafkalog.text_files import (
@@ -31,7 +31,6 @@ from kafkalog.text_files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batches import CheckedPartition
     from kafkalog.model import Defect
 
 

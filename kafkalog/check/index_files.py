@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import constants as c
+from formats.file_names import FileKind
 from kafkalog.check.batches import PartitionCheck, partition_check, running_max
 from kafkalog.columns import header_table as h
 from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
-from kafkalog.names import FileKind
 from kafkalog.paths.source import Source
 from kafkalog.wording import counted
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system
 from kafkalog.text_files import read_leader_epochs
 

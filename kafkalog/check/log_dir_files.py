@@ -13,11 +13,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
 from kafkalog import text_files
-from kafkalog.check.batches import directory_check, log_dir_check
+from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.paths.source import read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
@@ -33,7 +33,6 @@ from kafkalog.text_files import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.check.batches import CheckedPartition
     from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
@@ -193,8 +192,7 @@ _JUDGES: Final[dict[FileKind, Callable[[str], int | None]]] = {
 }
 
 
-_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_NUMBERED: Final = (FileKind.LOG, *_INDEXES, FileKind.PRODUCER_SNAPSHOT)
+_NUMBERED: Final = (FileKind.LOG, *INDEX_KINDS, FileKind.PRODUCER_SNAPSHOT)
 _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
     *(file_names.CLEANED, file_names.SWAP),

@@ -13,22 +13,19 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS
 from kafkalog.check.identity import CheckedLogDir
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.log_dir import LogDirListing, PartitionDir, list_partition, open_path
-from kafkalog.model import Severity
-from kafkalog.names import OFFSET_CHECKPOINTS
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
+from kafkalog.model import Defect, Severity
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-
-    from kafkalog.log_dir import FileEntry
-    from kafkalog.model import Defect
 
     CheckOfLogDirs = tuple[str, Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]
 

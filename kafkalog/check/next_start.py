@@ -6,14 +6,14 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
-from kafkalog.check.identity import strays_of
+from formats.file_names import DirectoryState
+from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, PartitionCheck
+from kafkalog.check.identity import CheckedLogDir, strays_of
 from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import Level
-from kafkalog.names import DirectoryState
+from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.recovery import (
     NextStart,
@@ -27,11 +27,8 @@ from kafkalog.recovery import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batches import Found
-    from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import LogDirListing
-    from kafkalog.model import Defect
     from kafkalog.recovery import StartConfig
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from formats.constants import ABORT, COMMIT
-from kafkalog.check.batches import running_max
+from kafkalog.check.batches import Found, running_max
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import (
     COORDINATOR_EPOCH,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
     from collections.abc import Sequence
 
-    from kafkalog.check.batches import Found
     from kafkalog.check.producer_states import History
 
 

@@ -18,17 +18,17 @@ import numpy as np
 
 from formats import constants as c
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.check.aborted_transactions import AbortedTransactions
 from kafkalog.check.batches import PartitionCheck, partition_check, unread_range
-from kafkalog.check.producer_rows import ProducerWindow, Timeline
-from kafkalog.check.producer_states import ProducerStates
+from kafkalog.check.producer_rows import Believed, ProducerWindow, Timeline
+from kafkalog.check.producer_states import History, ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import MARKER_TYPE
 from kafkalog.defects import make_defect
-from kafkalog.names import DirectoryState, FileKind
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
-    from kafkalog.check.producer_rows import Believed
-    from kafkalog.check.producer_states import History
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect

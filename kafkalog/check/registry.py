@@ -21,17 +21,15 @@ from kafkalog.check import (
     replicas,
     segments,
 )
-from kafkalog.check.batches import BatchCheck, PartitionCheck
+from kafkalog.check.batches import BatchCheck, CheckedLog, CheckedPartition, Found, PartitionCheck
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, on_failure
-from kafkalog.model import Level
+from kafkalog.model import Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.model import Defect
 
 
 T = TypeVar("T")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import file_names
-from kafkalog.check.batches import copies_check
-from kafkalog.check.identity import topic_id_of
+from kafkalog.check.batches import CheckedPartition, copies_check
+from kafkalog.check.identity import CheckedLogDir, topic_id_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import Defect, Level
+from kafkalog.model import Defect, EpochEntry, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.text_files import epoch_end
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batches import CheckedPartition
-    from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.model import EpochEntry
 
 _COMPARED: Final = (h.BASE_OFFSET, h.LAST_OFFSET, h.EPOCH, h.CRC, h.MAGIC, h.POSITION)
 _BASE, _LAST, _EPOCH, _CRC, _MAGIC, _POSITION = range(len(_COMPARED))

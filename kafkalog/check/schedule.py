@@ -12,18 +12,15 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.constants import INT64_MAX
+from formats.file_names import FileKind, FileState
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind, FileState
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from kafkalog.log_dir import Segment
-    from kafkalog.model import Defect
 
     Target = LogDirListing | PartitionDir | FileEntry
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
+from formats.file_names import INDEX_KINDS, FileState
 from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.batches import (
     CheckedLog,
@@ -27,12 +28,11 @@ from kafkalog.check.batches import (
     segment_check,
 )
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import batch_columns
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.configs import ConfigSources
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level
-from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.wording import counted
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import BatchColumns
     from kafkalog.log_dir import PartitionDir, Segment
 
     Table = NDArray[np.int64]
@@ -349,7 +348,7 @@ def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
     unfinished = {
         entry.name.offset for entry in directory.files if entry.name.state != FileState.LIVE
     }
-    for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):
+    for kind in INDEX_KINDS:
         for entry in directory.live(kind):
             if entry.name.offset not in with_log | unfinished:
                 detail = "The index has no log: it was lost or renamed."

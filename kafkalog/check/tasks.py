@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import socket
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -22,7 +22,7 @@ from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.reading import reading
@@ -31,10 +31,8 @@ from kafkalog.sightings import Sighting, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from kafkalog.check.walk import ReadColumns
-    from kafkalog.log_dir import Segment
 
     Target = LogDirListing | PartitionDir | FileEntry
     from collections.abc import Generator

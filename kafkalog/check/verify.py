@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
+from formats.file_names import FileKind, FileState
 from kafkalog.check.schedule import Schedule, Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -18,7 +19,6 @@ from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
-from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 from kafkalog.wording import counted
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 
+from formats.file_names import DirectoryState, FileKind, FileState
 from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
-from kafkalog.check.schedule import Reading, Summary, lowest_level
+from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.model import Defect, Level
-from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.check.batches import CheckedPartition, PartitionCheck
-    from kafkalog.check.schedule import Schedule
     from kafkalog.configs import TopicConfigs
     from kafkalog.log_dir import FileEntry, Segment
 

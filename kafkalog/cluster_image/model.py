@@ -10,12 +10,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.model import Severity
+from kafkalog.model import Defect, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kafkalog.model import Defect
 
 TOPIC: Final = 2
 BROKER: Final = 4

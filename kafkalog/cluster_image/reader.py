@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.batches.selection import (
     Selection,
     plan_files,
@@ -19,15 +20,13 @@ from kafkalog.cluster_image.replay import replay as apply_record
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch, Defect, Record
-from kafkalog.names import DirectoryState, FileKind
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.log_dir import FileEntry
 
 # All but frame version 1, type 20 (no-op) and 21 (ZooKeeper migration): most records of a log are
 # no-ops.

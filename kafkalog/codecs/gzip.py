@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from formats.constants import GZIP
-from kafkalog.codecs.output import damage
-
-if TYPE_CHECKING:
-    from kafkalog.codecs.output import Output
+from kafkalog.codecs.output import Output, damage
 
 _FEED_SIZE_MIN: Final = 4 * 1024
 _FEED_SIZE_MAX: Final = 64 * 1024

@@ -10,12 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import LZ4
-from kafkalog.codecs.output import damage
+from kafkalog.codecs.output import Output, damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.codecs.output import Output
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
 _STORED: Final = 0x80000000

@@ -6,13 +6,10 @@ Follows `SnappyCompression` of Kafka 4.3 and snappy-java's `SnappyInputStream`.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from formats.constants import SNAPPY
-from kafkalog.codecs.output import damage
-
-if TYPE_CHECKING:
-    from kafkalog.codecs.output import Output
+from kafkalog.codecs.output import Output, damage
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _MAGIC_HEAD: Final = 0x82534E41

@@ -6,13 +6,10 @@ Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalize
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from formats.constants import ZSTD
-from kafkalog.codecs.output import damage
-
-if TYPE_CHECKING:
-    from kafkalog.codecs.output import Output
+from kafkalog.codecs.output import Output, damage
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50

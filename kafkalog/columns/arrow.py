@@ -14,18 +14,15 @@ import pyarrow as pa
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import ranges_of
+from kafkalog.columns.chunks import Chunk, Rows, ranges_of
 from kafkalog.columns.scan_steps import Part
 from kafkalog.errors import UsageError
-from kafkalog.model import Batch, TimestampType
+from kafkalog.model import Batch, Record, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
-
-    from kafkalog.columns.chunks import Chunk, Rows
-    from kafkalog.model import Record
 
     Headers = NDArray[np.int64]
 

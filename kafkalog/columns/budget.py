@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.batches.framing import scan_batches
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit.fast_path import FAST_SIZE_MIN
-from kafkalog.model import Batch
+from kafkalog.model import Batch, Record
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from kafkalog.model import Record
 
 
 LARGE_SIZE: Final = 1 << 24

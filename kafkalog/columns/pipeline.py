@@ -13,9 +13,9 @@ import numpy as np
 
 from kafkalog.batches.framing import Frames
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.batches.selection import start_position
+from kafkalog.batches.selection import ReadPlan, start_position
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import ChunkReader
+from kafkalog.columns.chunks import Chunk, ChunkReader, Rows
 from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind
 from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.engine import Crew
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.batches.selection import ReadPlan
     from kafkalog.columns.budget import Turnstile
-    from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.columns.scan_steps import Format, Work
 
 

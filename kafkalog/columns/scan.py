@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, untold_differences
-from kafkalog.batches.selection import EVERYTHING
-from kafkalog.columns.budget import SIZE_AT_ONCE, logs_to_decode, record_size
+from kafkalog.batches.selection import EVERYTHING, ReadPlan, Selection
+from kafkalog.columns.budget import SIZE_AT_ONCE, Turnstile, logs_to_decode, record_size
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.batches.reader import Readable
-    from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.scan_steps import Part
 
 

@@ -24,9 +24,9 @@ from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.selection import EVERYTHING, crc_defects, defect_of, record_matches
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.columns.chunks import Turn
+from kafkalog.columns.chunks import Chunk, Rows, Turn
 from kafkalog.errors import FileChangedError, KafkaLogError
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.columns.chunks import Chunk, Rows
-    from kafkalog.model import Record
     from kafkalog.paths.source import Readable
 
     Mask = NDArray[np.bool_]

@@ -24,7 +24,7 @@ from kafkalog.codecs import crc32c
 from kafkalog.columns import header_table as h
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch
-from kafkalog.paths.source import read_file
+from kafkalog.paths.source import Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.paths.source import Source
 
     Column = NDArray[np.int64]
 

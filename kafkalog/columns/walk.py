@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafkalog.columns import kernels as k
-from kafkalog.columns.budget import IN_FLIGHT_MAX
+from kafkalog.columns.budget import IN_FLIGHT_MAX, Turnstile
 from kafkalog.columns.chunks import Chunk, ChunkReader, Turn, Workspace
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from kafkalog.columns.budget import Turnstile
     from kafkalog.engine import Crew
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.cleaning import group_segments
-from kafkalog.compaction.compact import LocalPasses
+from kafkalog.compaction.compact import CleaningPass, LocalPasses
 from kafkalog.compaction.plan import require_sound, sound_from_json, sound_to_json
 from kafkalog.compaction.staged import (
     read_result,
@@ -27,7 +27,6 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.compaction.compact import CleaningPass
     from kafkalog.compaction.model import Candidate
     from kafkalog.compaction.plan import PassPlan, SoundLog
     from kafkalog.log_dir import Segment

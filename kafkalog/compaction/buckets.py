@@ -13,20 +13,19 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_left
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import numpy as np
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.compaction.key_map import KeyMap, Keys
-from kafkalog.compaction.offset_map import DirtyKeys, discardable_among
+from kafkalog.compaction.offset_map import DirtyKeys, MapBuilding, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.compaction.chunks import Opened
-    from kafkalog.compaction.offset_map import MapBuilding
 
 
 NUMBER: Final = np.dtype("<i8")

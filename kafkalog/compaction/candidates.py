@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState
 from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
 from kafkalog.configs.sources import COMPACTED_TOPICS
 from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 from kafkalog.wording import counted
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import CompactionRequest
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.inventory import PartitionRow
-    from kafkalog.log_dir import PartitionDir, Segment
 
 
 def find_cleanable(

@@ -16,15 +16,13 @@ from kafkalog.batches.records import require_few_records
 from kafkalog.check.checkpoints import why_not_rewritten
 from kafkalog.codecs import compress
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import Rows, Turn
+from kafkalog.columns.chunks import Chunk, Rows, Turn
 from kafkalog.compaction import kernels as r
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from kafkalog.columns.chunks import Chunk
 
     Table = NDArray[np.int64]
     Mask = NDArray[np.bool_]

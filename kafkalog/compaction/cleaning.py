@@ -18,7 +18,7 @@ from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.model import Action, CleanedBatch, Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
-from kafkalog.model import Batch, TimestampType
+from kafkalog.model import AbortedTransaction, Batch, Record, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
-    from kafkalog.model import AbortedTransaction, Record
     from kafkalog.paths.source import Source
     from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog

@@ -13,13 +13,13 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import ChunkReader, Turn
+from kafkalog.columns.chunks import Chunk, ChunkReader, Turn
 from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.compaction import kernels as r
-from kafkalog.compaction.buckets import SupersededByMap
+from kafkalog.compaction.buckets import Superseded, SupersededByMap
 from kafkalog.compaction.chunks import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.compaction.cleaning import CleaningPass
-from kafkalog.compaction.model import Dropped, read_otherwise
+from kafkalog.compaction.model import Cleanable, CompactionConfig, Dropped, read_otherwise
 from kafkalog.compaction.offset_map import MapBuilding, discardable_among
 from kafkalog.engine import Crew
 from kafkalog.jit.fast_path import default_threads
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Chunk
-    from kafkalog.compaction.buckets import Superseded
-    from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.log_dir import Segment
     from kafkalog.producers import LastRecord

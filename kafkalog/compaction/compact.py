@@ -12,12 +12,12 @@ from formats import file_names
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
-from kafkalog.compaction.plan import require_known_layout, require_sound
+from kafkalog.compaction.plan import SoundLog, require_known_layout, require_sound
 from kafkalog.compaction.swap import check_new_files, clean_group, discard, swap_in, touched_names
 from kafkalog.errors import RefusedError
 from kafkalog.jit.fast_path import kernels_work
-from kafkalog.log_dir import open_partition
-from kafkalog.storage import require_space, require_writable
+from kafkalog.log_dir import PartitionDir, Segment, open_partition
+from kafkalog.storage import Changes, require_space, require_writable
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
-    from kafkalog.compaction.plan import SoundLog
     from kafkalog.compaction.swap import Cleaning, NewFiles
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.journal.run import PartitionRun, Run
-    from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.storage import Changes
 
 
 class WrittenPass:

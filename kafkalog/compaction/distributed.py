@@ -14,15 +14,15 @@ from functools import partial
 from operator import setitem
 from typing import TYPE_CHECKING, Final
 
+from formats.file_names import staging_name
 from kafkalog.compaction import tasks
 from kafkalog.compaction.compact import PartitionWork, left_as_it_is
 from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
-from kafkalog.engine import told_error
+from kafkalog.engine import Engine, told_error
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDirListing, PartitionDir
-from kafkalog.names import staging_name
 from kafkalog.storage import StagingDirectory, free_space, require_writable
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest
     from kafkalog.compaction.tasks import Staged
-    from kafkalog.engine import Engine
     from kafkalog.journal.run import Run
 
     Found = Compaction | KafkaLogError

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import file_names
+from formats.file_names import FileState
 from kafkalog.batches.records import hold_records, require_few_records
 from kafkalog.columns.chunks import BATCH_SIZE_MAX, ChunkReader, Rows, Workspace
 from kafkalog.columns.pipeline import records_of
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import MAP_MEMORY, MAP_SLOT_SIZE, Action, Group
-from kafkalog.compaction.offset_map import MapBuilding
+from kafkalog.compaction.offset_map import MapBuilding, OffsetMap
 from kafkalog.compaction.plan import require_known_layout, require_sound
-from kafkalog.compaction.swap import clean_group, file_name, swap_in
+from kafkalog.compaction.swap import NewFiles, clean_group, file_name, swap_in
 from kafkalog.jit.fast_path import kernels_work
-from kafkalog.names import FileState
 from kafkalog.storage import Changes, Step, StepKind
 from kafkalog.unified_log import UnifiedLog
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.compaction.model import Candidate, CleanedBatch, CompactionRequest
-    from kafkalog.compaction.offset_map import OffsetMap
-    from kafkalog.compaction.swap import NewFiles
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Batch, Record
     from kafkalog.paths.source import Source

@@ -8,7 +8,7 @@ digest, for which anybody can construct colliding keys.)
 from __future__ import annotations
 
 import secrets
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,7 +19,6 @@ from kafkalog.compaction import kernels as m
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.plan import require_known_layout
-from kafkalog.errors import RefusedError, contained
+from kafkalog.errors import KafkaLogError, RefusedError, contained
 from kafkalog.journal.requirements import log_dir_around
-from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.text_files import checkpoint_text
 from kafkalog.unified_log import UnifiedLog
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.configs import TopicConfigs
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import FileEntry
 
 _CHUNK: Final = 1 << 20
 # The checkpoint entries that a copied partition needs.

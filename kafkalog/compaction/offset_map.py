@@ -16,26 +16,21 @@ from formats import constants as c
 from kafkalog.batches.records import decode_records
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Workspace
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.compaction.candidates import segments_between
-from kafkalog.compaction.key_map import KeyMap
-from kafkalog.compaction.model import MapOutgrownError, read_otherwise
+from kafkalog.compaction.key_map import KeyMap, Keys
+from kafkalog.compaction.model import Cleanable, MapOutgrownError, read_otherwise
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
-from kafkalog.model import Batch, Level
-from kafkalog.paths.source import Source
+from kafkalog.model import Batch, Level, Record
+from kafkalog.paths.source import Readable, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Chunk
-    from kafkalog.compaction.key_map import Keys
-    from kafkalog.compaction.model import Cleanable
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Record
-    from kafkalog.paths.source import Readable
     from kafkalog.unified_log import UnifiedLog
 
     Mask = NDArray[np.bool_]

@@ -16,6 +16,7 @@ import socket
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from formats.file_names import FileKind
 from kafkalog.check.checkpoints import ENDS_READING
 from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification
@@ -33,7 +34,6 @@ from kafkalog.journal.requirements import (
 )
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.producers import LastRecord
 from kafkalog.recovery import StartConfig, predict_start

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import is_plain
 from kafkalog.codecs import crc32c
 from kafkalog.compaction.model import Dropped, Tally
-from kafkalog.compaction.plan import PassPlan, sound_from_json
+from kafkalog.compaction.plan import PassPlan, SoundLog, sound_from_json
 from kafkalog.compaction.swap import SUFFIXES, NewFiles, file_name
 from kafkalog.documents import (
     Anything,
@@ -34,16 +35,13 @@ from kafkalog.documents import (
 )
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.model import AbortedTransaction
-from kafkalog.names import is_plain
 from kafkalog.paths.source import Source, read_file
-from kafkalog.storage import require_no_link
+from kafkalog.storage import Changes, require_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.compaction.plan import SoundLog
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.storage import Changes
 
 RESULT_NAME: Final = "result.json"
 _AT_ONCE: Final = 1 << 22

@@ -18,26 +18,24 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
+from formats.file_names import FileKind
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import aborted_transaction_bytes
-from kafkalog.model import Level
-from kafkalog.names import FileKind
+from kafkalog.model import AbortedTransaction, Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig
 from kafkalog.recovery.indexes import IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.storage import written
+from kafkalog.storage import Changes, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.compaction.model import CompactionConfig, Tally
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.model import AbortedTransaction
-    from kafkalog.storage import Changes
 
 
 _INT64 = struct.Struct(">q")

@@ -25,19 +25,16 @@ from kafkalog.compaction.bucketed import (
     write_numbers,
 )
 from kafkalog.compaction.compact import LocalPasses, PartitionWork, judged_passes
-from kafkalog.compaction.model import Compaction, Group, MapOutgrownError
+from kafkalog.compaction.model import Candidate, Compaction, Group, MapOutgrownError
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.staged import is_whole, read_result, tally_from_json, tally_to_json
-from kafkalog.engine import of_task, told, told_error
-from kafkalog.storage import Attempt, Changes
+from kafkalog.engine import Engine, Work, of_task, told, told_error
+from kafkalog.storage import Attempt, Changes, StagingDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.compaction.model import Candidate
-    from kafkalog.engine import Engine, Work
     from kafkalog.errors import KafkaLogError
-    from kafkalog.storage import StagingDirectory
 
     Staged = Sequence[str] | KafkaLogError
     """The results that make up a pass, or the error that stopped the work on it."""

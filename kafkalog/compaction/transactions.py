@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.batches.records import decode_records
 from kafkalog.indexes import read_aborted_transactions
-from kafkalog.model import AbortedTransaction
+from kafkalog.model import AbortedTransaction, Batch
 from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Batch
     from kafkalog.paths.source import Readable
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import DirectoryState, is_staging
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
-from kafkalog.names import DirectoryState, is_staging
 from kafkalog.targets import open_targets, require_topics, topics_of
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog

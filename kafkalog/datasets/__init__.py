@@ -14,14 +14,13 @@ from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import Defect, Isolation, LogView
 from kafkalog.tables.model import End, Replicas, TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.datasets.arrow_dataset import Dataset
-    from kafkalog.model import Defect
 
 E = TypeVar("E", bound=StrEnum)
 

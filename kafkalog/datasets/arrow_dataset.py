@@ -16,13 +16,12 @@ import pyarrow.dataset as ds
 from kafkalog.datasets.scanner import Scanner, guarantee_of
 from kafkalog.datasets.schemas import dataset_schema
 from kafkalog.errors import UsageError
-from kafkalog.tables.model import TableName
+from kafkalog.tables.model import Split, TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.datasets.model import StateTable, Tables
-    from kafkalog.tables.model import Split
 
 
 class Dataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types

@@ -7,13 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.defects import raise_defect
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import Defect, Isolation, LogView
 from kafkalog.tables.model import Bounds, End, Replicas, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.model import Defect
     from kafkalog.state.model import Groups
     from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference

@@ -20,16 +20,14 @@ from kafkalog.datasets.conditions import (
 )
 from kafkalog.errors import UsageError
 from kafkalog.tables import plan_splits, read_split
-from kafkalog.tables.model import TableName
-from kafkalog.tables.planning import meant_names
+from kafkalog.tables.model import Bounds, Request, Split, TableName
+from kafkalog.tables.planning import Target, meant_names
 from kafkalog.tables.reading import ROWS_AT_ONCE, constants_of, count_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.datasets.arrow_dataset import Dataset
-    from kafkalog.tables.model import Bounds, Request, Split
-    from kafkalog.tables.planning import Target
 
 _NAMES: Final = ("topic", "partition")
 

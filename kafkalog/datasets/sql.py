@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.datasets.model import StateTable
+from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.tables.model import Answer, TableName, columns_for
@@ -26,7 +26,6 @@ from kafkalog.tables.model import Answer, TableName, columns_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.datasets.model import Tables
 
 MEMORY_SIZE: Final = 1 << 30
 """What DuckDB may hold before it uses files."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.cluster_image.model import RESOURCE_TYPES, TOPIC
 from kafkalog.configs.sources import read_metadata_configs
-from kafkalog.datasets.model import StateTable
+from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.datasets.schemas import STATE_SCHEMAS
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
@@ -26,7 +26,6 @@ from kafkalog.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.datasets.model import Tables
     from kafkalog.state.model import Groups
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkalog.defects import files, logs
 from kafkalog.errors import (
@@ -15,10 +15,7 @@ from kafkalog.errors import (
     LimitExceededError,
     UnreadableError,
 )
-from kafkalog.model import Defect, Severity
-
-if TYPE_CHECKING:
-    from kafkalog.model import Reference
+from kafkalog.model import Defect, Reference, Severity
 
 REFERENCES: Final[dict[str, Reference]] = {
     reference.name: reference for table in (logs, files) for reference in table.REFERENCES

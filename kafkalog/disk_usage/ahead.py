@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.compaction.candidates import find_candidate
@@ -24,9 +25,8 @@ from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
 from kafkalog.inventory import partitions_of
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState
 from kafkalog.paths.uris import is_object
-from kafkalog.retention import forecast
+from kafkalog.retention import PartitionRetention, forecast
 from kafkalog.retention.model import Reason
 from kafkalog.retention.simulation import simulate_retention
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigSources
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.retention import PartitionRetention
     from kafkalog.targets import Listener, Target
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.names import DirectoryState
+    from formats.file_names import DirectoryState
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24

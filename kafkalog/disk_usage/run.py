@@ -12,12 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.batches.segment import OpenSegment
-from kafkalog.disk_usage.ahead import Outlook, look_ahead
-from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
-from kafkalog.errors import KafkaLogError, contained
-from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
-from kafkalog.names import (
+from formats.file_names import (
     DirectoryState,
     FileKind,
     FileState,
@@ -25,6 +20,11 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
+from kafkalog.batches.segment import OpenSegment
+from kafkalog.disk_usage.ahead import Outlook, look_ahead
+from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
+from kafkalog.errors import KafkaLogError, contained
+from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.source import BLOCK_SIZE
@@ -34,8 +34,8 @@ from kafkalog.targets import Listener, look_at_targets, open_targets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from formats.file_names import FileName
     from kafkalog.configs import ConfigSources
-    from kafkalog.names import FileName
     from kafkalog.parents import Parent
 
 

@@ -20,13 +20,12 @@ from kafkalog.journal.journal import (
     read_journal,
 )
 from kafkalog.journal.log_dir_files import Listing, keep_checkpoints
-from kafkalog.storage import AppendedFile, Changes, require_space
+from kafkalog.storage import AppendedFile, Changes, Step, require_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.storage import Step
 
 
 class Backup:

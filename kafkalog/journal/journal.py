@@ -30,11 +30,18 @@ import re
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Text, parsed
+from formats.file_names import (
+    OFFSET_CHECKPOINTS,
+    is_known,
+    is_plain,
+    is_topic,
+    parse_directory_name,
+)
+from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Schema, Text, parsed
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.journal.log_dir_files import (
     FILE_NAME,
@@ -45,13 +52,8 @@ from kafkalog.journal.log_dir_files import (
     status_fields,
     status_of,
 )
-from kafkalog.names import OFFSET_CHECKPOINTS, is_known, is_plain, is_topic, parse_directory_name
 from kafkalog.paths.source import read_file
 from kafkalog.paths.uris import require_local
-
-if TYPE_CHECKING:
-    from kafkalog.documents import Schema
-
 
 MARK_REMOVED: Final = "removed"
 MARK_RESTORED: Final = "restored"

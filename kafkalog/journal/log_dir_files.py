@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import OFFSET_CHECKPOINTS, is_plain, is_topic
 from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import ChangedSinceError, RefusedError, UnsupportedError
-from kafkalog.names import OFFSET_CHECKPOINTS, is_plain, is_topic
 from kafkalog.paths.reading_errors import reading_error
-from kafkalog.storage import Changes, require_no_link
+from kafkalog.storage import Changes, Step, require_no_link
 from kafkalog.storage.files import open_directory
 from kafkalog.text_files import checkpoint_text, read_offset_checkpoint
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.model import CheckpointEntry
-    from kafkalog.storage import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing
-from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.storage import require_no_link
@@ -22,7 +22,6 @@ from kafkalog.storage.files import open_directory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import LoadedLog, PredictedStart
 
 

@@ -7,7 +7,8 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.errors import UsageError
+from formats.file_names import FileKind, FileState
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.journal import top_files
 from kafkalog.journal.backup import Backup
 from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
@@ -22,18 +23,15 @@ from kafkalog.journal.log_dir_files import (
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.journal.undo import require_unchanged, restore
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
-from kafkalog.names import FileKind, FileState
 from kafkalog.paths.uris import require_local
-from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
+from kafkalog.storage import Changes, ChangeWatch, LogDirLock, Step, StepKind
 from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.configs import ConfigSources, LogDirConfigs
-    from kafkalog.errors import KafkaLogError
     from kafkalog.journal.journal import PartitionEntry
-    from kafkalog.storage import Step
 
 
 _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionState.UNDOING)

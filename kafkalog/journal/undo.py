@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import FileKind, FileState, is_known, parse_directory_name, parse_file_name
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, UnwritableError
 from kafkalog.journal import top_files
 from kafkalog.journal.journal import (
@@ -26,14 +27,12 @@ from kafkalog.journal.log_dir_files import (
     require_checkpoints,
 )
 from kafkalog.journal.requirements import require_place
-from kafkalog.names import FileKind, FileState, is_known, parse_directory_name, parse_file_name
-from kafkalog.storage import AppendedFile, Changes, LogDirLock, require_space
+from kafkalog.storage import AppendedFile, Changes, LogDirLock, Step, require_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.journal.journal import Journal, PartitionEntry
-    from kafkalog.storage import Step
 
 
 _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.names import DirectoryState
+from formats.file_names import DirectoryState
 from kafkalog.overview.html import (
     CONFIG,
     ROW,

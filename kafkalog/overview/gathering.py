@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from formats.file_names import DirectoryState, FileState, is_staging
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
 from kafkalog.defects import REFERENCES
@@ -17,7 +18,6 @@ from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, Usag
 from kafkalog.inventory import list_log_dirs, list_partitions, partitions_of
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
-from kafkalog.names import DirectoryState, FileState, is_staging
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
 from kafkalog.paths import file_system
 from kafkalog.retention.simulate import judge_partition

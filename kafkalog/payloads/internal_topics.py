@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from construct import ConstructError
 
+from formats.file_names import parse_directory_name
 from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorValue
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
 from kafkalog.errors import CorruptDataError
-from kafkalog.names import parse_directory_name
 from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.java_text import java_json
 from kafkalog.payloads.message_text import JsonObject, has_struct, message_json, remote_log_text

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.check.segments import missing_offsets
 from kafkalog.defects import raise_defect
-from kafkalog.engine import told_error
+from kafkalog.engine import Engine, told_error
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
 from kafkalog.sightings import now_ms
-from kafkalog.tables.planning import find_targets, living_splits, tell_differences
+from kafkalog.tables.planning import Target, find_targets, living_splits, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO
 
-    from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
     from kafkalog.tables import Request
     from kafkalog.tables.model import PartitionEnd
-    from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
 

@@ -17,7 +17,7 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.paths.source import Source, read_file
 from kafkalog.payloads.java_text import java_lines
-from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
+from kafkalog.recovery.model import Action, RemoveFile, RenameFile, StartRefusedError, WriteFile
 from kafkalog.text_files import NoTopicIdError, java_number, read_topic_id
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import ProducerState
-    from kafkalog.recovery.model import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from formats.constants import (
 )
 from kafkalog.indexes import aborted_transaction_bytes
 from kafkalog.model import AbortedTransaction
-from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.model import StartConfig, StartRefusedError
 
 if TYPE_CHECKING:
     import struct
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from kafkalog.producers import CompletedTransaction
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.model import StartConfig
 
 
 class AbortedList:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT32_MAX, INT64_MAX
-from kafkalog.recovery.directory import Content, offset_from_name, segment_file
+from kafkalog.recovery.directory import Content, Directory, offset_from_name, segment_file
 from kafkalog.recovery.indexes import InvalidOffsetError, OffsetSlots
 from kafkalog.recovery.model import (
     CreateSegment,
@@ -20,16 +20,14 @@ from kafkalog.recovery.model import (
     StartRefusedError,
 )
 from kafkalog.recovery.producer_replay import rebuild_producers, segments_between
-from kafkalog.recovery.producers import ProducerStates
+from kafkalog.recovery.producers import LeaderEpochs, ProducerStates
 from kafkalog.recovery.segment_recovery import OffsetOverflowError, SegmentRecovery
 from kafkalog.recovery.segment_state import SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
-    from kafkalog.recovery.producers import LeaderEpochs
 
 
 _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"

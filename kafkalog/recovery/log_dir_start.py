@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.cluster_image import read_cluster_image
+from formats.file_names import DirectoryState, FileKind
+from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
@@ -35,9 +35,6 @@ from kafkalog.text_files import read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import LogDirListing, PartitionDir
 
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)

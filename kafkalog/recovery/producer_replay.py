@@ -17,8 +17,8 @@ from kafkalog.batches.records import decode_records
 from kafkalog.errors import CorruptDataError
 from kafkalog.payloads.control_records import control_record
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.producers import hash_order
-from kafkalog.recovery.walk import CorruptRecordError, Walker
+from kafkalog.recovery.producers import ProducerStates, hash_order
+from kafkalog.recovery.walk import CorruptRecordError, Frame, Walker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.paths.source import Source
     from kafkalog.producers import AppendInfo, CompletedTransaction
     from kafkalog.recovery.indexes import AbortedList
-    from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
-    from kafkalog.recovery.walk import Frame
 
 
 Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]

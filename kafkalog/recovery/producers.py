@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.batches.framing import scan_batches
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import Batch, EpochEntry
+from kafkalog.model import Batch, EpochEntry, ProducerState
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producers import (
     AppendInfo,
@@ -25,16 +25,13 @@ from kafkalog.producers import (
     read_producer_snapshot,
     snapshot_bytes,
 )
-from kafkalog.recovery.directory import checkpoint_lines, offset_from_name, segment_file
-from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.directory import Directory, checkpoint_lines, offset_from_name, segment_file
+from kafkalog.recovery.model import Refusal, StartConfig, StartRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog.model import ProducerState
     from kafkalog.producers import CompletedTransaction
-    from kafkalog.recovery.directory import Directory
-    from kafkalog.recovery.model import Refusal, StartConfig
 
 
 class LeaderEpochs:

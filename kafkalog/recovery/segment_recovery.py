@@ -13,7 +13,7 @@ from kafkalog.paths.source import Source
 from kafkalog.recovery.indexes import AbortedList, IndexBuild
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError, readable_markers
-from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
+from kafkalog.recovery.walk import CorruptRecordError, Frame, Walker, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.recovery.producers import LeaderEpochs, ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
-    from kafkalog.recovery.walk import Frame
 
 
 class OffsetOverflowError(Exception):

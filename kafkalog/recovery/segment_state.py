@@ -14,17 +14,13 @@ from kafkalog.batches.framing import scan_batches
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
-from kafkalog.recovery.directory import Content, segment_file
+from kafkalog.recovery.directory import Content, Directory, segment_file
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
-from kafkalog.recovery.model import RebuildIndexes, StartRefusedError, TruncateLog
-from kafkalog.recovery.walk import Found, Indexing, Search, ToTheEnd, frames, walk
+from kafkalog.recovery.model import RebuildIndexes, StartConfig, StartRefusedError, TruncateLog
+from kafkalog.recovery.walk import Found, Frame, Indexing, Search, ToTheEnd, Walker, frames, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafkalog.recovery.directory import Directory
-    from kafkalog.recovery.model import StartConfig
-    from kafkalog.recovery.walk import Frame, Walker
 
 
 class SegmentState:

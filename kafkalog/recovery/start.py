@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.file_names import DirectoryState, FileKind
 from kafkalog import text_files
 from kafkalog.batches.framing import scan_batches
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Directory, check_partition_metadata

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import is_staged
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import require_own_files
 from kafkalog.model import Level
-from kafkalog.names import is_staged
 from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
 from kafkalog.recovery.directory import Content
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import DirectoryState
 from kafkalog.journal.log_dir_files import has_mark
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.names import DirectoryState
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -39,7 +39,6 @@ from kafkalog.repair.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting, PredictedStart, StartConfig
 
 _LEFT_OVER = "left by a killed repair"

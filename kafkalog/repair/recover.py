@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.log_dir import open_partition
+from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     RemoveFile,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.journal import PartitionRun, Run
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Action, PredictedStart, StartConfig
     from kafkalog.repair.model import RecoveryPlan
     from kafkalog.storage import Changes

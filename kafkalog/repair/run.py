@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.configs import ConfigSources
+from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.errors import InternalError, KafkaLogError, contained
 from kafkalog.journal.run import Maintenance, present_ms, share_of
-from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.recovery import StartMode, Verdict, read_hosting, start_config, start_line
+from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
+from kafkalog.recovery import Hosting, StartMode, Verdict, read_hosting, start_config, start_line
 from kafkalog.repair.model import RecoveryPlan, require_performable
 from kafkalog.repair.plan import plan_recovery
 from kafkalog.repair.recover import RecoveryDone, perform_recovery
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog.configs import ConfigValue
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import Hosting
     from kafkalog.targets import Listener
 
 

@@ -6,18 +6,16 @@ Follows `LocalLog.splitOverflowedSegment` and `replaceSegments` of Kafka 4.3.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
-from kafkalog.names import staged_name
+from formats.file_names import staged_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import segment_file
 from kafkalog.repair.model import index_data, is_left_over
 from kafkalog.repair.plan import is_same
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import SegmentPart, SplitSegment, StartConfig
     from kafkalog.storage import Changes

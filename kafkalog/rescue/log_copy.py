@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
+from formats.file_names import FileKind, FileState, parse_directory_name, segment_file_name
 from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch, EpochEntry
-from kafkalog.names import FileKind, FileState, parse_directory_name, segment_file_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery import RemoveFile, RenameFile, StartMode, predict_start
-from kafkalog.rescue.model import CopiedRange, LostRange, SalvagedSegment
+from kafkalog.rescue.model import CopiedRange, LostRange, Row, SalvagedSegment
 from kafkalog.rescue.pieces import (
     BASE_OFFSET,
     EPOCH,
@@ -39,7 +39,6 @@ from kafkalog.rescue.pieces import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.rescue.model import Row
     from kafkalog.rescue.pieces import Decided, Table
     from kafkalog.storage import NewDirectory
 

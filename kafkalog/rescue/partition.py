@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import INDEX_KINDS, DirectoryState, FileKind, FileState
 from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import CorruptDataError
-from kafkalog.log_dir import open_partition
-from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
+from kafkalog.model import Defect, EpochEntry, Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -25,7 +25,7 @@ from kafkalog.recovery import (
 )
 from kafkalog.recovery.segment_state import count_records
 from kafkalog.rescue.log_copy import EpochsInLog, LogCopy, Place, copy_file, logs_of, next_epoch
-from kafkalog.rescue.model import Fate, SalvagedFile, SalvagedPartition
+from kafkalog.rescue.model import Fate, Row, SalvagedFile, SalvagedPartition, SalvagedSegment
 from kafkalog.rescue.pieces import Bounds
 from kafkalog.text_files import READERS, checkpoint_text, read_leader_epochs
 from kafkalog.unified_log import UnifiedLog
@@ -33,11 +33,8 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.model import EpochEntry
     from kafkalog.recovery import PredictedStart
     from kafkalog.rescue.log_copy import SourceLog
-    from kafkalog.rescue.model import Row, SalvagedSegment
     from kafkalog.storage import NewDirectory
 
 LOG_ROOT = "log"
@@ -45,9 +42,7 @@ LOST_ROOT = "lost+found"
 
 _DELETE, _STRAY = file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY
 _DERIVED = (
-    FileKind.OFFSET_INDEX,
-    FileKind.TIME_INDEX,
-    FileKind.TRANSACTION_INDEX,
+    *INDEX_KINDS,
     FileKind.PRODUCER_SNAPSHOT,
 )
 

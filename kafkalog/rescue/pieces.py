@@ -23,7 +23,7 @@ from kafkalog.check.batches import (
     defects_of_batches,
 )
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import batch_columns
+from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
     from collections.abc import Iterator
 
-    from kafkalog.columns.headers import BatchColumns
     from kafkalog.paths.source import Source
 
     Table = NDArray[np.int64]

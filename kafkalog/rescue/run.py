@@ -13,9 +13,10 @@ import os
 from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
+from formats.file_names import DirectoryState, FileKind, FileState
 from kafkalog.check.verify import Verification
 from kafkalog.errors import (
     CorruptDataError,
@@ -24,12 +25,11 @@ from kafkalog.errors import (
     UnwritableError,
     contained,
 )
-from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
-from kafkalog.model import Level, Severity
-from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
-from kafkalog.rescue.log_copy import file_checksum, log_dir_of, logs_of, partitions_of
+from kafkalog.rescue.log_copy import Target, file_checksum, log_dir_of, logs_of, partitions_of
 from kafkalog.rescue.model import (
     MANIFEST,
     FailedPartition,
@@ -51,11 +51,7 @@ from kafkalog.text_files import checkpoint_text, read_meta_properties, read_offs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import BinaryIO
 
-    from kafkalog.log_dir import FileEntry
-    from kafkalog.model import Defect
-    from kafkalog.rescue.log_copy import Target
     from kafkalog.rescue.model import Row, SalvagedPartition
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import DirectoryState, is_staging, is_topic
 from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
-from kafkalog.names import DirectoryState, is_staging, is_topic
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
 from kafkalog.targets import completeness, require_topics

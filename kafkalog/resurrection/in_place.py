@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import DirectoryState
 from kafkalog.errors import (
     DestinationExistsError,
     KafkaLogError,
@@ -28,7 +29,6 @@ from kafkalog.journal.requirements import (
 )
 from kafkalog.journal.top_files import digest
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
-from kafkalog.names import DirectoryState
 from kafkalog.paths.uris import require_local
 from kafkalog.resurrection.choice import choose
 from kafkalog.resurrection.model import THERE, ResurrectOptions

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import OFFSET_CHECKPOINTS
 from kafkalog.cluster_image.model import TOPIC
 from kafkalog.errors import (
     DestinationExistsError,
@@ -22,7 +23,6 @@ from kafkalog.errors import (
 )
 from kafkalog.journal.requirements import require_own_checkpoints
 from kafkalog.log_dir import list_partition
-from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.resurrection.choice import choose
 from kafkalog.resurrection.home import Home
 from kafkalog.resurrection.model import (

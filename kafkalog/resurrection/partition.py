@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import FileKind, parse_directory_name, parse_file_name, segment_file_name
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import FileKind, parse_directory_name, parse_file_name, segment_file_name
 from kafkalog.paths import uris
 from kafkalog.paths.source import Source
 from kafkalog.producers import read_producer_snapshot

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import parse_file_name
 from kafkalog.cluster_image import ImageReader
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
@@ -19,7 +20,6 @@ from kafkalog.errors import (
     PartlyDoneError,
 )
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
-from kafkalog.names import parse_file_name
 from kafkalog.rescue.model import manifest_line as salvage_line
 from kafkalog.resurrection.choice import NEW, choose, losers_of
 from kafkalog.resurrection.model import (

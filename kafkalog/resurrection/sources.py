@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.file_names import DirectoryState
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
@@ -18,7 +19,6 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import LogView, Severity
-from kafkalog.names import DirectoryState
 from kafkalog.paths import file_system, uris
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
+from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_name
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import (
     log_dir_around,
@@ -22,10 +23,9 @@ from kafkalog.journal.requirements import (
     require_settled,
     require_start,
 )
-from kafkalog.log_dir import open_partition
-from kafkalog.names import FileKind, FileState, segment_file_name
+from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
-from kafkalog.retention import judge_partition
+from kafkalog.retention import PartitionRetention, SegmentFacts, judge_partition
 from kafkalog.storage import require_writable
 from kafkalog.text_files import checkpoint_text, read_leader_epochs
 from kafkalog.unified_log import LogOffsets
@@ -35,17 +35,13 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import TopicConfigs
     from kafkalog.journal import Run
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import EpochEntry
-    from kafkalog.retention import PartitionRetention, SegmentFacts
 
 
 _ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may exist already
 _KINDS = (
     FileKind.LOG,
-    FileKind.OFFSET_INDEX,
-    FileKind.TIME_INDEX,
-    FileKind.TRANSACTION_INDEX,
+    *INDEX_KINDS,
     FileKind.PRODUCER_SNAPSHOT,
 )
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, PartitionDir, Segment
 from kafkalog.model import Batch, Defect
-from kafkalog.names import DirectoryState, FileKind
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog.configs import ConfigSources
+from kafkalog.configs import ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.errors import UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
-from kafkalog.retention.model import Deletion, Reason
+from kafkalog.retention.model import Deletion, Policy, Reason
 from kafkalog.retention.simulate import PartitionRetention, judge_partition
 from kafkalog.retention.verdicts import expires_at, run_policies
 from kafkalog.targets import Listener, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from kafkalog.configs import ConfigValue, LogDirConfigs
-    from kafkalog.retention.model import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.constants import INT32_MAX
-from kafkalog.model import wrap_int64
+from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from kafkalog.model import Batch, Defect
 
 
 JITTERS: Final = 4096

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.reader import size_to_read
 from kafkalog.batches.selection import EVERYTHING
-from kafkalog.configs import ConfigSources
+from kafkalog.configs import ConfigSources, ConfigValue, TopicConfigs
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import open_partition
-from kafkalog.model import Batch, Level
+from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.roll.replay import JITTERS, Replay, RollReplay, RollSettings
@@ -27,9 +27,6 @@ from kafkalog.targets import Listener
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkalog.configs import ConfigValue, TopicConfigs
-    from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import Defect
     from kafkalog.roll.columns import ColumnReplay
 
 

@@ -13,22 +13,18 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kafkalog.batches.selection import plan_segments
+from formats.file_names import DirectoryState
+from kafkalog.batches.selection import ReadPlan, Selection, plan_segments
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import Defect, LogView, Record
-from kafkalog.names import DirectoryState
+from kafkalog.model import AbortedTransaction, Defect, LogView, Record
 from kafkalog.search.scanning import Occurrence, is_gone, missing_in, plan_of, records_of
-from kafkalog.tables.planning import shown_now
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.tables.planning import Target, shown_now
+from kafkalog.unified_log import OpenTransaction, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.model import AbortedTransaction
     from kafkalog.search.run import Search
-    from kafkalog.tables.planning import Target
-    from kafkalog.unified_log import OpenTransaction
 
 
 def history(search: Search) -> Iterator[Occurrence | Defect]:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog.batches.lookup import compared
-from kafkalog.errors import contained, raised
-from kafkalog.model import Isolation, LogView
+from kafkalog.batches.lookup import Lookup, compared
+from kafkalog.errors import KafkaLogError, contained, raised
+from kafkalog.model import Defect, Isolation, LogView
 from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show_now
+from kafkalog.view import Difference, show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.batches.lookup import Lookup
-    from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import Defect
-    from kafkalog.view import Difference
 
     Question = Callable[[UnifiedLog], Lookup]
 

@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
@@ -29,7 +29,6 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from typing import Unpack
 
     from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir

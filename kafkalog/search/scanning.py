@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.reader import plan_reading, require_log
 from kafkalog.batches.segment import gaps_between
-from kafkalog.batches.selection import planned_records, segments_of
+from kafkalog.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES
-from kafkalog.log_dir import FileEntry, LogDirListing
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.tables.model import Replicas
 from kafkalog.tables.planning import Target, is_shown, shown_now
@@ -23,8 +23,6 @@ from kafkalog.view import Shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect, LogView, Record
 
     Failed = Callable[[KafkaLogError], object]

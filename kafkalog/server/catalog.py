@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.error_codes import ErrorCode
+from formats.file_names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.model import EpochEntry
-from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
@@ -26,7 +26,7 @@ from kafkalog.text_files import epoch_end, read_leader_epochs, read_meta_propert
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.names import DirectoryName
+    from formats.file_names import DirectoryName
     from kafkalog.parents import Parent
     from kafkalog.server.model import ServeListener, ServeOptions
 

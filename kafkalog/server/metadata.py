@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
-from kafkalog.names import is_topic
+from formats.file_names import is_topic
 from kafkalog.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.engine import of_task, told, told_error
+from kafkalog.engine import Gathering, PieceWork, Task, Work, of_task, told, told_error
 from kafkalog.spark.job import Called, errors_as_ours, is_remote, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from kafkalog.engine import Gathering, PieceWork, Task, Work
 
 
 _ROWS: Final = "number long, piece long, row long, data binary, error string"

@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 import warnings
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -43,7 +43,6 @@ from kafkalog.spark.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from concurrent.futures import Future
 
     from pyspark.sql import SparkSession
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
-from kafkalog.log_dir import LogDirListing
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.targets import live_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.log_dir import FileEntry, PartitionDir
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"

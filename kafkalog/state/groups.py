@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
+from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
     internal_topic,
 )
-from kafkalog.state.latest import Latest, LatestLog, last_of_keys
-from kafkalog.state.model import Group, GroupOffset, Groups, Member, moment_of
+from kafkalog.state.latest import Latest, LatestLog, last_of_keys, latest_logs
+from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
 from kafkalog.targets import best_replica, live_partitions, open_targets
 from kafkalog.unified_log import UnifiedLog
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.state.model import Moment
 
 _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
@@ -112,20 +111,11 @@ def read_groups(
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     found = Groups({}, topic)
-    for number, replicas in sorted(topic.replicas.items()):
-        try:
-            log = LatestLog(number, best_replica(replicas), at, defects, progress)
-        except KafkaLogError as error:
-            if failed is None or isinstance(error, UnsupportedError):
-                raise
-            failed(error)
-            found.incomplete.append(number)
-            continue
+    logs = latest_logs(topic, found.incomplete, at, defects, progress, failed)
+    for number, log in logs:
         partition = _PartitionState(number, log)
         for group in partition.groups():
             found.groups[group.name] = group
-        if not log.is_complete:
-            found.incomplete.append(number)
         found.undecoded += partition.undecoded
     return found
 

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from formats import file_names
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
+from kafkalog.errors import KafkaLogError, UnsupportedError
 from kafkalog.model import Defect, Isolation, Severity
+from kafkalog.targets import best_replica
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.state.coordinators import InternalTopic
     from kafkalog.state.model import Moment
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_control")
@@ -270,6 +273,36 @@ class LatestLog:
             data = rows.filter(pc.invert(rows["is_control"]))
             keys.update(data["key"].unique().to_pylist())
         return keys - {None}  # of records without a key
+
+
+def latest_logs(
+    topic: InternalTopic,
+    incomplete: list[int],
+    at: Moment | None,
+    defects: Callable[[Defect], object] | None,
+    progress: Callable[[int], None] | None,
+    failed: Callable[[KafkaLogError], None] | None,
+) -> Iterator[tuple[int, LatestLog]]:
+    """Yield each partition of a coordinator's topic with its log, read from the best replica.
+
+    Args:
+        topic: the topic.
+        incomplete: gets the numbers of the partitions of which not everything could be read.
+        at, defects, progress: as for `LatestLog`.
+        failed: called with what ended the reading of one log; without it the error is raised.
+    """
+    for number, replicas in sorted(topic.replicas.items()):
+        try:
+            log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        except KafkaLogError as error:
+            if failed is None or isinstance(error, UnsupportedError):
+                raise
+            failed(error)
+            incomplete.append(number)
+            continue
+        if not log.is_complete:
+            incomplete.append(number)
+        yield number, log
 
 
 def _schema() -> Any:

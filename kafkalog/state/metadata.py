@@ -11,6 +11,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.file_names import FileKind
 from kafkalog.batches.selection import Selection, plan_files, planned_batches, planned_records
 from kafkalog.cluster_image.model import Provenance
 from kafkalog.cluster_image.reader import ImageReader, last_batch, metadata_partition
@@ -23,12 +24,11 @@ from kafkalog.log_dir import (
     PartitionDir,
     open_path,
 )
-from kafkalog.model import Batch, Record
-from kafkalog.names import FileKind
+from kafkalog.model import Batch, Defect, Record
 from kafkalog.payloads.control_records import control_record
 from kafkalog.state.image_tree import image_tree, leaves
 from kafkalog.state.metadata_model import Metadata, changes_of
-from kafkalog.state.model import moment_of
+from kafkalog.state.model import Moment, moment_of
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show_now
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from kafkalog.model import Defect
-    from kafkalog.state.model import Moment
 
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.cluster_image.model import TOPIC, Partition
-from kafkalog.state.image_tree import Leaf, image_tree, leaves, resource_name, sorted_names
+from kafkalog.cluster_image.model import TOPIC, ClusterImage, Partition, Source
+from kafkalog.state.image_tree import Leaf, Tree, image_tree, leaves, resource_name, sorted_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.cluster_image.model import ClusterImage, Source
-    from kafkalog.state.image_tree import Tree
 
 ROOT: Final = "/"
 

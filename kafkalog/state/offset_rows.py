@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from kafkalog.payloads.offset_commits import commit_value
 from kafkalog.state.model import GroupOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     EndOf = Callable[[str, int], int | None]
 
 _ROWS_DECODED: Final = 1 << 16

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError
+from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.living import answered
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.state.coordinators import (
-    TRANSACTION_STATE,
-    internal_topic,
-)
-from kafkalog.state.latest import LatestLog
-from kafkalog.state.model import moment_of
+from kafkalog.state.coordinators import TRANSACTION_STATE, InternalTopic, internal_topic
+from kafkalog.state.latest import Latest, LatestLog, latest_logs
+from kafkalog.state.model import Moment, moment_of
 from kafkalog.targets import best_replica, live_partitions, open_targets
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import OpenTransaction, UnifiedLog
 
 if TYPE_CHECKING:
     import os
@@ -34,10 +31,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.state.coordinators import InternalTopic
-    from kafkalog.state.latest import Latest
-    from kafkalog.state.model import Moment
-    from kafkalog.unified_log import OpenTransaction
 
 TIMEOUT_MS: Final = 900_000
 """Default of `transaction.max.timeout.ms`."""
@@ -183,17 +176,8 @@ def read_transactions(
     """
     topic = internal_topic(TRANSACTION_STATE, targets)
     found = Transactions({}, topic)
-    for number, replicas in sorted(topic.replicas.items()):
-        try:
-            log = LatestLog(number, best_replica(replicas), at, defects, progress)
-        except KafkaLogError as error:
-            if failed is None or isinstance(error, UnsupportedError):
-                raise
-            failed(error)
-            found.incomplete.append(number)
-            continue
-        if not log.is_complete:
-            found.incomplete.append(number)
+    logs = latest_logs(topic, found.incomplete, at, defects, progress, failed)
+    for number, log in logs:
         records: dict[bytes, Latest | None] = dict(log.records.latest())
         for key in {*records, *log.newer}:
             latest = records.get(key)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
+from formats.file_names import is_plain
 from kafkalog.errors import RefusedError, UnsupportedError
-from kafkalog.names import is_plain
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
     exchange,

@@ -9,13 +9,13 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
+from formats.file_names import staging_name
 from kafkalog.errors import (
     DestinationExistsError,
     UnreadableError,
     UnwritableError,
     UsageError,
 )
-from kafkalog.names import staging_name
 from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,

@@ -8,8 +8,8 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from formats.file_names import is_plain
 from kafkalog.errors import RefusedError, UnreadableError
-from kafkalog.names import is_plain
 from kafkalog.storage.files import open_directory, sync_directory, unwritable
 from kafkalog.storage.locks import lock_directory
 

@@ -15,7 +15,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog.names import is_staging, staging_name
+from formats.file_names import is_staging, staging_name
 from kafkalog.storage.files import open_directory, sync_directory, take_after_directory, unwritable
 from kafkalog.storage.locks import lock_directory
 

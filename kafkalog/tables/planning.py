@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from formats.file_names import DirectoryState, FileKind, is_staging
 from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.batches.selection import Selection, start_position
@@ -22,7 +23,6 @@ from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Isolation, LogView
-from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind

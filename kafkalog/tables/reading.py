@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from formats.file_names import FileKind, parse_file_name
 from kafkalog.batches.selection import ReadPlan, Selection
 from kafkalog.columns.arrow import table_of_arrays
 from kafkalog.columns.budget import Turnstile
@@ -19,7 +20,6 @@ from kafkalog.defects import corrupt_data
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
-from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.model import OF_LOGS, TableName

@@ -16,7 +16,7 @@ from kafkalog.columns.scan_steps import OFFSET_LIMIT, Part, defects_of
 from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.engine import Crew
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, Record
 from kafkalog.text import kafka_kernels as t
 from kafkalog.text.blocks import Text, TextFormat, whole
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.model import Record
     from kafkalog.paths.source import Source
 
     Mask = NDArray[np.bool_]

@@ -13,7 +13,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.pipeline import record_of
-from kafkalog.model import TimestampType
+from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.text import object_kernels as o
 from kafkalog.text import value_kernels as v
 from kafkalog.text.blocks import TextFormat, whole
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.columns.scan_steps import Part
-    from kafkalog.model import Batch, Record
 
 
 _BATCH_FIELDS: Final = {

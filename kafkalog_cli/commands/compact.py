@@ -19,7 +19,7 @@ from kafkalog_cli.engines import (
     SparkConfOption,
 )
 from kafkalog_cli.output.objects import Style
-from kafkalog_cli.output.writer import Format
+from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kafkalog.compaction.run import CompactedPartition, CompactionRun
     from kafkalog.engine import Engine
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.writer import Writer
 
 
 def compact(

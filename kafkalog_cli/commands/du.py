@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.disk_usage.model import SplitBy
+from kafkalog.disk_usage.model import Report, SplitBy
 from kafkalog.errors import UsageError
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.disk_usage.model import Report
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
 

@@ -78,9 +78,7 @@ def dump_segment(
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.STARTED,
-    max_bytes: Annotated[str | None, typer.Option(
-        metavar="SIZE", help="Read at most SIZE bytes of each .log.",
-    )] = None,
+    max_bytes: opt.MaxBytesOption = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     order: Annotated[Order, typer.Option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import Defect, Isolation, LogView
 from kafkalog.tables.model import Replicas
 from kafkalog.typed import TypedColumn, TypedForm
 from kafkalog_cli import options as opt
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.batches.selection import Selection
-    from kafkalog.model import Defect
     from kafkalog.search.run import Search
     from kafkalog.search.scanning import Found
     from kafkalog_cli.outcome import Outcome

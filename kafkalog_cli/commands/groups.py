@@ -35,10 +35,7 @@ def groups(
     lag: Annotated[bool, typer.Option(
         "--lag/--no-lag", help="Compare with the high watermarks of the partitions in PATH.",
     )] = True,
-    export: Annotated[str | None, typer.Option(
-        "--export", metavar="FILE",
-        help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
-    )] = None,
+    export: opt.ExportOption = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
     utc: opt.UtcOption = False,

@@ -64,10 +64,7 @@ def lookup_offset(
     no_index: Annotated[bool, typer.Option(
         "--no-index", help="Also scan without indexes; a different answer is a defect.",
     )] = False,
-    export: Annotated[str | None, typer.Option(
-        "--export", metavar="FILE",
-        help="Write the offsets as a CSV for kafka-consumer-groups --reset-offsets --from-file.",
-    )] = None,
+    export: opt.ExportOption = None,
     show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
     form: opt.FormatOption = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,

@@ -12,7 +12,7 @@ import typer
 
 from kafkalog.model import LogView
 from kafkalog_cli import options as opt
-from kafkalog_cli.output.objects import Column
+from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import View
 
 
 _STUCK_SHOWN: Final = 5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.model import LogView
-from kafkalog.tables.model import End, Replicas
+from kafkalog.tables.model import End, PartitionEnd, Replicas
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from kafkalog.profiles.model import Profile
     from kafkalog.tables import Request
-    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 

@@ -64,9 +64,7 @@ def replay(
     from_position: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="Byte position to start at, in each file.",
     )] = None,
-    max_bytes: Annotated[str | None, typer.Option(
-        metavar="SIZE", help="Read at most SIZE bytes of each .log.",
-    )] = None,
+    max_bytes: opt.MaxBytesOption = None,
     limit: Annotated[int | None, typer.Option(
         min=0, metavar="N", help="At most N records per log.",
     )] = None,

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.anatomy.model import Field as Bytes
-from kafkalog.anatomy.model import Structure
+from kafkalog.anatomy.model import Item, Structure
 from kafkalog.anatomy.writes import SegmentWrites
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
@@ -39,7 +39,6 @@ from kafkalog_cli.output.writer import cell_width, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.anatomy.model import Item
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
 

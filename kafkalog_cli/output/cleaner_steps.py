@@ -10,7 +10,7 @@ from kafkalog.compaction.explain import ExplainedGroup, FinishedMap, MapStep, cl
 from kafkalog.compaction.model import Action, CleanedBatch
 from kafkalog.errors import KafkaLogError
 from kafkalog.paths import file_system
-from kafkalog.storage import StepKind
+from kafkalog.storage import Step, StepKind
 from kafkalog.wording import counted, utc_text
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.output.objects import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction import Candidate
     from kafkalog.compaction.run import CompactionRun
-    from kafkalog.storage import Step
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style, View
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.compaction import Dropped, Skip, Tally
+from kafkalog.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.paths import file_system
 from kafkalog.storage import final_path
 from kafkalog.wording import counted
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.audit import Audit, Finding
-    from kafkalog.compaction import Candidate
     from kafkalog.compaction.run import CompactedPartition
     from kafkalog.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style, View

@@ -11,20 +11,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
+from formats.file_names import FileKind, parse_directory_name
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import LivingWalk
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
-from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths import file_system
 from kafkalog.tables.model import name_of
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown
-from kafkalog_cli.outcome import show_note, some_of
+from kafkalog_cli.outcome import Outcome, show_note, some_of
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.output.objects import Column
+from kafkalog_cli.output.objects import Column, Style, View
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.records import batch_view, record_view
 from kafkalog_cli.output.side_files import (
@@ -37,17 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.log_dir import Segment
     from kafkalog.payloads.internal_topics import PayloadKind
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.objects import Style, View
 
     Log = PartitionDir | FileEntry
     Progress = Callable[[int], None] | None
 
 
-_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
 
 

@@ -10,17 +10,14 @@ import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
-from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
+from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType, View
 from kafkalog_cli.output.text import tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
-
-if TYPE_CHECKING:
-    from kafkalog_cli.output.objects import View
 
 
 @dataclass(frozen=True, slots=True)

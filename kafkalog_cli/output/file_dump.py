@@ -8,21 +8,19 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.batches.selection import EVERYTHING
+from formats.file_names import INDEX_KINDS
+from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
-from kafkalog.names import FileKind
 from kafkalog_cli.output.dump import LOGS, DumpStyle
 from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
-    from kafkalog.batches.selection import Selection
     from kafkalog.columns.arrow_files import Exporter
     from kafkalog.model import Defect
     from kafkalog_cli.outcome import Outcome
 
-_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 _BATCH_ROWS = 16384
 
 
@@ -98,7 +96,7 @@ class FileDump:
     def _exporter_for(self, target: PartitionDir | FileEntry) -> Exporter:
         kind = "batches" if self._style.records is False else "records"
         if isinstance(target, FileEntry) and target.name.kind not in LOGS:
-            if target.name.kind not in _INDEXES:
+            if target.name.kind not in INDEX_KINDS:
                 raise UsageError(
                     f"A file of this kind cannot be written as {self._style.form}.",
                     path=target.path,

@@ -8,17 +8,15 @@ from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.model import Severity
+from kafkalog.model import Defect, Severity
 from kafkalog.wording import printable
-from kafkalog_cli.output.findings import Report, next_start_lines, summary_lines
+from kafkalog_cli.output.findings import Report, RunFacts, next_start_lines, summary_lines
 from kafkalog_cli.output.text import Tone, painted, tone_of, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.model import Defect
-    from kafkalog_cli.output.findings import RunFacts
 
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.model import Level, Severity
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import file_system
 from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-    from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
     from kafkalog.verification import Findings
 

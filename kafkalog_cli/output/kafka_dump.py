@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT32_MAX
+from formats.file_names import FileKind, parse_file_name
 from kafkalog.batches.framing import crc_valid, read_batch
 from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.records import decode_records
@@ -25,20 +26,17 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
-from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text.index_matches import match_times
 from kafkalog.wording import printable
-from kafkalog_cli.outcome import show_note
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kafka_text as text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafkalog_cli.outcome import Outcome
 
 
 @dataclass(frozen=True)

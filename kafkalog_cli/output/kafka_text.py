@@ -15,13 +15,13 @@ from kafkalog.payloads.java_text import java_text, java_utf8
 from kafkalog_cli.output.records import compression_name
 
 if TYPE_CHECKING:
+    from formats.file_names import FileName
     from kafkalog.model import (
         AbortedTransaction,
         Batch,
         ProducerState,
         Record,
     )
-    from kafkalog.names import FileName
     from kafkalog.payloads.internal_topics import PayloadKind
 
 

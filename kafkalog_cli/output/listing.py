@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.inventory import PartitionRow
+from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 from kafkalog.paths import file_system
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -25,7 +25,6 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import Tone, file_cell
 
 if TYPE_CHECKING:
-    from kafkalog.inventory import FileRow, LogDirRow, SegmentRow
     from kafkalog_cli.output.objects import Style, View
 
 _ALL_FILES: Final = "bytes of all files; indexes without preallocated space"

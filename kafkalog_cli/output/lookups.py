@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.defects import make_defect
 from kafkalog.wording import counted, printable
-from kafkalog_cli.outcome import show_note
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.batches.lookup import Lookup, Step
     from kafkalog.model import Record
     from kafkalog.search.lookups import PartitionLookup
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style, View
 
 

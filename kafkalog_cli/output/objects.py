@@ -6,7 +6,7 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from datetime import UTC
+from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -23,7 +23,6 @@ from kafkalog_cli.output.text import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import tzinfo
 
     from kafkalog.payloads.internal_topics import PayloadKind
     from kafkalog_cli.output.text import Tone

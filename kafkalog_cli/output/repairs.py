@@ -6,10 +6,10 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.log_dir import LogDirListing
-from kafkalog.recovery import Verdict, log_dir_refusals
+from kafkalog.log_dir import LogDirListing, PartitionDir
+from kafkalog.recovery import PredictedStart, Verdict, log_dir_refusals
 from kafkalog.recovery.model import refusal_line, start_line
-from kafkalog.repair import Fate
+from kafkalog.repair import Fate, FileChange, IndexComparison, RecoveryPlan
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, print_heading
 from kafkalog_cli.outcome import show_note
@@ -32,10 +32,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.recovery import PredictedStart
-    from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
     from kafkalog.repair.rebuild import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style

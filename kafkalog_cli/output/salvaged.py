@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.rescue import MANIFEST, Fate, manifest_object
+from kafkalog.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
 from kafkalog.wording import counted, printable
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.model import Defect
-    from kafkalog.rescue import SalvageSummary
     from kafkalog.rescue.model import Row as ManifestRow
 
 _TARGET: Final = "relative to the new directory"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.names import FileKind
+from formats.file_names import FileKind
 from kafkalog_cli.output.objects import ANY, INT, TEXT, TIME, Column, Field, Kind, ObjectType
 from kafkalog_cli.output.text import dumps
 

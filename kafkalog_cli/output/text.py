@@ -8,17 +8,15 @@ import io
 import json
 import os
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from kafkalog.paths import file_system
 from kafkalog.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-    from datetime import tzinfo
-    from typing import TextIO
 
 
 class Tone(StrEnum):

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.names import is_staging
+from formats.file_names import is_staging
 from kafkalog.storage import Step, StepKind
 
 if TYPE_CHECKING:

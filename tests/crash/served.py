@@ -6,12 +6,12 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from formats.file_names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState, is_staging, parse_directory_name
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartMode
 from kafkalog.text_files import read_offset_checkpoint

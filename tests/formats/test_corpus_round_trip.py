@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from formats.file_names import FileKind, parse_directory_name
 from formats.internal_topics import (
     ControlRecordKey,
     CoordinatorKey,
@@ -29,7 +30,6 @@ from kafkalog.codecs import decompress
 from kafkalog.inventory import list_files
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch
-from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from formats.file_names import staging_name
 from kafkalog.check.verify import Verification
 from kafkalog.compaction import (
     Compaction,
@@ -24,7 +25,6 @@ from kafkalog.engine import LocalEngine
 from kafkalog.journal import Run, undo
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
-from kafkalog.names import staging_name
 from kafkalog.text_files import read_offset_checkpoint
 from tests.kafka import broker_data
 from tests.kafka.test_salvaged_logs import served

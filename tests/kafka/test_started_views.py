@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.file_names import DirectoryState, parse_directory_name
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.names import DirectoryState, parse_directory_name
 from tests.crash.readers import seen
 from tests.crash.served import CHECKPOINTS, offset_in, served
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.constants import RECORD_BATCH_HEADER
+from formats.file_names import FileKind, parse_file_name
 from kafkalog.anatomy.dissect import dissect
 from kafkalog.anatomy.meanings import BATCH, MESSAGE, RECORD
 from kafkalog.anatomy.model import Field, Structure
@@ -26,7 +27,6 @@ from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
-from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import decode, payload_kind_at
 from kafkalog.producers import read_producer_snapshot

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import crc32c as wheel
 import pytest
 
+from formats.file_names import FileKind
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError, NotFoundError
 from kafkalog.model import ProducerState
-from kafkalog.names import FileKind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
     MetaProperties,

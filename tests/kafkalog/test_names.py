@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.names import (
+from formats.file_names import (
     OFFSET_CHECKPOINTS,
     DirectoryName,
     DirectoryState,

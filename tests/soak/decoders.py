@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from construct import ConstructError
 
+from formats.file_names import parse_directory_name, parse_file_name
 from formats.internal_topics import (
     ControlRecordKey,
     CoordinatorKey,
@@ -44,7 +45,6 @@ from formats.text_files import (
 from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Record, TimestampType
-from kafkalog.names import parse_directory_name, parse_file_name
 from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.internal_topics import PayloadKind, decode, kafka_text
 from kafkalog.payloads.java_text import java_double, java_json, java_text

@@ -11,10 +11,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from formats.file_names import staging_name
 from kafkalog.compaction import CompactionRequest, find_candidate
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
-from kafkalog.names import staging_name
 from kafkalog.spark.engine import SparkEngine
 from tests.builders import BASE_TIME
 from tests.conftest import scenario_names

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.names import DirectoryState, parse_directory_name
+from formats.file_names import DirectoryState, parse_directory_name
 from kafkalog.text_files import read_offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.names import DirectoryName
+    from formats.file_names import DirectoryName
 
 CHECKPOINTS: Final = (
     "recovery-point-offset-checkpoint",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats import file_names
+from formats.file_names import DirectoryState
 from kafkalog.compaction.candidates import dirt_of
 from kafkalog.log_dir import LogDirListing, open_partition, open_path
-from kafkalog.names import DirectoryState
 from kafkalog.text_files import read_offset_checkpoint
 from tests.builders import BASE_TIME, batch, record, write_log
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from formats.file_names import staging_name
 from kafkalog.compaction import (
     CompactionRequest,
     clock_of_stopped_run,
@@ -22,7 +23,6 @@ from kafkalog.engine import LocalEngine
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal import undo
 from kafkalog.log_dir import open_partition
-from kafkalog.names import staging_name
 from tests.builders import BASE_TIME
 from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator

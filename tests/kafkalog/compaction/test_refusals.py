@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from formats.file_names import parse_directory_name
 from kafkalog.compaction import (
     CompactionRequest,
     Skip,
@@ -24,7 +25,6 @@ from kafkalog.errors import (
 from kafkalog.journal import Run
 from kafkalog.journal.requirements import mode_to_judge_by
 from kafkalog.log_dir import open_partition
-from kafkalog.names import parse_directory_name
 from kafkalog.recovery import StartMode
 from kafkalog.repair import perform_recovery, plan_recovery
 from tests.builders import flip
