@@ -105,9 +105,11 @@ class Append(Export):
         return Increment.from_json(fields["increment"])
 
     def _require_same_options(self, stored: Any) -> None:
+        wanted = self._options()
         if isinstance(stored, dict):
-            wanted = self._options()
             stored = {**stored, **{name: wanted[name] for name in _OF_A_RUN}}
+            if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
+                stored["typed"] = wanted["typed"]
         super()._require_same_options(stored)
 
     def _take_up(self, now: Plan) -> None:
@@ -231,6 +233,14 @@ class Append(Export):
         if self._delta is not None and not self._is_in_delta(increment.number):
             append_delta(self._target.shown, self._delta, self.summary().parts, increment)
         self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
+
+
+def _of_column(typed: Any) -> Any:
+    """Return what decides the type of typed columns: more writers' schemas may come."""
+    try:
+        return [{**one, "writers": None} for one in typed]
+    except TypeError:
+        return typed
 
 
 def _can_be_read(plan: Plan) -> bool:

@@ -6,7 +6,7 @@ import io
 import json
 import struct
 from decimal import DecimalException
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
 import pyarrow as pa
@@ -14,6 +14,9 @@ import pyarrow as pa
 from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
 from kafkalog.typed.schema_size import SchemaSize, brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
@@ -46,29 +49,60 @@ class AvroDecoder:
     Bytes after the value are damage. Supported logical types: decimal, date, times and timestamps
     of milliseconds and microseconds, uuid; others are treated as their underlying types.
 
+    Args:
+        schema: the schema of the column.
+        writers: the schemas that values were written with, by id, each after those that it refers
+            to. Values are resolved from theirs to the column's, as Avro specifies it. If empty, all
+            values were written with the column's.
+
     Raises:
         UsageError: the schema is malformed, recursive, or has unions of several types.
         ModuleNotFoundError: fastavro is missing.
     """
 
-    def __init__(self, schema: bytes) -> None:
+    def __init__(self, schema: bytes, writers: Mapping[int, Sequence[str]] | None = None) -> None:
         try:
             self._schema = fastavro.parse_schema(json.loads(schema))
             tree = fastavro.schema.expand_schema(json.loads(schema))
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
+        self._texts = writers or {}
+        self._writers: dict[int, Any] = {}
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, schema_id: int | None = None) -> Any:
         """Return the decoded value."""
         file = io.BytesIO(data)
+        writer, reader = self._schema, None
+        if self._texts:
+            writer, reader = self._writer(schema_id), self._schema
         try:
-            value = fastavro.schemaless_reader(file, self._schema, None)
+            value = fastavro.schemaless_reader(file, writer, reader)
         except _DAMAGE as error:
             raise ValueError(str(error)) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
         return _plain(value)
+
+    def _writer(self, schema_id: int | None) -> Any:
+        """Return the parsed schema of an id; raise `ValueError` if there is none to decode with."""
+        texts = None if schema_id is None else self._texts.get(schema_id)
+        if schema_id is None or texts is None:
+            raise ValueError(f"the schema {schema_id} is unknown")
+        if schema_id not in self._writers:
+            try:
+                self._writers[schema_id] = _parsed(texts)
+            except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
+                raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
+        return self._writers[schema_id]
+
+
+def _parsed(texts: Sequence[str]) -> Any:
+    """Parse a writer's schema after those that it refers to; refuse what could decode endlessly."""
+    schemas = [json.loads(text) for text in texts]
+    _type(fastavro.schema.expand_schema(schemas)[-1], "#", SchemaSize())
+    named: dict[str, Any] = {}
+    return [fastavro.parse_schema(one, named_schemas=named) for one in schemas][-1]
 
 
 def _plain(value: Any) -> Any:

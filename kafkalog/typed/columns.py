@@ -40,7 +40,7 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
             value = None
             if one.is_valid:
                 try:
-                    value = decoder.decode(column.unframed(_small(one)))
+                    value = decoder.decode(*column.unframed(_small(one)))
                 except ValueError:
                     failures += 1
             values.append(value)
@@ -62,7 +62,7 @@ def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | 
     if len(data) > VALUE_SIZE_MAX:
         return f"larger than {VALUE_SIZE_MAX} bytes"
     try:
-        pa.array([decoder.decode(column.unframed(data))], decoder.type)
+        pa.array([decoder.decode(*column.unframed(data))], decoder.type)
     except _UNFIT as error:
         return brief(error)
     return None

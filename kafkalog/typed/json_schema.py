@@ -37,7 +37,7 @@ class JsonDecoder:
             raise UsageError(f"The schema is not JSON: {error}.") from error
         self.type, self._convert = _node(tree, "#", SchemaSize())
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, schema_id: int | None = None) -> Any:  # noqa: ARG002 # one schema
         """Return the decoded value."""
         try:
             return self._convert(json.loads(data, parse_constant=_refuse))

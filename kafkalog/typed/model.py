@@ -45,8 +45,12 @@ class Decoder(Protocol):
     type: Any
     """The `pyarrow.DataType` of the column."""
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, schema_id: int | None = None) -> Any:
         """Return a value that `pyarrow.array` accepts for the type.
+
+        Args:
+            data: the bytes.
+            schema_id: the id of the schema that they were written with, if a prefix has it.
 
         Raises:
             ValueError: the bytes are not such a value.
@@ -65,6 +69,8 @@ class TypedColumn:
         message: for Protobuf, the full name of the message.
         framing: the prefix before the data.
         schema_id: with a framing, decode only data with this schema id; None for any.
+        writers: for Avro, the schemas by which data is decoded, by the id in its prefix: the texts
+            of a schema and, before it, of those that it refers to. If empty, `schema` decodes all.
     """
 
     source: str
@@ -73,6 +79,7 @@ class TypedColumn:
     message: str | None = None
     framing: Framing = Framing.NONE
     schema_id: int | None = None
+    writers: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @property
     def name(self) -> str:
@@ -106,7 +113,7 @@ class TypedColumn:
         if self.form == TypedForm.AVRO:
             from kafkalog.typed.avro import AvroDecoder
 
-            return AvroDecoder(self.schema)
+            return AvroDecoder(self.schema, dict(self.writers))
         from kafkalog.typed.protobuf import ProtobufDecoder
 
         if self.message is None:
@@ -115,15 +122,20 @@ class TypedColumn:
             self.schema, self.message, has_indexes=self.framing == Framing.CONFLUENT
         )
 
-    def unframed(self, data: bytes) -> bytes:
-        """Return the data without its prefix; raise `ValueError` if that is missing."""
+    def unframed(self, data: bytes) -> tuple[bytes, int | None]:
+        """Return the data without its prefix, and the schema id there.
+
+        Raises:
+            ValueError: the prefix is missing, or has another id than is wanted.
+        """
         if self.framing == Framing.NONE:
-            return data
+            return data, None
         if len(data) < MAGIC_SIZE or data[0]:
             raise ValueError("no schema id")
-        if self.schema_id not in (None, int.from_bytes(data[1:MAGIC_SIZE], "big")):
+        schema_id = int.from_bytes(data[1:MAGIC_SIZE], "big")
+        if self.schema_id not in (None, schema_id):
             raise ValueError("another schema")
-        return data[MAGIC_SIZE:]
+        return data[MAGIC_SIZE:], schema_id
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -134,6 +146,7 @@ class TypedColumn:
             "message": self.message,
             "framing": self.framing,
             "schema_id": self.schema_id,
+            "writers": [[number, list(texts)] for number, texts in self.writers],
         }
 
     @classmethod
@@ -146,4 +159,5 @@ class TypedColumn:
             fields["message"],
             Framing(fields["framing"]),
             fields["schema_id"],
+            tuple((number, tuple(texts)) for number, texts in fields["writers"]),
         )

@@ -68,7 +68,7 @@ class ProtobufDecoder:
         self._indexes = _indexes_of(descriptor) if has_indexes else None
         self.type, self._convert = _message(descriptor, (), SchemaSize())
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes, schema_id: int | None = None) -> Any:  # noqa: ARG002 # one schema
         """Return the message as a dictionary."""
         if self._indexes is not None:
             data = _without_indexes(data, self._indexes)

@@ -25,6 +25,7 @@ from kafkalog_cli.engines import (
 )
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.schemas import (
+    SchemasOption,
     ValueFramingOption,
     ValueMessageOption,
     ValueSchemaOption,
@@ -100,6 +101,7 @@ def export(
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
     value_framing: ValueFramingOption = "none",
+    schemas: SchemasOption = None,
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
     )] = "64MiB",
@@ -181,6 +183,7 @@ def export(
         GROUP_SIZE if row_group_size is None else opt.parse_size(row_group_size),
         bytes_form,
     )
+    decoded = partial(typed_columns, schemas=schemas, topics=topic or ())
     asked = ExportRequest(
         tuple(paths),
         Request(
@@ -196,11 +199,13 @@ def export(
         ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
-        typed_columns("key", key, key_schema, key_message, key_framing)
-        + typed_columns("value", value, value_schema, value_message, value_framing),
+        decoded("key", key, key_schema, key_message, key_framing)
+        + decoded("value", value, value_schema, value_message, value_framing),
         table_format,
         append,
     )
+    if schemas is not None and TypedForm.AVRO not in (key, value):
+        raise UsageError("--schemas requires --value avro or --key avro.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
         raise UsageError(f"{name} requires --append.")
