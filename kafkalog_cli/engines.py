@@ -78,7 +78,7 @@ class SparkChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether an option says what Spark, or how."""
+        """Whether an option names a Spark cluster or sets one of its properties."""
         return self.master is not None or bool(self.conf)
 
     @contextmanager

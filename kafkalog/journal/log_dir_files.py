@@ -112,7 +112,7 @@ def status_fields(status: FileStatus) -> dict[str, int]:
 
 
 def status_of(fields: dict[str, Any]) -> FileStatus:
-    """Make a status from an object with the fields of `STATUS`, and maybe others."""
+    """Make a status from an object that has at least the fields of `STATUS`."""
     return FileStatus(**{name: fields[name] for name in FileStatus.__slots__})
 
 

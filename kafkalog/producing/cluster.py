@@ -129,7 +129,7 @@ class Cluster:
         return found
 
     def create_topics(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
-        """Create topics with so many partitions and these configs.
+        """Create topics, each with its number of partitions and its configs.
 
         Raises:
             ClusterError: the cluster refuses.

@@ -1,6 +1,6 @@
 """The records of a log as pieces of messages: what a producer takes, in order, in bounded memory.
 
-A record that librdkafka cannot send as it is gets into no piece; its offset is told instead.
+A record that librdkafka cannot send unchanged is in no piece; its offset is reported instead.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def _begin(file: ProgressFile, sending: Sending, cluster: Cluster, topic: str, p
             note=f"It was committed for the group {PREFIX}{file.run} and the topic {topic}. "
             "Brokers forget offsets of groups after offsets.retention.minutes, and those of a "
             "topic that is deleted.",
-            hint="Compare what is in the cluster, and begin anew with another file.",
+            hint="Compare what is in the cluster, and start again with another file.",
         )
     assert sending.position is not None, "it was committed, or it was there"
     file.resume(sending.position.records)
@@ -337,7 +337,7 @@ class _Pace:
             yield Piece(messages, size, piece.unsendable if is_last else [])
 
     def wait(self, size_bytes: int, sending: Sending) -> None:
-        """Wait until so many more bytes are within the limit."""
+        """Wait until the rate limit allows `size_bytes` more."""
         if self._rate is None:
             return
         self._size += size_bytes

@@ -122,7 +122,7 @@ class IndexSlots:
             self._written = bytearray()
 
     def _extend(self, entries: bytes) -> None:
-        assert self._content is None, "only indexes made anew grow"
+        assert self._content is None, "only rebuilt indexes grow"
         self._written += entries
         self.entry_count += len(entries) // self.entry.size
 

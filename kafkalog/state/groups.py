@@ -234,7 +234,7 @@ def _current_key(key: bytes) -> bytes:
 
 
 def _with_current_keys(rows: Any) -> Any:
-    """Return the rows with current keys, one of each."""
+    """Return one row per current key."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -180,7 +180,7 @@ class _Reader:
 class GroupOffsets(Sequence[GroupOffset]):
     """Committed offsets by topic and partition, then those of open transactions.
 
-    A group may have millions: each pass over them decodes them anew, and none is kept.
+    A group may have millions: each pass over them decodes them again, and none is kept.
 
     Args:
         group: name of the group.

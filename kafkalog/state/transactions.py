@@ -210,7 +210,7 @@ def read_transactions(
 
 
 def _open_transactions(path: str, known: PartitionDir | None) -> list[OpenTransaction]:
-    """Return the transactions that are open in a log, which is viewed anew if it has changed."""
+    """Return the transactions that are open in a log; read it again if it has changed."""
     return answered(
         lambda: UnifiedLog(path if known is None else known).open_transactions(),
         lambda: UnifiedLog(path).open_transactions(),

@@ -142,7 +142,7 @@ def lookup_offset(
 
 
 def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
-    """Tell paths from offsets, which follow them."""
+    """Split the arguments into paths and the offsets after them."""
     paths = list(places)
     offsets: list[int] = []
     while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):

@@ -38,14 +38,14 @@ class Reader:
         read: writes a line for each record, given an address, the topics and a place for files.
         fields: what its API tells of a record.
         software: what it tells a broker that it is, if it tells.
-        lacks: a codec that it cannot read; topics are named after it.
+        misreads: topics that it reads wrongly from a broker, too, begin with this.
     """
 
     name: str
     read: Callable[[str, Sequence[Partition], Path], Iterator[dict[str, Any]]]
     fields: tuple[str, ...] = FIELDS
     software: str = ""
-    lacks: str = ""
+    misreads: str = ""
 
 
 def run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
@@ -155,7 +155,7 @@ FOREIGN: Final = (
     Reader("franz-go", _foreign("go", "./franz_read.bin"), software="kgo"),
     Reader(
         "kafkajs", _foreign("kafkajs", "node", "read.js"),
-        ("offset", "timestamp", "key", "value", "headers"), lacks="zstd",
+        ("offset", "timestamp", "key", "value"), misreads="txn-v0.",  # shows what was aborted
     ),
     Reader("spark", _foreign("spark", sys.executable, "read.py")),
 )  # fmt: skip

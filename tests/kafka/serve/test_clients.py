@@ -74,7 +74,8 @@ def test_everything_is_read(
     """
     assert harness is None
     some = drawn(recorded(gathered))
-    some = [one for one in some if not reader.lacks or reader.lacks not in one.topic]
+    if reader.misreads:
+        some = [one for one in some if not one.topic.startswith(reader.misreads)]
     found = differences(reader, server, some, tmp_path)
     assert not found, f"{len(found)} partitions differ:\n" + "\n".join(found[:SHOWN_MAX])
     assert f"({reader.software}" in server.stderr.read_text()
