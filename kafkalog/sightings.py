@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 HINT: Final = "Every worker must see the same files as the driver under the same path."
 _IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")
+_TOPIC_ID: Final = "topic id"
 _OF_LOG_DIR: Final = (*_IDS, file_names.META_PROPERTIES)
 _CLOCK_SLACK_MS: Final = 20  # file systems take times from a coarser clock
 _SAMPLE_SIZE: Final = 64  # covers the header of a batch, including its checksum
@@ -117,7 +118,14 @@ class Sighting:
                 path=self.path or self.directory,
                 hint=HINT,
             )
-        return self._change() is None
+        return self._change() is None and not self.is_another_topics
+
+    @property
+    def is_another_topics(self) -> bool:
+        """Whether the directory belongs to another topic of that name now, by its id."""
+        return os.path.isdir(self.directory) and self._topic_id != dict(ids_of(self.directory)).get(
+            _TOPIC_ID
+        )
 
     def other_disk(self) -> str | None:
         """Describe how the files here differ from those seen; None if they are the same files.
@@ -170,17 +178,22 @@ class Sighting:
         return None if same else f"{name} has other records"
 
     def _was_deleted_since(self) -> bool:
-        """Return whether the partition was deleted after the sighting.
+        """Return whether the partition was deleted after the sighting, and perhaps made again.
 
-        That is, it is missing from the same log directory, and the disk shows that something in
-        there was renamed or removed since.
+        That is, it is missing from the same log directory, or has the id of another topic there,
+        and the disk shows that something in there was renamed or removed since.
         """
         log_dir = os.path.dirname(self.directory)
-        if os.path.isdir(self.directory) or log_dir_ids(log_dir) != self._log_dir_ids():
+        is_here = os.path.isdir(self.directory) and not self.is_another_topics
+        if is_here or log_dir_ids(log_dir) != self._log_dir_ids():
             return False
         with suppress(OSError, ValueError):
             return self._is_later(os.stat(log_dir))
         return False
+
+    @property
+    def _topic_id(self) -> str | None:
+        return dict(self.ids).get(_TOPIC_ID)
 
     def _log_dir_ids(self) -> dict[str, str]:
         return {name: value for name, value in self.ids if name in _OF_LOG_DIR}
@@ -214,7 +227,7 @@ def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     """Read the ids of a log directory and a topic; an unreadable file is listed with its error."""
     ids = log_dir_ids(os.path.dirname(directory))
     try:
-        ids["topic id"] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
+        ids[_TOPIC_ID] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
     except KafkaLogError as error:
         ids[file_names.PARTITION_METADATA] = error.reference
     return tuple(ids.items())

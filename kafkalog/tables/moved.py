@@ -111,6 +111,9 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
     if not os.path.isdir(directory):
         losses.add(wanted, end, "The partition is not here any more.")
         return []
+    if split.seen.is_another_topics:
+        losses.add(wanted, end, "The topic was deleted, and made again.")
+        return []
     log = UnifiedLog(show(open_partition(directory), split.view).partition)
     start = log.log_start_offset
     if end is not None and log.log_end_offset < end:

@@ -250,6 +250,21 @@ def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: 
     ]
 
 
+def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
+    """Its rows are never taken for those that were planned, even if the files look alike."""
+    partition = make_log(tmp_path)
+    splits = plan_splits([str(tmp_path)], Request(isolation=Isolation.LOG, split_bytes=300))
+    shutil.copytree(partition, tmp_path / "new")
+    partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    (tmp_path / "new").rename(partition)
+    another_topic(tmp_path)
+    with pytest.raises(ChangedSinceError, match="The topic was deleted, and made again"):
+        offsets(splits)
+    told: list[Defect] = []
+    assert offsets(splits, told.append) == []
+    assert len(told) == len(splits)
+
+
 def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
