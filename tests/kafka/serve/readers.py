@@ -146,7 +146,7 @@ READERS: Final = (
     Reader("java", _java("classic"), software="apache-kafka-java 4.3"),
     Reader("java-consumer-protocol", _java("consumer")),
     Reader("java-3.9", _java("classic", "lib-3.9"), software="apache-kafka-java 3.9"),
-    Reader("kcat", kcat, ("offset", "timestamp", "key", "value"), software="rdkafka"),
+    Reader("kcat", kcat, ("offset", "timestamp", "key", "value"), software="librdkafka"),
     Reader("librdkafka", _python("librdkafka")),
     Reader("kafka-python", _python("kafka-python")),
     Reader("aiokafka", _python("aiokafka")),
