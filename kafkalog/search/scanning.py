@@ -12,8 +12,8 @@ from kafkalog.batches.selection import ReadPlan, Selection, planned_records, seg
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
-from kafkalog.living import CHANGES
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.living import CHANGES, answered
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
 from kafkalog.paths import file_system
 from kafkalog.tables.model import Replicas
 from kafkalog.tables.planning import Target, is_shown, shown_now
@@ -192,13 +192,24 @@ def records_of(
 
 def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
     """Yield the finding about wanted offsets that are missing between the segments of a log."""
-    segments = () if target.is_file else target.partition.segments
+    if target.is_file:
+        return
+    path = target.listed.path
+    yield from answered(  # a broker may have cleaned the log since it was listed
+        lambda: _missing(target, wanted),
+        lambda: _missing(shown_now(list_partition(path), wanted.view), wanted),
+    )
+
+
+def _missing(target: Target, wanted: Selection) -> list[Defect]:
+    segments = target.partition.segments
     # Whatever the columns need is loaded only if there is a gap.
     bounds = wanted.from_offset, wanted.to_offset
-    if next(gaps_between(segments, *bounds), None) is not None:
-        from kafkalog.check.segments import missing_offsets
+    if next(gaps_between(segments, *bounds), None) is None:
+        return []
+    from kafkalog.check.segments import missing_offsets
 
-        yield from missing_offsets(target.partition, segments, *bounds)
+    return list(missing_offsets(target.partition, segments, *bounds))
 
 
 def is_gone(target: Target, error: KafkaLogError) -> bool:

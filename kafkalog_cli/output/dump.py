@@ -14,14 +14,21 @@ from formats import file_names
 from formats.file_names import FileKind, parse_directory_name
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
-from kafkalog.errors import KafkaLogError
-from kafkalog.living import LivingWalk
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, one_log
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.living import LivingWalk, answered
+from kafkalog.log_dir import (
+    FileEntry,
+    LogDirListing,
+    PartitionDir,
+    Segment,
+    list_partition,
+    one_log,
+)
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
 from kafkalog.paths import file_system
 from kafkalog.tables.model import name_of
 from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import Shown
+from kafkalog.view import Shown, show
 from kafkalog_cli.outcome import Outcome, show_note, some_of
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column, Style, View
@@ -119,12 +126,25 @@ class Dump:
 
     def _missing(self, what: Shown | FileEntry) -> Iterator[Defect]:
         """Yield the finding about wanted offsets that are missing between segments."""
-        segments = what.partition.segments if isinstance(what, Shown) else ()
-        wanted = self.selection.from_offset, self.selection.to_offset
-        if isinstance(what, Shown) and next(gaps_between(segments, *wanted), None) is not None:
-            from kafkalog.check.segments import missing_offsets
+        if isinstance(what, FileEntry):
+            return
+        path, view = what.partition.path, self.selection.view
+        try:  # a broker may have cleaned the log since it was listed
+            yield from answered(
+                lambda: self._missing_in(what),
+                lambda: self._missing_in(show(list_partition(path), view)),
+            )
+        except NotFoundError:
+            if file_system.exists(path):
+                raise
 
-            yield from missing_offsets(what.partition, segments, *wanted)
+    def _missing_in(self, what: Shown) -> list[Defect]:
+        wanted = self.selection.from_offset, self.selection.to_offset
+        if next(gaps_between(what.segments, *wanted), None) is None:
+            return []
+        from kafkalog.check.segments import missing_offsets
+
+        return list(missing_offsets(what.partition, what.segments, *wanted))
 
     def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
