@@ -62,30 +62,49 @@ def read_all(path: Path, step: int) -> bytes:
         return b"".join(source.read(at, step) for at in range(0, source.size_bytes, step))
 
 
+TRIES = 5
+"""The kernel takes advice, and no orders: beside other work it may keep what it was told to drop."""
+
+
 @pytest.mark.parametrize("step", [1000, 70_000, 1 << 20, 3_000_001])
 def test_what_was_not_cached_is_not_cached_afterwards(file: Path, step: int):
     """A few pages may stay: those that the disk delivers while they are asked about."""
-    with reading(leaves_cache=True):
-        gentle = read_all(file, step)
-    assert sum(cached(file)) <= len(cached(file)) // 20
+    left = []
+    for _ in range(TRIES):
+        evict(file)
+        with reading(leaves_cache=True):
+            gentle = read_all(file, step)
+        left.append(sum(cached(file)))
+        if left[-1] <= len(cached(file)) // 20:
+            break
+    else:
+        pytest.fail(f"pages that stay in the cache: {left}")
     assert gentle == read_all(file, step)
     assert sum(cached(file)) > len(cached(file)) // 2
 
 
 def test_what_was_cached_stays(file: Path):
     """The end of an active segment, say, which a broker serves from memory."""
-    with file.open("rb", buffering=0) as hot:
-        os.posix_fadvise(hot.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-        hot.seek(SIZE // 2 + 12345)
-        hot.read()
-    before = cached(file)
-    assert sum(before) >= SIZE // PAGE // 2 - 16
-    with reading(leaves_cache=True):
-        read_all(file, 1 << 20)
-    kept = sum(was and still for was, still in zip(before, cached(file), strict=True))
     block = (1 << 18) // PAGE
-    assert kept >= sum(before) - block
-    assert sum(cached(file)) <= sum(before) + block
+    added = []
+    for _ in range(TRIES):
+        evict(file)
+        with file.open("rb", buffering=0) as hot:
+            os.posix_fadvise(hot.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            hot.seek(SIZE // 2 + 12345)
+            hot.read()
+        before = cached(file)
+        assert sum(before) >= SIZE // PAGE // 2 - 16
+        with reading(leaves_cache=True):
+            read_all(file, 1 << 20)
+        after = cached(file)
+        kept = sum(was and still for was, still in zip(before, after, strict=True))
+        assert kept >= sum(before) - block
+        added.append(sum(after) - sum(before))
+        if added[-1] <= block:
+            break
+    else:
+        pytest.fail(f"pages that came into the cache: {added}")
 
 
 def test_buffers_are_filled_in_the_same_way(file: Path):
