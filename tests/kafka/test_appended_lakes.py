@@ -169,7 +169,7 @@ def test_tables_beside_a_working_broker(
     seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
     sys.stderr.write(f"seed {seed}\n")
     chance = random.Random(seed)
-    with living_broker(tmp_path, seed) as broker:
+    with living_broker(tmp_path, seed, "again") as broker:
         table = Table(broker.log_dir, tmp_path / "table", form)
         statuses = defaultdict(int)
         for _ in range(RUNS):

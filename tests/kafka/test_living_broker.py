@@ -92,13 +92,13 @@ def wait_for_logs(log_dir: Path) -> None:
 
 
 @contextmanager
-def living_broker(root: Path, seed: int) -> Iterator[LivingBroker]:
-    """A broker under load; it shuts down at the end."""
+def living_broker(root: Path, seed: int, *more: str) -> Iterator[LivingBroker]:
+    """A broker under load; it shuts down at the end. With `again` a topic is made again and again."""
     (root / "cwd").mkdir(parents=True)
     (root / "log").mkdir()
     process = subprocess.Popen(
         ["nice", "-n", "5", *broker_data.java_command(
-            "kafkalog.harness.LivingBroker", str(root), str(seed))],
+            "kafkalog.harness.LivingBroker", str(root), str(seed), *more)],
         cwd=root / "cwd",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -63,7 +63,7 @@ def read_all(path: Path, step: int) -> bytes:
 
 
 TRIES = 5
-"""The kernel takes advice, and no orders: beside other work it may keep what it was told to drop."""
+"""The kernel takes advice, not orders: beside other work it may keep what it should drop."""
 
 
 @pytest.mark.parametrize("step", [1000, 70_000, 1 << 20, 3_000_001])

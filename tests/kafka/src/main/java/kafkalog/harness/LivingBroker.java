@@ -18,6 +18,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,14 +30,14 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED`, in an empty working directory. It appends,
+ * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED [again]`, in an empty working directory. It appends,
  * rolls, cleans, deletes, moves log starts, and creates and deletes topics in OUT/log. Says `running` when the topics are
  * there. To the line `end` it answers with the end of the acknowledged records of `steady`. With the line `rest` the load
  * ends, OUT/consumed/TOPIC gets what a read_committed consumer is given of each topic, and the answer is `rested`. At the
  * end of stdin it shuts down.
  *
- * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained`, `trimmed` and
- * `again`, which is deleted and made again, has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
+ * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained` and `trimmed`,
+ * and with `again` of the topic of that name, which is deleted and made again, has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
  */
 public final class LivingBroker {
     private static final List<String> TOPICS = List.of("steady", "ledger", "compacted", "transactional", "retained", "trimmed");
@@ -57,7 +58,7 @@ public final class LivingBroker {
     public static void main(String[] argv) {
         int status = 1;
         try {
-            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]));
+            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]), List.of(argv).contains("again"));
             status = 0;
         } catch (Throwable e) {
             e.printStackTrace();
@@ -68,7 +69,7 @@ public final class LivingBroker {
         }
     }
 
-    private static void run(Path out, long seed) throws Exception {
+    private static void run(Path out, long seed, boolean again) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
         Properties config = LiveBroker.config(ports, out.resolve("log"));
         config.put("log.cleaner.backoff.ms", "1000");
@@ -88,10 +89,11 @@ public final class LivingBroker {
                 topic("transactional", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
                 topic("retained", Map.of("retention.bytes", "60000")),
                 topic("trimmed", Map.of()))).all().get();
-            List<Callable<Void>> jobs = List.of(
+            List<Callable<Void>> jobs = new ArrayList<>(List.of(
                 () -> load.numbered("steady"), () -> load.numbered("compacted"), () -> load.numbered("retained"),
                 () -> load.numbered("trimmed"), () -> load.transactions("transactional"), () -> load.transactions("ledger"),
-                () -> load.trims(admin), () -> load.topics(admin), () -> load.again(admin));
+                () -> load.trims(admin), () -> load.topics(admin)));
+            if (again) jobs.add(() -> load.again(admin));
             List<Future<Void>> running = jobs.stream().map(pool::submit).toList();
             System.out.println("running");
             System.out.flush();
