@@ -119,12 +119,16 @@ class Broker:
             yield
 
     def _stepping(self, call: Callable[..., Any], chance: float) -> Callable[..., Any]:
+        asks = call.__name__.endswith("stat")
+        if asks:  # of each file of a listing; a broker that takes one away in each listing is none
+            chance = min(chance, 0.1)
+
         def stepped(*args: Any, **options: Any) -> Any:
             with self._lock:
                 if not self._is_busy and self._rng.random() < chance:
                     self._is_busy = True
                     try:
-                        burst = 1 if call.__name__.endswith("stat") else 12
+                        burst = 1 if asks else 12
                         for _ in range(self._rng.choice((1, 1, burst))):
                             self.step()
                     finally:

@@ -35,6 +35,8 @@ _GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
 _HANDSHAKE_SECONDS_MAX: Final = 10
 _CLIENTS_NAMED_MAX: Final = 1000
+_ACCEPT_STEPS: Final = 8
+"""A connection that was accepted has begun this many turns of the loop later."""
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -145,6 +147,11 @@ class Server:
         """Serve until `stop` is called; then end the connections."""
         async with self._opened, self._server:
             await self._stopped.wait()
+            # A server that is closed leaks a connection that it has accepted, and not begun.
+            for listening in self._server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            for _ in range(_ACCEPT_STEPS):
+                await asyncio.sleep(0)
             self._server.close()
             for task in list(self._connections):
                 task.cancel()

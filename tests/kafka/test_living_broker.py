@@ -93,7 +93,7 @@ def wait_for_logs(log_dir: Path) -> None:
 
 @contextmanager
 def living_broker(root: Path, seed: int, *more: str) -> Iterator[LivingBroker]:
-    """A broker under load; it shuts down at the end. With `again` a topic is made again and again."""
+    """A broker under load; it shuts down at the end. `again`: a topic is made anew all the time."""
     (root / "cwd").mkdir(parents=True)
     (root / "log").mkdir()
     process = subprocess.Popen(

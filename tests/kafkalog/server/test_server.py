@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import socket
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +18,11 @@ from tests.kafkalog.server.protocol import Connected, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.kafkalog.server.protocol import Serving
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "log-dir"
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +202,13 @@ def test_random_frames_end_connections_only(served: Serving):
     with Connected(served.address) as good:
         assert good.ask("FindCoordinator", 0, {"key": "g"})["errorCode"] == ErrorCode.NONE
     assert [error for error in served.heard.errors if error.exit_code == 70] == []
+
+
+@pytest.mark.parametrize("_", range(20))
+def test_a_connection_that_has_just_been_accepted_is_closed(_: int):
+    """The end of a server leaves no socket behind: an unclosed one is a warning, so an error."""
+    with serving(EXAMPLE) as running:
+        opened = [socket.create_connection(running.address) for _ in range(10)]
+    for one in opened:
+        one.close()
+    gc.collect()
