@@ -294,6 +294,10 @@ final class Workload {
                 }
             }
             for (int i = 0; i < ps.size(); i++) if (running[i]) end(ps.get(i), rnd);
+            // whatever the seed, the group has an offset: one with aborted offsets only is known to some brokers, and to some not
+            ps.get(0).beginTransaction();
+            ps.get(0).sendOffsetsToTransaction(Map.of(new TopicPartition("codec-gzip", 0), new OffsetAndMetadata(90, "from a transaction")), new ConsumerGroupMetadata("tx-group"));
+            ps.get(0).commitTransaction();
 
             ps.get(2).beginTransaction();
             for (int j = 0; j < 5; j++) ps.get(2).send(record(topic, 0, time += 500, rnd));
