@@ -89,7 +89,8 @@ class SparkChoice:
             UsageError: a setting is not NAME=VALUE, or the timeout not a duration.
             KafkaLogError: as `spark_session`.
         """
-        settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
+        conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
+        timeout_s = parse_duration(self.connect_timeout)
         from kafkalog.spark.session import spark_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
@@ -98,7 +99,7 @@ class SparkChoice:
         with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
                 session = opened.enter_context(
-                    spark_session(self.master or _MASTER, settings, connect_timeout_s=timeout_s)
+                    spark_session(self.master or _MASTER, conf, connect_timeout_s=timeout_s)
                 )
             yield session
 
@@ -154,11 +155,16 @@ class EngineChoice:
         return ShownEngine(engine)
 
 
-def _settings(conf: list[str]) -> dict[str, str]:
-    settings = {}
-    for text in conf:
-        setting, separator, value = text.partition("=")
-        if not separator or not setting:
-            raise UsageError(f"{text!r} is not a Spark setting.", hint="--spark-conf NAME=VALUE")
-        settings[setting] = value
-    return settings
+def settings(texts: list[str], option: str, what: str) -> dict[str, str]:
+    """Return the settings that an option has given as `NAME=VALUE`.
+
+    Raises:
+        UsageError: one has another form.
+    """
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise UsageError(f"{text!r} is not {what}.", hint=f"{option} NAME=VALUE")
+        found[name] = value
+    return found

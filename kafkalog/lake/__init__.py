@@ -12,31 +12,73 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.engine import Engine
     from kafkalog.lake.append import Append as Append
+    from kafkalog.lake.iceberg_append import IcebergAppend as IcebergAppend
     from kafkalog.lake.model import Codec as Codec
     from kafkalog.lake.model import ExportedPart as ExportedPart
     from kafkalog.lake.model import ExportRequest as ExportRequest
     from kafkalog.lake.model import ExportSummary as ExportSummary
     from kafkalog.lake.model import FileFormat as FileFormat
+    from kafkalog.lake.model import TableFormat as TableFormat
     from kafkalog.lake.model import Writing as Writing
+    from kafkalog.lake.model import local_catalog as local_catalog
     from kafkalog.lake.run import Export as Export
 
 _MODULES = {
     "append": ("Append",),
+    "iceberg_append": ("IcebergAppend",),
     "model": (
         "Codec",
         "ExportRequest",
         "ExportSummary",
         "ExportedPart",
         "FileFormat",
+        "TableFormat",
         "Writing",
+        "local_catalog",
     ),
     "run": ("Export",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = sorted([*_HOMES, "export"])  # noqa: PLE0605 # computed from the table above
+__all__ = sorted([*_HOMES, "appending", "export"])  # noqa: PLE0605 # computed from the table above
+
+
+def appending(
+    asked: ExportRequest,
+    to: str,
+    *,
+    fail_fast: bool = False,
+    allow_gaps: bool = False,
+    catalog: Mapping[str, str] | None = None,
+) -> Append | IcebergAppend:
+    """Return a run that adds to a table; use it as a context manager.
+
+    Args:
+        asked, to, fail_fast, allow_gaps: as for `Append`, or `IcebergAppend`.
+        catalog: properties of the catalog of an Iceberg table.
+
+    Raises:
+        UnsupportedError: `pyiceberg` is not installed.
+        as `Append` or `IcebergAppend`.
+    """
+    from kafkalog.errors import UnsupportedError
+    from kafkalog.lake.append import Append
+    from kafkalog.lake.model import TableFormat
+
+    if asked.table_format != TableFormat.ICEBERG:
+        return Append(asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps)
+    try:
+        from kafkalog.lake.iceberg_append import IcebergAppend
+    except ImportError as error:
+        raise UnsupportedError(
+            "Iceberg tables are written by pyiceberg, which is not installed.",
+            hint="pip install 'kafkalog[iceberg]'",
+        ) from error
+    return IcebergAppend(asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog)
 
 
 def export(
@@ -45,33 +87,36 @@ def export(
     engine: Engine | None = None,
     fail_fast: bool = False,
     allow_gaps: bool = False,
+    catalog: Mapping[str, str] | None = None,
     **options: Any,
 ) -> ExportSummary:
     """Write the records of logs, or other tables of them, to files: whole, or continued later.
 
     Args:
         paths: log directories, partition directories or logs.
-        to: a local directory, or a URI of an object store.
+        to: a local directory, a URI of an object store, or `CATALOG.NAMESPACE.TABLE`.
         engine: runs the parts; None for threads of this process.
         fail_fast: whether damage ends the export; otherwise it is skipped and counted.
         allow_gaps: with `append`, whether to commit although records are gone; the summary names
             them.
+        catalog: properties of the catalog of an Iceberg table, beside those that pyiceberg finds.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
     Returns:
         The result; with `append` that of the last commit.
 
     Raises:
-        as `Export`, or with `append` as `Append`.
+        as `Export`, or with `append` as `appending`.
     """
     from kafkalog.engine import LocalEngine
-    from kafkalog.lake.append import Append
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.run import Export
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
     while asked.append:
-        with Append(asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps) as commit:
+        with appending(
+            asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog
+        ) as commit:
             commit.run(engine or LocalEngine())
             if not commit.is_continued:
                 return commit.summary()

@@ -8,7 +8,7 @@ the file follows. A run that was killed is continued by the next one, or its fil
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from kafkalog.documents import Anything, Fields, read_document
 from kafkalog.errors import (
@@ -28,15 +28,24 @@ from kafkalog.lake.model import (
     Increment,
     commit_name,
 )
-from kafkalog.lake.plan import INCREMENT, Plan, make_plan, require_own, require_unchanged
+from kafkalog.lake.options import require_same_options
+from kafkalog.lake.plan import (
+    INCREMENT,
+    Plan,
+    make_plan,
+    require_own,
+    require_unchanged,
+)
 from kafkalog.lake.run import Export
 
 if TYPE_CHECKING:
-    from kafkalog.lake.model import ExportRequest, Gap
+    from collections.abc import Iterable
+
+    from kafkalog.lake.model import ExportedPart, ExportRequest, Gap
 
 _COMMIT = Fields({"options": Anything(), "increment": INCREMENT}, others=Anything())
-_OF_A_RUN = ("paths", "split_bytes")  # these may differ from run to run
 _SHOWN_MAX = 5
+_ALLOW = "With --allow-gaps the run goes on after them, and the commit names them."
 
 
 class Append(Export):
@@ -101,16 +110,8 @@ class Append(Export):
         fields = read_document(
             self._target.read(name) or b"", _COMMIT, place, "a commit of an export"
         )
-        self._require_same_options(fields["options"])
+        require_same_options(fields["options"], self._asked, self._target.shown)
         return Increment.from_json(fields["increment"])
-
-    def _require_same_options(self, stored: Any) -> None:
-        wanted = self._options()
-        if isinstance(stored, dict):
-            stored = {**stored, **{name: wanted[name] for name in _OF_A_RUN}}
-            if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
-                stored["typed"] = wanted["typed"]
-        super()._require_same_options(stored)
 
     def _take_up(self, now: Plan) -> None:
         """Continue an interrupted run if possible; else begin what is new."""
@@ -136,7 +137,8 @@ class Append(Export):
             self._is_complete = self._was_complete = True
             self._mark_complete()
             return
-        self._refuse_gaps(now.increment.gaps)
+        if not self._allow_gaps:
+            refuse_gaps(now.increment.gaps, self._target.shown)
         self._target.remove(SUCCESS)
         self._begin(now)
 
@@ -150,11 +152,11 @@ class Append(Export):
         if plan.increment.number < number:  # it was committed, and nothing was left but clearing up
             self._clear_up(sizes)
             return False
-        self._require_same_options(plan.options)
+        require_same_options(plan.options, self._asked, self._target.shown)
         require_own(plan, now, self._asked.writing.suffix, place)
         self.plan = plan
         is_committed = self._is_in_delta(number)
-        is_asked = plan.options["paths"] == self._options()["paths"]
+        is_asked = plan.options["paths"] == list(self._asked.paths)
         if is_committed or (is_asked and _can_be_read(plan)):
             self._take_entries(sizes)
             if is_committed and self.missing:
@@ -198,49 +200,44 @@ class Append(Export):
         if self._last is not None:
             self._mark_complete()
 
-    def _refuse_gaps(self, gaps: tuple[Gap, ...]) -> None:
-        if not gaps or self._allow_gaps:
-            return
-        shown = [f"{one.topic}-{one.partition}: {one.detail}" for one in gaps[:_SHOWN_MAX]]
-        more = len(gaps) - len(shown)
-        raise RefusedError(
-            "Records are gone that no run has exported. "
-            + " ".join(shown)
-            + (f" And {more} more." if more else ""),
-            path=self._target.shown,
-            hint="With --allow-gaps the run goes on after them, and the commit names them.",
-        )
-
     # The work --------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
-        lost = [
-            defect
-            for part in self.summary().parts
-            for defect in part.defects
-            if defect.reference == "deleted-while-reading"
-        ]
-        if lost and not self._allow_gaps:
-            self._discard(self.plan)
-            raise RefusedError(
-                lost[0].detail,
-                path=lost[0].path,
-                hint="With --allow-gaps the run goes on after them, and the commit names them.",
-            )
+        if not self._allow_gaps:
+            try:
+                refuse_losses(self.summary().parts)
+            except RefusedError:
+                self._discard(self.plan)
+                raise
         self._require_all_parts()
         if self._delta is not None and not self._is_in_delta(increment.number):
             append_delta(self._target.shown, self._delta, self.summary().parts, increment)
         self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
 
 
-def _of_column(typed: Any) -> Any:
-    """Return what decides the type of typed columns: more writers' schemas may come."""
-    try:
-        return [{**one, "writers": None} for one in typed]
-    except TypeError:
-        return typed
+def refuse_gaps(gaps: tuple[Gap, ...], place: str) -> None:
+    """Raise `RefusedError` if there are gaps, before anything is written."""
+    if not gaps:
+        return
+    shown = [f"{one.topic}-{one.partition}: {one.detail}" for one in gaps[:_SHOWN_MAX]]
+    more = len(gaps) - len(shown)
+    raise RefusedError(
+        "Records are gone that no run has exported. "
+        + " ".join(shown)
+        + (f" And {more} more." if more else ""),
+        path=place,
+        hint=_ALLOW,
+    )
+
+
+def refuse_losses(parts: Iterable[ExportedPart]) -> None:
+    """Raise `RefusedError` if records were deleted between the plan and the reading."""
+    for part in parts:
+        for defect in part.defects:
+            if defect.reference == "deleted-while-reading":
+                raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW)
 
 
 def _can_be_read(plan: Plan) -> bool:

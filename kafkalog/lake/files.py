@@ -267,7 +267,7 @@ def delta_schema(place: str, schema: Any) -> Any:
         UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
             no such type.
     """
-    if _text(place) != place:
+    if as_text(place) != place:
         raise UnsupportedError(
             "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
         )
@@ -362,7 +362,7 @@ def append_delta(
     properties = CommitProperties(
         app_transactions=[
             Transaction(_APP, increment.number),
-            *(Transaction(f"{_APP} {_text(key)}", offset) for key, offset in moved.items()),
+            *(Transaction(f"{_APP} {as_text(key)}", offset) for key, offset in moved.items()),
         ]
     )
     adds = _adds(place, parts)
@@ -394,7 +394,7 @@ def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
         AddAction(
             part.file,  # unencoded: deltalake encodes it
             part.size_bytes,
-            {"topic": _text(part.topic), "partition": str(part.partition)},
+            {"topic": as_text(part.topic), "partition": str(part.partition)},
             os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
             True,
             json.dumps({"numRecords": part.rows}),
@@ -404,7 +404,7 @@ def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
     ]
 
 
-def _text(name: str) -> str:
+def as_text(name: str) -> str:
     """Return a name as readers of the directory see it, with invalid UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
+from kafkalog.paths.file_system import absolute
+from kafkalog.paths.uris import LOCAL
 from kafkalog.tables.model import LeftOut, LossReason, Request
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
+CATALOG: Final = "catalog.db"
+"""The SQLite file of a local catalog of Iceberg tables."""
 
 
 def entry_name(number: int) -> str:
@@ -41,6 +45,22 @@ def entry_name(number: int) -> str:
 def commit_name(number: int) -> str:
     """Return the name of the file that makes an increment part of a table."""
     return f"{COMMITS}/{number:08d}.json"
+
+
+def local_catalog(directory: str) -> dict[str, str]:
+    """Return the properties of a catalog in an SQLite file, with the tables around it.
+
+    Raises:
+        UsageError: the directory has a name that no URI can hold.
+    """
+    place = absolute(directory)
+    if any(sign in place for sign in "?#%") or not place.isprintable():
+        raise UsageError("Locations of Iceberg tables cannot hold this name.", path=directory)
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{place}/{CATALOG}",
+        "warehouse": f"{LOCAL}{place}",
+    }
 
 
 def directory_name(split: Split) -> str:
@@ -90,6 +110,8 @@ class TableFormat(StrEnum):
     """Their directory names alone."""
     DELTA = "delta"
     """Also the log of a Delta table."""
+    ICEBERG = "iceberg"
+    """A table of a catalog; its commits alone, and files that it names."""
 
 
 class Codec(StrEnum):

@@ -70,7 +70,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, failures):
-            rows = _Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            rows = Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
             written = rows.write(target, writing)
             entry = {"plan": task["plan"], **written.as_json()}
             with target.create(entry_name(part.number)) as file:
@@ -90,8 +90,8 @@ def _require_begun(target: Target) -> None:
 
 
 @dataclass
-class _Rows:
-    """The rows of a part on their way into its file, and what is recorded about them."""
+class Rows:
+    """The rows of a part on their way into its files, and what is recorded about them."""
 
     part: Part
     columns: list[str]
@@ -106,10 +106,10 @@ class _Rows:
 
     def write(self, target: Target, writing: Writing) -> ExportedPart:
         """Write the file, unless there are no rows."""
-        groups = row_groups(self._batches(), writing.row_group_rows, writing.row_group_size)
+        groups = row_groups(self.batches(), writing.row_group_rows, writing.row_group_size)
         first = next(groups, None)
         if first is None:
-            return self._told(None, 0, None)
+            return self.told(None, 0, None)
         schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
         with target.create(self.part.file) as file:
             counted = CountedFile(file)
@@ -119,9 +119,9 @@ class _Rows:
                 for group in groups:
                     write(group)
                     del group  # before the next one is made
-        return self._told(self.part.file, counted.size_bytes, counted.crc32c)
+        return self.told(self.part.file, counted.size_bytes, counted.crc32c)
 
-    def _batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[Any]:
         """Yield the rows with the columns of the file; offsets are read for the entry."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
@@ -156,7 +156,8 @@ class _Rows:
         if len(self.defects) < DEFECTS_KEPT:
             self.defects.append(defect)
 
-    def _told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
+    def told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
+        """Return what is recorded about the rows, all of which are in one file."""
         split = self.part.splits[0]
         return ExportedPart(
             self.part.number, file, split.topic, split.partition, split.log_dir, self.count,

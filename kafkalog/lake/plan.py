@@ -23,9 +23,15 @@ from kafkalog.documents import (
     read_document,
     schema_of,
 )
-from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    UnreadableError,
+    UsageError,
+)
 from kafkalog.lake.increments import next_increment
-from kafkalog.lake.model import FileFormat, Gap, Increment, TableFormat, file_name
+from kafkalog.lake.model import Gap, Increment, file_name
+from kafkalog.lake.options import options_of, require_what_applies
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
@@ -33,7 +39,6 @@ from kafkalog.tables.model import (
     OF_LOGS,
     LeftOut,
     PartitionEnd,
-    Replicas,
     TableName,
     partition_ends,
 )
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalog.view import Difference
 
 VERSION = 1
+_TASK_SIZE_MIN = 1 << 20
 _BY_PATH = ("topic", "partition")
 _WITH_STATES = (TableName.RECORDS, TableName.BATCHES)
 
@@ -224,7 +230,7 @@ def make_plan(
         That of `plan_splits`, and the status of each file.
     """
     request = asked.request
-    _require_what_applies(asked)
+    require_what_applies(asked)
     for one in asked.typed:
         one.decoder()
     paths = [file_system.absolute(path) for path in asked.paths]
@@ -261,23 +267,19 @@ def make_plan(
     )
 
 
-def options_of(asked: ExportRequest) -> dict[str, Any]:
-    """Return the request as JSON, the same for the same export."""
-    request = asdict(asked.request)
-    bounds = request.pop("bounds")
-    del request["required_topics"]  # they exist, or nothing is exported
-    for name in ("topics", "partitions"):
-        bounds[name] = None if bounds[name] is None else sorted(bounds[name])
-    return {
-        **request,
-        "paths": [file_system.absolute(path) for path in asked.paths],
-        "bounds": bounds,
-        "columns": None if asked.columns is None else list(asked.columns),
-        "writing": asdict(asked.writing),
-        "typed": [one.as_json() for one in asked.typed],
-        "table_format": asked.table_format,
-        "append": asked.append,
-    }
+def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) -> list[Any]:
+    """Return tasks for parts, small ones together."""
+    groups: list[list[Part]] = []
+    room = 0
+    size = max(split_bytes, _TASK_SIZE_MIN)
+    for part in parts:
+        cost = max(part.size_bytes, size // 64)
+        if not groups or cost > room:
+            groups.append([])
+            room = size
+        groups[-1].append(part)
+        room -= cost
+    return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
 
 
 def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
@@ -337,25 +339,6 @@ def require_unchanged(plan: Plan) -> None:
                 path=path,
                 hint="Export the present files into another directory.",
             )
-
-
-def _require_what_applies(asked: ExportRequest) -> None:
-    if asked.table_format == TableFormat.DELTA and asked.writing.form != FileFormat.PARQUET:
-        raise UsageError(f"Delta tables consist of Parquet files, not {asked.writing.form}.")
-    request = asked.request
-    bounds, table = request.bounds, request.table
-    has_times = bounds.from_time is not None or bounds.to_time is not None
-    has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
-    if has_times and table != TableName.RECORDS:
-        raise UsageError(f"Times select records; the table {table} has no timestamps.")
-    if asked.typed and table != TableName.RECORDS:
-        raise UsageError(f"Only records have keys and values, not {table}.")
-    if asked.append and (has_times or has_offsets):
-        raise UsageError("--append exports everything that is new: it takes no offsets or times.")
-    if asked.append and request.replicas != Replicas.BEST:
-        raise UsageError("--append exports each partition once: it needs --replicas best.")
-    if has_offsets and table not in OF_LOGS:
-        raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
 
 
 def _parts(splits: list[Split], size: int, suffix: str, commit: int | None = None) -> list[Part]:

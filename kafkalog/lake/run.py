@@ -31,13 +31,14 @@ from kafkalog.lake.model import (
     commit_name,
     entry_name,
 )
+from kafkalog.lake.options import require_same_options
 from kafkalog.lake.part import column_types, full_schema, write_parts
 from kafkalog.lake.plan import (
     Plan,
     make_plan,
-    options_of,
     require_own,
     require_unchanged,
+    tasks_of,
 )
 from kafkalog.lake.targets import LocalTarget, open_target
 from kafkalog.paths.file_system import absolute, portable
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.view import Difference
 
-_TASK_SIZE_MIN = 1 << 20
 _PART = schema_of(ExportedPart)
 _ENTRY = Fields({"plan": Text(), **_PART.required})
 _MANIFEST = Fields(
@@ -222,7 +222,7 @@ class Export:
         """Resume the existing plan, after the parts that are complete."""
         place = f"{self._target.shown}/{PLAN}"
         self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
-        self._require_same_options(self.plan.options)
+        require_same_options(self.plan.options, self._asked, self._target.shown)
         require_own(self.plan, now, self._asked.writing.suffix, place)
         require_unchanged(self.plan)
         self._take_entries(sizes)
@@ -240,7 +240,7 @@ class Export:
         manifest = read_document(
             self._target.read(MANIFEST) or b"", _MANIFEST, place, "a manifest of an export"
         )
-        self._require_same_options(manifest["options"])
+        require_same_options(manifest["options"], self._asked, self._target.shown)
         parts = [ExportedPart.from_json(one) for one in manifest["parts"]]
         if manifest["plan"] != now.id:
             raise ChangedSinceError(
@@ -265,23 +265,6 @@ class Export:
             self._clear_up(sizes)
         else:
             self._target.remove(SUCCESS)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of this run as JSON gives them."""
-        found: dict[str, Any] = json.loads(json.dumps(options_of(self._asked)))
-        return found
-
-    def _require_same_options(self, stored: Any) -> None:
-        wanted = self._options()
-        if stored == wanted:
-            return
-        found = stored if isinstance(stored, dict) else {}
-        names = [name for name in wanted if found.get(name) != wanted[name]]
-        raise DestinationExistsError(
-            f"It holds another export, with other {', '.join(names) or 'options'}.",
-            path=self._target.shown,
-            hint="Choose another directory, or repeat the same command.",
-        )
 
     def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
         """Return the entry of a part, if its file is as it was written."""
@@ -316,16 +299,6 @@ class Export:
 
     def _tasks(self) -> list[dict[str, Any]]:
         """Return tasks for the missing parts, small ones together."""
-        groups: list[list[Part]] = []
-        room = 0
-        size = max(self._asked.request.split_bytes, _TASK_SIZE_MIN)
-        for part in self.missing:
-            cost = max(part.size_bytes, size // 64)
-            if not groups or cost > room:
-                groups.append([])
-                room = size
-            groups[-1].append(part)
-            room -= cost
         common = {
             "to": self._to,
             "plan": self.plan.id,
@@ -334,7 +307,7 @@ class Export:
             "writing": self.plan.options["writing"],
             "fail_fast": self._fail_fast,
         }
-        return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
+        return tasks_of(self.missing, self._asked.request.split_bytes, common)
 
     def _finish(self) -> None:
         self._require_all_parts()

@@ -25,7 +25,7 @@ from kafkalog.storage.directories import (
     require_writable,
 )
 from kafkalog.storage.file_tree import FileTree
-from kafkalog.storage.files import NewFile, written
+from kafkalog.storage.files import NewFile, make_directories, written
 from kafkalog.storage.locks import AppendedFile, LogDirLock, spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
 
@@ -46,6 +46,7 @@ __all__ = [
     "StepKind",
     "final_path",
     "free_space",
+    "make_directories",
     "require_no_link",
     "require_outside",
     "require_space",

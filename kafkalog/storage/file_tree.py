@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from formats.file_names import is_plain
 from kafkalog.errors import RefusedError, UnreadableError
-from kafkalog.storage.files import open_directory, sync_directory, unwritable
+from kafkalog.storage.files import make_directories, open_directory, unwritable
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
@@ -155,17 +155,13 @@ class FileTree:
 
     def _make(self, path: str) -> None:
         """Make a directory and those on the way to it, all of them durable."""
+        make_directories(self.root)
         missing = []
         while not os.path.isdir(path):
             missing.append(path)
             path = os.path.dirname(path)
         for one in reversed(missing):
             around, name = os.path.split(one)
-            if not f"{one}/".startswith(f"{self.root}/") or one == self.root:
-                with suppress(FileExistsError):
-                    os.mkdir(one)
-                sync_directory(around)
-                continue
             with self._opened(around) as opened:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=opened)

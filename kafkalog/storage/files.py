@@ -89,6 +89,22 @@ def sync_directory(path: str) -> None:
         os.close(directory)
 
 
+def make_directories(path: str) -> None:
+    """Make a directory and those on the way to it, all of them durable.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(one)
+        sync_directory(os.path.dirname(one) or ".")
+
+
 def sync_file_system(path: str) -> None:
     """Make everything durable that was written to the file system of a directory: `syncfs`."""
     directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat
+from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
 from kafkalog.typed import TypedForm
@@ -22,6 +22,7 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
     ThreadsOption,
+    settings,
 )
 from kafkalog_cli.output.writer import Format
 from kafkalog_cli.schemas import (
@@ -35,7 +36,7 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.lake import Append, ExportRequest, ExportSummary
+    from kafkalog.lake import Append, ExportRequest, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import ExportWriter
 
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 def export(
     paths: opt.PathsArgument,
     to: Annotated[str, typer.Option(
-        "--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….",
+        "--to", metavar="DIR", help="Directory or URI (s3, gs, abfs). For iceberg: "
+        "CATALOG.NAMESPACE.TABLE.",
     )],
     table: Annotated[TableName, typer.Option(
         metavar="TABLE", help="records, batches, offset_index, time_index, transactions, segments, "
@@ -68,9 +70,17 @@ def export(
     file_format: Annotated[FileFormat, typer.Option(
         "--file-format", help="Format of the files.",
     )] = FileFormat.PARQUET,
-    table_format: Annotated[TableFormat, typer.Option(
-        "--table-format", help="files: a directory of files; delta: also a Delta table.",
-    )] = TableFormat.FILES,
+    table_format: Annotated[TableFormat | None, typer.Option(
+        "--table-format", help="files (default): a directory of files; delta: also a Delta table; "
+        "iceberg: a table of a catalog.",
+    )] = None,
+    warehouse: Annotated[str | None, typer.Option(
+        metavar="DIR", help="Iceberg: tables and their catalog, an SQLite file, are here.",
+    )] = None,
+    catalog_conf: Annotated[list[str] | None, typer.Option(
+        "--catalog-conf", metavar="NAME=VALUE", help="Iceberg: a property of the catalog; "
+        "repeatable.",
+    )] = None,
     codec: Annotated[Codec | None, typer.Option(
         help="Compression of the files; default: snappy for Parquet, none for the others.",
     )] = None,
@@ -144,6 +154,12 @@ def export(
     they were exported, by retention for instance, end the run with 4;
     --allow-gaps commits the rest and names them, with status 1.
 
+    --table-format iceberg, with --append, adds to a table of a catalog: one that
+    ~/.pyiceberg.yaml, the environment or --catalog-conf describe to pyiceberg
+    (REST, Hive, Glue, SQL), or one in an SQLite file in --warehouse. It is made if
+    it is missing, partitioned by topic and day. The snapshot itself has the next
+    offsets, so data and offsets are one commit, and there is no DIR.
+
     --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
     that does not decode is null there, and counted; value and key keep the bytes.
 
@@ -156,11 +172,12 @@ def export(
     kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
     kafkalog export /var/lib/kafka --to lake --append --table-format delta
+    kafkalog export /var/lib/kafka --to a.kafka.log --append --warehouse /srv/lake
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
     from kafkalog.jit import fast_path
-    from kafkalog.lake import Append, ExportRequest
+    from kafkalog.lake import ExportRequest, appending
     from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
@@ -183,6 +200,7 @@ def export(
         GROUP_SIZE if row_group_size is None else opt.parse_size(row_group_size),
         bytes_form,
     )
+    table_format, catalog = _catalog(table_format, warehouse, catalog_conf or [])
     decoded = partial(typed_columns, schemas=schemas, topics=topic or ())
     asked = ExportRequest(
         tuple(paths),
@@ -220,7 +238,9 @@ def export(
     with ExportWriter(form, outcome.defect, Style(exact)) as writer:
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
-            run = partial(Append, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps)
+            run = partial(
+                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog
+            )
             for summary in _commits(run, choice, outcome, interval_s):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
@@ -228,6 +248,19 @@ def export(
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
     return outcome.of_work(has_changed=is_new, is_concerned=is_new)
+
+
+def _catalog(
+    form: TableFormat | None, warehouse: str | None, conf: list[str]
+) -> tuple[TableFormat, dict[str, str]]:
+    """Return the format of the table, and the properties of a catalog that are given."""
+    is_given = warehouse is not None or bool(conf)
+    form = form or (TableFormat.ICEBERG if is_given else TableFormat.FILES)
+    if is_given and form != TableFormat.ICEBERG:
+        name = "--catalog-conf" if conf else "--warehouse"
+        raise UsageError(f"{name} requires --table-format iceberg.")
+    found = {} if warehouse is None else local_catalog(warehouse)
+    return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
 def _exported(
@@ -248,7 +281,10 @@ def _exported(
 
 
 def _commits(
-    run: Callable[[], Append], choice: EngineChoice, outcome: Outcome, interval_s: float | None
+    run: Callable[[], Append | IcebergAppend],
+    choice: EngineChoice,
+    outcome: Outcome,
+    interval_s: float | None,
 ) -> Iterator[ExportSummary]:
     """Yield the result of each commit: once all that is new, or repeatedly at an interval."""
     with choice.open() as engine:

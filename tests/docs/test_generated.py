@@ -51,6 +51,7 @@ VALUES = {
     "payment.json": "tests/docs/payment.schema.json",  # orders are not payments
     "backup": "examples/log-dir/customers-0",
     "127.0.0.1:9100": "127.0.0.1:0",
+    "/srv/lake": "warehouse",
 }
 
 
@@ -131,7 +132,10 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
         words.append("--dry-run")
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state", "--backup", "--export", "--html", "--groups"} & set(words):
+    places = {"--state", "--backup", "--export", "--html", "--groups", "--warehouse"}
+    if "--warehouse" not in words:  # beside it, --to names a table
+        places.add("--to")
+    for option in places & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     if words[0] == "serve":

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 
-from kafkalog.lake import Append, ExportRequest, ExportSummary
-from kafkalog.lake.model import TableFormat
+from kafkalog.lake import ExportRequest, ExportSummary, TableFormat, appending, local_catalog
 from kafkalog.tables import Request
 from kafkalog.tables.model import Replicas
 from tests.builders import write_log
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FILES, DELTA = TableFormat.FILES, TableFormat.DELTA
+FILES, DELTA, ICEBERG = TableFormat.FILES, TableFormat.DELTA, TableFormat.ICEBERG
+TABLE = "lake.kafka.records"
+"""The Iceberg table, whose warehouse is the destination of the others."""
 REQUEST = Request(replicas=Replicas.BEST, split_bytes=300)
 
 
@@ -33,15 +36,21 @@ class Inline:
             yield number, json.loads(json.dumps(function(json.loads(json.dumps(task)))))
 
 
+def asking(*paths: Path | str, form: TableFormat = FILES) -> ExportRequest:
+    return ExportRequest(tuple(map(str, paths)), REQUEST, table_format=form, append=True)
+
+
 def append(
     *paths: Path | str, to: Path | str, form: TableFormat = FILES, allow_gaps: bool = False
 ) -> list[ExportSummary]:
     """Do what the command does: complete an interrupted run, then add what is new."""
-    asked = ExportRequest(tuple(map(str, paths)), REQUEST, table_format=form, append=True)
+    asked = asking(*paths, form=form)
+    catalog = local_catalog(str(to)) if form == ICEBERG else None
     done = []
     is_continued = True
     while is_continued:
-        with Append(asked, str(to), allow_gaps=allow_gaps) as one:
+        place = str(to) if form != ICEBERG else TABLE
+        with appending(asked, place, allow_gaps=allow_gaps, catalog=catalog) as one:
             one.run(Inline())
             done.append(one.summary())
             is_continued = one.is_continued
@@ -50,13 +59,23 @@ def append(
 
 def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
     """Offset and value of each row, sorted."""
-    if form == DELTA:
+    if form == ICEBERG:
+        try:
+            table = iceberg(root).scan(selected_fields=("offset", "value")).to_arrow()
+        except NoSuchTableError:
+            return []
+    elif form == DELTA:
         if not DeltaTable.is_deltatable(str(root)):
             return []
         table = DeltaTable(root).to_pyarrow_table(columns=["offset", "value"])
     else:
         table = table_of(root).select(["offset", "value"])
     return sorted((row["offset"], row["value"]) for row in table.to_pylist())
+
+
+def iceberg(warehouse: Path) -> Any:
+    """The Iceberg table, as pyiceberg opens it."""
+    return load_catalog("lake", **local_catalog(str(warehouse))).load_table("kafka.records")
 
 
 def rows(first: int, end: int) -> list[tuple[int, bytes]]:

@@ -1,0 +1,419 @@
+"""An Iceberg table that grows: data and the offsets where the next run begins are one commit.
+
+Nothing else is kept. The offsets are in the summary of the snapshot that a run has added, and, for
+when that snapshot has expired, in the properties of the table. The package `pyiceberg`, which is
+not part of kafkalog, speaks to the catalog.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.transforms import DayTransform, IdentityTransform
+
+from kafkalog.documents import Anything, read_document
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    DestinationExistsError,
+    KafkaLogError,
+    UnreadableError,
+    UnsupportedError,
+    UnwritableError,
+    UsageError,
+)
+from kafkalog.lake.iceberg_files import IO_PROPERTY, data_file
+from kafkalog.lake.model import ExportedPart, Increment
+from kafkalog.lake.options import OF_A_RUN, options_of, require_same_options
+from kafkalog.lake.plan import (
+    INCREMENT,
+)
+from kafkalog.paths.uris import LOCAL, without_credentials
+from kafkalog.storage import make_directories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from kafkalog.lake.model import ExportRequest
+
+_COMMIT: Final = "kafkalog.commit"
+_INCREMENT: Final = "kafkalog.increment"
+_OPTIONS: Final = "kafkalog.options"
+_SEQUENCE: Final = "kafkalog.sequence-number"
+_KEY: Final = ("topic", "partition", "offset", "leader_epoch")
+"""What identifies a row: an offset may be in the log of two leaders."""
+_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+_MERGES: Final = "commit.manifest-merge.enabled"
+_SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
+_TRIES: Final = 10
+_WAIT_S: Final = 0.2
+
+
+class IcebergTable:
+    """A table of a catalog, which may not exist yet.
+
+    Args:
+        name: `CATALOG.NAMESPACE.TABLE`; a namespace may have several levels.
+        properties: the catalog's, beside those that pyiceberg finds in `~/.pyiceberg.yaml` and in
+            the environment.
+
+    Raises:
+        UsageError: the name is none, or the catalog is unknown.
+        UnreadableError: the catalog cannot be reached.
+    """
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        catalog, _, rest = name.partition(".")
+        self._identifier = tuple(rest.split("."))
+        if "/" in name or len(self._identifier) < 2 or not all((catalog, *self._identifier)):
+            raise UsageError(
+                "This is no table of a catalog.",
+                path=without_credentials(name),
+                hint="--to CATALOG.NAMESPACE.TABLE",
+            )
+        self.shown = name
+        self._properties = dict(properties)
+        self._warehouse = properties.get("warehouse", "").removeprefix(LOCAL)
+        self._catalog = self._opened(catalog)
+        self.table: Table | None = None
+        self.load()
+
+    def _opened(self, name: str) -> Catalog:
+        is_local = self._properties.get("uri", "").startswith("sqlite:///")
+        if is_local and self._warehouse.startswith("/"):
+            with suppress(OSError):  # the catalog says what is wrong
+                make_directories(self._warehouse)
+        try:
+            catalog = load_catalog(name, **self._properties)
+        except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
+            raise UsageError(
+                f"The catalog {name} cannot be opened: {self._words(error)}.",
+                hint="Describe it in ~/.pyiceberg.yaml or with --catalog-conf, or let --warehouse "
+                "DIR have one in an SQLite file.",
+            ) from None  # the cause would show credentials
+        self._properties.update(
+            (key, value) for key, value in catalog.properties.items() if isinstance(value, str)
+        )  # for messages
+        warehouse = catalog.properties.get("warehouse", "")
+        if warehouse.startswith((LOCAL, "/")):
+            self._sync_files(catalog)
+        return catalog
+
+    def _sync_files(self, catalog: Catalog) -> None:
+        catalog.properties.setdefault(IO_PROPERTY, "kafkalog.lake.iceberg_files.SyncedFileIO")
+
+    def load(self) -> None:
+        """Read the present state of the table."""
+        with self._failing(UnreadableError, "read"):
+            try:
+                self.table = self._catalog.load_table(self._identifier)
+                if self.table.location().startswith((LOCAL, "/")):
+                    is_synced = IO_PROPERTY in self._catalog.properties
+                    self._sync_files(self._catalog)
+                    if not is_synced:
+                        self.table = self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                self.table = None
+
+    @property
+    def place(self) -> str | None:
+        """The local directory of the table; None if it is elsewhere, or unknown."""
+        location = self._warehouse if self.table is None else self.table.location()
+        location = location.removeprefix(LOCAL)
+        return location if location.startswith("/") else None
+
+    def create(self, schema: Any) -> None:
+        """Create the table for rows of a `pyarrow.Schema`, unless it exists.
+
+        Records are partitioned by topic and day, other rows by topic.
+        """
+        if self.table is not None:
+            return
+        wanted = iceberg_schema(schema)
+        with self._failing(UnwritableError, "created"):
+            for count in range(1, len(self._identifier)):
+                with suppress(NamespaceAlreadyExistsError):
+                    self._catalog.create_namespace(self._identifier[:count])
+            with suppress(TableAlreadyExistsError):  # by another run, at this moment
+                self._catalog.create_table(
+                    self._identifier, wanted, partition_spec=_spec(wanted),
+                    properties={_MERGES: "true"},
+                )  # fmt: skip
+        self.load()
+
+    def require_columns(self, schema: Any) -> None:
+        """Raise unless the table has the columns that a run writes.
+
+        Raises:
+            DestinationExistsError: it lacks one, has another type for it, or requires others.
+        """
+        assert self.table is not None, "it was created"
+        found = schema_to_pyarrow(self.table.schema(), include_field_ids=False)
+        wanted = schema_to_pyarrow(iceberg_schema(schema), include_field_ids=False)
+        for field in wanted:
+            there = found.field(field.name) if field.name in found.names else None
+            if there is None or there.type != field.type or there.nullable < field.nullable:
+                now = "is not in the table" if there is None else f"has the type {there.type} there"
+                raise DestinationExistsError(
+                    f"The column {field.name} of type {field.type} {now}.", path=self.shown
+                )
+        for field in found:
+            if field.name not in wanted.names and not field.nullable:
+                raise DestinationExistsError(
+                    f"The table requires a column {field.name}, which an export does not have.",
+                    path=self.shown,
+                )
+
+    # What is in it ---------------------------------------------------------------------------
+
+    def last(self, asked: ExportRequest) -> Increment | None:
+        """Return what the last run has added; None if none has.
+
+        Raises:
+            DestinationExistsError: it has other rows, or those of a run with other options.
+            CorruptDataError: what a run has noted was edited, or the table was set back.
+        """
+        table = self.table
+        if table is None:
+            return None
+        noted = table.properties.get(_OPTIONS)
+        if noted is None:
+            if table.current_snapshot() is not None:
+                raise DestinationExistsError(
+                    "It exists, and is not an export of kafkalog.",
+                    path=self.shown,
+                    hint="Choose another name.",
+                )
+            return None
+        options = read_document(noted, Anything(), self.shown, "what an export notes")
+        require_same_options(options, asked, self.shown)
+        first = None
+        for one in ancestors_of(table.current_snapshot(), table.metadata):
+            first = one
+            if one.summary is not None and _INCREMENT in one.summary.additional_properties:
+                return self._increment(one.summary.additional_properties[_INCREMENT])
+        # The snapshot has expired, if all that are left came after it.
+        after = int(table.properties.get(_SEQUENCE, "0"))
+        if first is None or (after and (first.sequence_number or 0) <= after):
+            raise CorruptDataError(
+                "The table was set back behind the last run, and nothing tells what it has.",
+                path=self.shown,
+                hint="Export into another table.",
+            )
+        return self._increment(table.properties.get(_INCREMENT, ""))
+
+    def _increment(self, text: str) -> Increment:
+        fields = read_document(text, INCREMENT, self.shown, "what a run of an export notes")
+        return Increment.from_json(fields)
+
+    # The work --------------------------------------------------------------------------------
+
+    def of_tasks(self, schema: Any) -> dict[str, Any]:
+        """Return what `write_data_files` must know about the table."""
+        assert self.table is not None, "it was created"
+        table = self.table
+        columns = table.schema().select(*schema.names)
+        return {
+            "io": {key: value for key, value in table.io.properties.items()
+                   if isinstance(value, str)},
+            "location": table.location(),
+            "properties": {key: value for key, value in table.properties.items()
+                           if key.startswith("write.")},
+            "schema": json.loads(columns.model_dump_json()),
+            "spec": json.loads(table.spec().model_dump_json()),
+        }  # fmt: skip
+
+    def require_files(self, parts: Sequence[ExportedPart]) -> None:
+        """Raise unless this process sees the files that tasks have written.
+
+        Raises:
+            UnreadableError: one is missing, or has another size.
+        """
+        assert self.table is not None, "it was created"
+        for part in parts:
+            if part.file is None:
+                continue
+            with self._failing(UnreadableError, "read"):
+                size = len(self.table.io.new_input(part.file))
+            if size != part.size_bytes:
+                raise UnreadableError(
+                    f"A task wrote {part.size_bytes} bytes, but it has {size}.", path=part.file
+                )
+
+    def commit(
+        self, files: Sequence[Mapping[str, Any]], asked: ExportRequest, last: Increment | None,
+        increment: Increment,
+    ) -> None:  # fmt: skip
+        """Add files and an increment as one snapshot, after the last one.
+
+        Other programs may change the table meanwhile, but no other run may add to it.
+
+        On disk after a crash: the table before, or after the commit.
+
+        Raises:
+            ChangedSinceError: another run has added to it, or it has other partitions now.
+            UncertainError: the catalog did not tell whether the commit has succeeded.
+        """
+        assert self.table is not None, "it was created"
+        spec_id = self.table.spec().spec_id
+        for attempt in range(_TRIES):
+            time.sleep(_WAIT_S * attempt)
+            self.load()
+            if self.table is None or self.last(asked) != last:
+                raise ChangedSinceError(
+                    "Another run has added to the table meanwhile.",
+                    path=self.shown,
+                    hint="Repeat the command.",
+                )
+            if self.table.spec().spec_id != spec_id:
+                raise ChangedSinceError(
+                    "The partitions of the table were changed meanwhile.",
+                    path=self.shown,
+                    hint="Repeat the command.",
+                )
+            if self._has_committed(self.table, files, asked, increment):
+                return
+        raise ChangedSinceError(
+            "Other programs change the table all the time.",
+            path=self.shown,
+            hint="Repeat the command.",
+        )
+
+    def _has_committed(
+        self, table: Table, files: Sequence[Mapping[str, Any]], asked: ExportRequest,
+        increment: Increment,
+    ) -> bool:  # fmt: skip
+        """Try once; return False if the table has changed since it was read."""
+        merges = table.properties.get(_MERGES, "false").lower() == "true"
+        sequence = table.metadata.next_sequence_number()
+        # pyiceberg itself would try again, on top of what another run has added.
+        table.metadata = table.metadata.model_copy(
+            update={"properties": {**table.properties, **_NO_RETRIES}}
+        )
+        state = json.dumps(asdict(increment), separators=(",", ":"))
+        options = {key: value for key, value in options_of(asked).items() if key not in OF_A_RUN}
+        noted = {_COMMIT: str(increment.number), _INCREMENT: state}
+        with self._failing(UnwritableError, "written"):
+            change = table.transaction()
+            update = change.update_snapshot(snapshot_properties=noted)
+            adding = update.merge_append() if merges else update.fast_append()
+            for one in files:
+                adding.append_data_file(data_file(one, table.spec().spec_id))
+            adding.commit()
+            change.set_properties(
+                {**noted, _OPTIONS: json.dumps(options), _SEQUENCE: str(sequence)}
+            )
+        try:
+            change.commit_transaction()
+        except CommitFailedException:
+            return False
+        except Exception as error:  # noqa: BLE001 # a lost connection, for example
+            with suppress(KafkaLogError):
+                self.load()
+                if self.table and self.table.metadata.snapshot_by_id(adding.snapshot_id):
+                    return True
+            raise UncertainError(
+                f"It is unknown whether the catalog made the commit: {self._words(error)}.",
+                path=self.shown,
+                hint="Repeat the command: it continues where the table ends.",
+            ) from None
+        return True
+
+    def remove(self, files: Sequence[str]) -> None:
+        """Remove data files that no snapshot names, as far as possible."""
+        for file in files:
+            with suppress(Exception):
+                assert self.table is not None, "it was created"
+                self.table.io.delete(file)
+
+    @contextmanager
+    def _failing(self, kind: type[KafkaLogError], done: str) -> Iterator[None]:
+        """Turn what catalogs and file systems raise into an error."""
+        try:
+            yield
+        except (KafkaLogError, NoSuchTableError):
+            raise
+        except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
+            raise kind(
+                f"The Iceberg table cannot be {done}: {self._words(error)}.", path=self.shown
+            ) from None  # the cause may show credentials
+
+    def _words(self, error: Exception) -> str:
+        """Return the words of an error on one line, without the values of secret properties."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        for name, value in self._properties.items():
+            if name == "uri":
+                text = text.replace(value, without_credentials(value))
+            elif any(word in name.lower() for word in _SECRET) and value:
+                text = text.replace(value, "…")
+        return text.rstrip(".")
+
+
+class UncertainError(UnwritableError):
+    """The catalog did not tell whether a commit has succeeded."""
+
+
+# The schema ----------------------------------------------------------------------------------
+
+
+def iceberg_schema(schema: Any) -> Schema:
+    """Return the schema of a table for rows of a `pyarrow.Schema`.
+
+    Raises:
+        UnsupportedError: Iceberg has no such type.
+    """
+    numbers = iter(range(1, 1 << 31))
+    try:
+        made = pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema]))
+    except Exception as error:  # pyiceberg raises exceptions of several kinds
+        words = " ".join(str(error).split()).rstrip(".")
+        raise UnsupportedError(
+            f"Iceberg cannot have these columns: {words}.", hint="Choose others with --columns."
+        ) from error
+    required = [one.field_id for one in made.fields if one.name in _KEY and one.required]
+    is_key = len(required) == len(_KEY)
+    return Schema(*made.fields, identifier_field_ids=required if is_key else [])
+
+
+def _numbered(field: Any, numbers: Iterator[int]) -> Any:
+    """Return a `pyarrow.Field` that has an id, as all fields within it have."""
+    number = next(numbers)
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_numbered(one, numbers) for one in kind])
+    elif pa.types.is_map(kind):
+        key, item = _numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers)
+        kind = pa.map_(key, item)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(_numbered(kind.value_field, numbers))
+    return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(number)})
+
+
+def _spec(schema: Schema) -> PartitionSpec:
+    fields = [
+        PartitionField(schema.find_field("topic").field_id, 1000, IdentityTransform(), "topic")
+    ]
+    with suppress(ValueError):
+        time = schema.find_field("timestamp")
+        if DayTransform().can_transform(time.field_type):
+            fields.append(PartitionField(time.field_id, 1001, DayTransform(), "timestamp_day"))
+    return PartitionSpec(*fields)

@@ -1,0 +1,147 @@
+"""A run that adds to an Iceberg table: its files are written, then named by one commit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from kafkalog.engine import told_error
+from kafkalog.lake.append import refuse_gaps, refuse_losses
+from kafkalog.lake.iceberg import IcebergTable, UncertainError, iceberg_schema
+from kafkalog.lake.iceberg_files import write_data_files
+from kafkalog.lake.model import ExportedPart, ExportSummary
+from kafkalog.lake.part import full_schema
+from kafkalog.lake.plan import make_plan, tasks_of
+from kafkalog.paths.file_system import absolute
+from kafkalog.paths.uris import is_object
+from kafkalog.storage import require_outside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.engine import Engine
+    from kafkalog.lake.model import ExportRequest
+    from kafkalog.model import Defect
+    from kafkalog.view import Difference
+
+
+class IcebergAppend:
+    """A run that adds to an Iceberg table what is new in the logs; use it as a context manager.
+
+    Args:
+        asked: the request.
+        to: `CATALOG.NAMESPACE.TABLE`.
+        fail_fast: as for `Export`.
+        allow_gaps: whether to commit although offsets are missing; the commit names them.
+        catalog: properties of the catalog, as for `IcebergTable`.
+
+    Attributes:
+        plan: the plan.
+        differences: how views of partitions differ from their files.
+        is_continued: False: there is nothing of a killed run to continue.
+
+    Raises:
+        RefusedError: offsets are missing, without `allow_gaps`. Nothing was committed.
+        ChangedSinceError: another run has added to the table.
+        as `IcebergTable` and `make_plan`.
+
+    On disk after a crash: the table before, or after the commit; and perhaps files that are in no
+    snapshot, and that no reader sees.
+    """
+
+    is_continued = False
+
+    def __init__(
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
+        catalog: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
+        self._fail_fast = fail_fast
+        self._allow_gaps = allow_gaps
+        self._table = IcebergTable(to, catalog or {})
+        self.differences: list[Difference] = []
+        self.lost: list[Defect] = []
+        self._parts: list[ExportedPart] = []
+        self._was_complete = False
+
+    def __enter__(self) -> Self:
+        sources = [path for path in self._asked.paths if not is_object(path)]
+        if self._table.place is not None:
+            require_outside(self._table.place, sources)
+        self._last = self._table.last(self._asked)
+        self.plan = make_plan(self._asked, self.differences.append, last=self._last)
+        now = self.plan.increment
+        assert now is not None, "it was asked for"
+        self._schema = full_schema(self._asked, self.plan.columns)
+        iceberg_schema(self._schema)
+        if self._table.table is not None:
+            self._table.require_columns(self._schema)
+        if self._last is not None and now.end == self._last.end and not now.gaps:
+            self._was_complete = True
+        elif not self._allow_gaps:
+            refuse_gaps(now.gaps, self._table.shown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no lock is held."""
+
+    def run(self, engine: Engine | None) -> None:
+        """Write the files, then commit them.
+
+        Raises:
+            as `Export.run`.
+        """
+        if self._was_complete:
+            return
+        self._table.create(self._schema)
+        self._table.require_columns(self._schema)
+        files: list[dict[str, Any]] = []
+        try:
+            self._write(engine, files)
+            if not self._allow_gaps:
+                refuse_losses(self._parts)
+            self._table.require_files(self._parts)
+            assert self.plan.increment is not None, "it was asked for"
+            self._table.commit(files, self._asked, self._last, self.plan.increment)
+        except UncertainError:
+            raise
+        except BaseException:  # raised again: readers never see these files, but disks do
+            self._table.remove([one["file_path"] for one in files])
+            raise
+
+    def _write(self, engine: Engine | None, files: list[dict[str, Any]]) -> None:
+        increment = self.plan.increment
+        assert increment is not None, "it was asked for"
+        common = {
+            **self._table.of_tasks(self._schema),
+            "name": f"commit{increment.number:08d}-{uuid4().hex[:8]}",
+            "columns": list(self.plan.columns),
+            "typed": self.plan.options["typed"],
+            "writing": json.loads(json.dumps(self.plan.options["writing"])),
+            "fail_fast": self._fail_fast,
+        }
+        typed = json.loads(json.dumps(common["typed"]))
+        split_bytes = self._asked.request.split_bytes
+        tasks = tasks_of(self.plan.parts, split_bytes, {**common, "typed": typed})
+        failures = []
+        if tasks:
+            assert engine is not None, "something is new"
+            for _, result in engine.run(write_data_files, tasks):
+                files += result["files"]
+                self._parts += [ExportedPart.from_json(one) for one in result["parts"]]
+                failures += result["failures"]
+        self._parts.sort(key=lambda part: (part.number, part.file or ""))
+        if failures:
+            error = told_error(failures[0])
+            error.note = f"{len(failures)} of {len(self.plan.parts)} parts failed: no commit."
+            raise error
+
+    def summary(self) -> ExportSummary:
+        """Return the result."""
+        parts = tuple(self._parts)
+        return ExportSummary(
+            self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
+            self.plan.increment,
+        )  # fmt: skip
