@@ -12,15 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
 
 import kafkalog.lake
 from kafkalog.errors import (
-    ChangedSinceError,
     CorruptDataError,
     DestinationExistsError,
     RefusedError,
@@ -28,9 +22,6 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake import ExportRequest, FileFormat, Writing, appending, local_catalog
-from kafkalog.lake.iceberg import iceberg_schema
-from kafkalog.lake.part import full_schema
-from kafkalog.lake.plan import make_plan
 from kafkalog.tables import Request, TableName
 from kafkalog.tables.model import Replicas
 from tests.builders import BASE_TIME, batch, record, write_log
@@ -250,211 +241,6 @@ def test_what_is_deleted_during_a_run_is_not_committed(
         append(tmp_path / "log", to=lake, form=ICEBERG)
     assert data_files(lake) == before
     assert rows_of(lake, ICEBERG) == rows(0, 120)
-
-
-# Other writers -----------------------------------------------------------------------------------
-
-
-def before_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something before the next commit, when everything else is decided."""
-    commit = SqlCatalog.commit_table
-    left = [act]
-
-    def committing(catalog: SqlCatalog, *arguments: Any) -> Any:
-        if left:
-            left.pop()()
-        return commit(catalog, *arguments)
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", committing)
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_two_runs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
-    """The second to commit is refused, and leaves no files: pyiceberg would add the rows again."""
-    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
-    end = 120
-    if not is_first:
-        append(tmp_path / "log", to=lake, form=ICEBERG)
-        grow(partition, 120, 1)
-        end = 123
-    before_commits(monkeypatch, lambda: append(tmp_path / "log", to=lake, form=ICEBERG))
-    with pytest.raises(ChangedSinceError, match="Another run has added to the table"):
-        append(tmp_path / "log", to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, end)
-    named = {one.file.file_path.rpartition("/")[2] for one in iceberg(lake).scan().plan_files()}
-    assert data_files(lake) == named
-    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].was_complete
-
-
-def test_others_may_change_the_table_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run commits after them."""
-    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    grow(partition, 120, 1)
-    before_commits(monkeypatch, lambda: iceberg(lake).delete("offset < 3"))
-    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == 3
-    assert rows_of(lake, ICEBERG) == rows(3, 123)
-
-
-@pytest.mark.parametrize("when", ["before the commit", "while it is made"])
-def test_partitions_that_change_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    """Files of the partitions before are committed only where the table knows them as such."""
-    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    grow(partition, 120, 1)
-
-    def repartition() -> None:
-        with iceberg(lake).update_spec() as update:
-            update.remove_field("timestamp_day")
-
-    if when == "while it is made":
-        before_commits(monkeypatch, repartition)
-    else:
-        run = Inline.run
-
-        def running(inline: Inline, *arguments: Any) -> Any:
-            yield from run(inline, *arguments)
-            repartition()
-
-        monkeypatch.setattr(Inline, "run", running)
-        with pytest.raises(ChangedSinceError, match="partitions of the table were changed"):
-            append(tmp_path / "log", to=lake, form=ICEBERG)
-        monkeypatch.undo()
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 123)
-    grow(partition, 123, 1)
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 126)
-
-
-@pytest.mark.parametrize("has_committed", [True, False])
-def test_an_answer_that_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_committed: bool
-) -> None:
-    """Whether the commit was made is looked up; a run that cannot tell says so."""
-    lake = tmp_path / "lake"
-    make_log(tmp_path / "log")
-    commit = SqlCatalog.commit_table
-
-    def losing(catalog: SqlCatalog, *arguments: Any) -> Any:
-        if has_committed:
-            commit(catalog, *arguments)
-        raise ConnectionError("reset by peer")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", losing)
-    if has_committed:
-        assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == 120
-    else:
-        with pytest.raises(kafkalog.lake.iceberg.UncertainError, match="reset by peer"):
-            append(tmp_path / "log", to=lake, form=ICEBERG)
-        monkeypatch.undo()
-        append(tmp_path / "log", to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 120)
-
-
-def test_a_table_that_always_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run gives up, and removes its files."""
-    make_log(tmp_path / "log")
-
-    def failing(*_: Any) -> None:
-        raise CommitFailedException("changed")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", failing)
-    monkeypatch.setattr("kafkalog.lake.iceberg._WAIT_S", 0)
-    with pytest.raises(ChangedSinceError, match="all the time"):
-        append(tmp_path / "log", to=tmp_path / "lake", form=ICEBERG)
-    assert not data_files(tmp_path / "lake")
-
-
-# The history of a table --------------------------------------------------------------------------
-
-
-def lake_of_three(tmp_path: Path) -> tuple[Path, Path]:
-    """A table with three commits."""
-    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
-    for first in (120, 123, 126):
-        append(tmp_path / "log", to=lake, form=ICEBERG)
-        grow(partition, first, 1)
-    return tmp_path / "log", lake
-
-
-def test_a_table_that_is_set_back(tmp_path: Path) -> None:
-    """The next run adds again what the present snapshot lacks."""
-    log, lake = lake_of_three(tmp_path)
-    table = iceberg(lake)
-    first = table.snapshots()[0].snapshot_id
-    table.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert rows_of(lake, ICEBERG) == rows(0, 120)
-    append(log, to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 129)
-    assert noted(iceberg(lake))["number"] == 1
-
-
-def compact(lake: Path) -> None:
-    """Write all rows anew, as maintenance does; only that snapshot stays."""
-    table = iceberg(lake)
-    table.overwrite(table.scan().to_arrow())
-    now = iceberg(lake).current_snapshot().snapshot_id
-    expire(lake, now)
-
-
-def expire(lake: Path, *kept: int) -> None:
-    ids = [one.snapshot_id for one in iceberg(lake).snapshots() if one.snapshot_id not in kept]
-    iceberg(lake).maintenance.expire_snapshots().by_ids(ids).commit()
-
-
-def test_snapshots_that_have_expired(tmp_path: Path) -> None:
-    """The properties of the table still say where to go on, unless it was set back before that."""
-    log, lake = lake_of_three(tmp_path)
-    compact(lake)
-    assert len(iceberg(lake).snapshots()) == 1
-    compacted = iceberg(lake).current_snapshot().snapshot_id
-    append(log, to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 129)
-    iceberg(lake).manage_snapshots().rollback_to_snapshot(compacted).commit()
-    with pytest.raises(CorruptDataError, match="was set back behind the last run"):
-        append(log, to=lake, form=ICEBERG)
-
-
-def test_many_commits_share_manifests(tmp_path: Path) -> None:
-    """A table that grows every minute does not get a manifest for each."""
-    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    with iceberg(lake).transaction() as change:
-        change.set_properties({"commit.manifest.min-count-to-merge": "2"})
-    for first in (120, 123, 126):
-        grow(partition, first, 1)
-        append(tmp_path / "log", to=lake, form=ICEBERG)
-    table = iceberg(lake)
-    assert len(table.current_snapshot().manifests(table.io)) < 4
-    assert rows_of(lake, ICEBERG) == rows(0, 129)
-
-
-def test_a_table_that_was_made_before(tmp_path: Path) -> None:
-    """An empty table with the columns keeps its own partitions, and gets the rows."""
-    make_log(tmp_path / "log")
-    lake = tmp_path / "lake"
-    lake.mkdir()
-    asked = asking(tmp_path / "log", form=ICEBERG)
-    schema = iceberg_schema(full_schema(asked, make_plan(asked).columns))
-    catalog = load_catalog("lake", **local_catalog(str(lake)))
-    catalog.create_namespace("kafka")
-    spec = PartitionSpec(PartitionField(3, 1000, BucketTransform(4), "some"))
-    table = catalog.create_table("kafka.records", schema, partition_spec=spec)
-    with table.update_schema() as change:
-        change.add_column("note", StringType())
-    append(tmp_path / "log", to=lake, form=ICEBERG)
-    assert rows_of(lake, ICEBERG) == rows(0, 120)
-    tasks = iceberg(lake).scan().plan_files()
-    assert {task.file.partition[0] for task in tasks} == {0, 1, 2, 3}
-    assert iceberg(lake).scan(row_filter="offset = 77").to_arrow()["note"].to_pylist() == [None]
-
-
-# What is refused ---------------------------------------------------------------------------------
 
 
 def test_tables_of_others(tmp_path: Path) -> None:
