@@ -42,7 +42,7 @@ import java.util.concurrent.Callable;
 public final class LiveBroker {
     private static final long PATIENCE_MS = 120_000; // the machine may have much else to do
     /** Starts and shutdowns wait for heartbeats; the default is two seconds. */
-    static final String HEARTBEAT_MS = "100";
+    static final String HEARTBEAT_MS = "500";
     private static final long QUIET_MS = 900; // some rounds of the checkpoint tasks
 
     private final Path out;
