@@ -92,11 +92,11 @@ def is_as_good(path: Path, data: bytes, size: int) -> bool:
 
 
 def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
-    """Of every file, at some of its bytes, by the seed."""
+    """Of every file, at some of its bytes, by the seed; a sample has every other file."""
     seed = random.SystemRandom().randrange(1 << 31)
     print("seed", seed)
     rng, before = random.Random(seed), findings(log_dir)
-    for path in small.files(log_dir):
+    for path in sampled(small.files(log_dir), 2):
         data = path.read_bytes()
         for size in cuts(len(data), rng) if data else ():
             if not is_as_good(path, data, size):
