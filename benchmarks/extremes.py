@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import struct
 import subprocess
@@ -155,6 +156,7 @@ def main() -> None:
     """Make log after log, measure, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extremes", description=__doc__)
     parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="logs whose name is like this")
     parser.add_argument("--scale", type=float, default=1.0, help="of all sizes (1.0)")
     parser.add_argument(
         "--make", nargs=2, metavar=("NAME", "DIR"), help="only make this log, there"
@@ -167,7 +169,8 @@ def main() -> None:
         return
     broker_data.build()
     with tempfile.TemporaryDirectory(prefix="kafkalog-extremes-") as scratch:
-        rows = [row for one in extremes() for row in measured(one, Path(scratch), options.scale)]
+        logs = [one for one in extremes() if re.search(options.only, one.name)]
+        rows = [row for one in logs for row in measured(one, Path(scratch), options.scale)]
     scale = options.scale
     head = HEAD.format(
         bombs=BOMBS, bomb=BOMB_BYTES * scale / 2**20, value=VALUE_BYTES * scale / 1e9,

@@ -2,8 +2,9 @@
 
 Follows `LogFileUtils`, `LogManager`, `LocalLog.parseTopicPartitionName`, `Snapshots`,
 `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `PartitionMetadataFile`,
-`CleanShutdownFileHandler`, `MetaPropertiesEnsemble` and `RemoteIndexCache` of Kafka 4.3, with the
-leftovers of older releases. Kafkalog's own names among them are here too.
+`CleanShutdownFileHandler`, `MetaPropertiesEnsemble`, `RemoteIndexCache` and the file sets of
+`LocalTieredStorage` of Kafka 4.3, with the leftovers of older releases. Kafkalog's own names among
+them are here too.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class DirectoryState(StrEnum):
     DELETE = "delete"
     FUTURE = "future"
     STRAY = "stray"
+    REMOTE = "remote"
+    """Not in a log directory at all: its segments are in remote storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ class FileName:
         state: what the suffix says.
         offset: base offset of a segment file, end offset of a snapshot; None for others.
         epoch: leader epoch of a KRaft snapshot; None for others.
-        segment_id: remote segment of a cached index; None for others.
+        segment_id: id of the remote segment that it belongs to, as a cached index or in the remote
+            storage itself; None for others.
     """
 
     name: str
@@ -121,7 +125,8 @@ class FileName:
 class DirectoryName:
     """A parsed name of a partition directory.
 
-    `topic` may be cut short in the states delete and stray. `uid` is None for a live directory.
+    `topic` may be cut short in the states delete and stray. `uid` is None for a live directory, and
+    the topic id for one in remote storage.
     """
 
     name: str
@@ -165,6 +170,10 @@ _SUFFIXES = {
 _SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
 _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
+_REMOTE_FILE = re.compile(
+    r"(\d{20})-([A-Za-z0-9_-]{22})\.(log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)"
+)
+_REMOTE_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})-([A-Za-z0-9_-]{21}[AQgw])")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -202,6 +211,11 @@ def parse_file_name(name: str) -> FileName:
         offset = int(match[1])
         if offset <= INT64_MAX:
             return FileName(name, FileKind(match[3]), state, offset, segment_id=match[2])
+    elif match := _REMOTE_FILE.fullmatch(name):
+        offset = int(match[1])
+        if offset <= INT64_MAX:
+            kind = FileKind(match[3].replace("_", "-"))
+            return FileName(name, kind, FileState.LIVE, offset, segment_id=match[2])
     return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
 
 
@@ -220,6 +234,29 @@ def parse_directory_name(name: str) -> DirectoryName | None:
     if match is None or abs(int(match[2])) > INT32_MAX:
         return None
     return DirectoryName(name, match[1], int(match[2]), state, uid)
+
+
+@lru_cache(_DIRECTORIES_KEPT)
+def parse_remote_directory_name(name: str) -> DirectoryName | None:
+    """Parse the name that `LocalTieredStorage` gives a partition: topic, partition and topic id.
+
+    None if it is another name. No broker takes such a directory for a partition, because the last
+    of the 22 characters of an id is never a digit.
+    """
+    match = _REMOTE_DIRECTORY.fullmatch(name)
+    if match is None or int(match[2]) > INT32_MAX:
+        return None
+    return DirectoryName(name, match[1], int(match[2]), DirectoryState.REMOTE, match[3])
+
+
+def partition_name(name: str) -> DirectoryName | None:
+    """Parse the name of a partition's directory, be it in a log directory or in remote storage."""
+    return parse_directory_name(name) or parse_remote_directory_name(name)
+
+
+def is_in_remote_storage(name: FileName) -> bool:
+    """Return whether a name is that of a remote segment's file rather than of a cached index."""
+    return name.segment_id is not None and _REMOTE_FILE.fullmatch(name.name) is not None
 
 
 def is_plain(name: str) -> bool:

@@ -17,7 +17,6 @@ from kafkalog.log_dir import (
     LogDirListing,
     PartitionDir,
     list_partition,
-    open_remote_index_cache,
 )
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.paths import file_system
@@ -222,7 +221,7 @@ def _partition_row(
 ) -> Iterator[PartitionRow]:
     log = UnifiedLog(shown.partition)
     has_log = bool(shown.segments) or shown.partition.loaded is not None
-    topic_id = None
+    topic_id = partition.name.uid if partition.is_remote and partition.name else None
     try:
         end = log.log_end_offset if has_log else None
     except changes:
@@ -323,8 +322,7 @@ def _files(target: Target) -> Iterator[FileEntry]:
     yield from target.files
     if isinstance(target, LogDirListing):
         if file_names.REMOTE_INDEX_CACHE in target.others:
-            yield from open_remote_index_cache(
-                os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)
-            )
+            cache = os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)
+            yield from list_partition(cache).files
         for partition in target.partitions:
             yield from partition.files

@@ -18,70 +18,31 @@ from formats.file_names import (
     DirectoryName,
     DirectoryState,
     FileKind,
-    FileName,
     FileState,
     parse_directory_name,
-    parse_file_name,
+    partition_name,
 )
+from kafkalog import tiers
 from kafkalog.errors import (
-    FileChangedError,
     KafkaLogError,
     NotAKafkaFileError,
     NotFoundError,
     UsageError,
 )
+from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
+from kafkalog.listing import file_entry, list_files
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
-from kafkalog.paths.source import BLOCK_SIZE
 
 if TYPE_CHECKING:
-    from kafkalog.model import AbortedTransaction, LogSurvey
+    from collections.abc import Iterable
+
+    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-_A_DIRECTORY = "a directory"
-_LISTINGS_MAX = 8
-_LASTING = (FileState.LIVE, FileState.SWAP)
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
-_NAMED_MAX = 5  # names in a hint
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """One file of a directory.
-
-    Attributes:
-        path: where it is.
-        name: its parsed name; in a view (`kafkalog.view`) the name that it has there.
-        size_bytes: its length.
-        mtime_ms: time of its last modification.
-        error: why nothing else is known about it.
-        hole_bytes: how much of its length is holes, which take no room on the disk.
-        disk_bytes: the blocks that it occupies; its length in an object store.
-        inode: tells it from a later file of its name; 0 if the file system has no such number.
-        end: the position at which a view cuts it off; None if all of it is shown.
-        is_stale: whether a start would rewrite this index; readers verify all that it answers.
-        survey: what its batches show, if this run has read all of them and there are some.
-    """
-
-    path: str
-    name: FileName
-    size_bytes: int = 0
-    mtime_ms: int = 0
-    error: str | None = None
-    hole_bytes: int = 0
-    inode: int = 0
-    end: int | None = None
-    is_stale: bool = False
-    disk_bytes: int = 0
-    survey: LogSurvey | None = field(default=None, compare=False)
-
-    @property
-    def used_bytes(self) -> int:
-        """The length, without the slots that a broker preallocated if it is an index."""
-        is_index = self.name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-        return self.size_bytes - self.hole_bytes if is_index else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +112,34 @@ class PartitionDir:
         """Whether the partition is live, being deleted, moving here, or stray."""
         return self.name.state if self.name else DirectoryState.LIVE
 
+    def place_of(self, name: str) -> str:
+        """Return where the file is, or would be, that has a name in the log."""
+        there = (entry.path for entry in self.files if entry.name.name == name)
+        return next(there, os.path.join(self.path, name))
+
     def live(self, kind: FileKind) -> list[FileEntry]:
         """Return the live files of one kind, by offset, then by name."""
-        found = [
+        return _by_offset(
             entry
             for entry in self.files
             if entry.name.kind == kind
             and entry.name.state == FileState.LIVE
             and entry.name.segment_id is None
-        ]
-        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+        )
 
     @property
     def other_logs(self) -> list[FileEntry]:
         """The logs of segments that are not live, by offset, then by name."""
-        found = [
+        return _by_offset(
             entry
             for entry in self.files
             if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
-        ]
-        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+        )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its segments are in remote storage, and nothing but they is known of the log."""
+        return self.state == DirectoryState.REMOTE
 
     @property
     def left_overs(self) -> list[FileEntry]:
@@ -249,18 +218,12 @@ def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
     """
     found = open_any(path)
     if isinstance(found, Parent):
-        names = ", ".join(found.names[:_NAMED_MAX])
-        names += ", …" if len(found.log_dirs) > _NAMED_MAX else ""
-        raise NotAKafkaFileError(
-            "The directory holds log directories; one path is needed here.",
-            path=found.path,
-            hint=f"Name one of them: {names}.",
-        )
+        raise found.too_many()
     return found
 
 
 def open_any(path: str) -> LogDirListing | PartitionDir | FileEntry | Parent:
-    """Open what is at a path as `open_path` does, or return that it is a parent of log dirs."""
+    """Open what is at a path as `open_path` does, or return that it is a parent."""
     return _log_dir(found) if isinstance(found := look_at(path), LogDirTop) else found
 
 
@@ -281,7 +244,7 @@ def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
 
 
 def _file(path: str) -> FileEntry:
-    entry = _file_entry(path, os.path.basename(path))
+    entry = file_entry(path, os.path.basename(path))
     if entry is None:
         raise NotFoundError("No such file or directory.", path=path)
     if entry.error is not None:
@@ -297,14 +260,16 @@ def _file(path: str) -> FileEntry:
 
 
 def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
-    files, directories = _list(path)
-    name = parse_directory_name(os.path.basename(file_system.absolute(path)))
-    partitions = _partition_names(directories)
+    files, directories = list_files(path)
+    partition = _partition(path, files, directories)
+    name, partitions = partition.name, _partition_names(directories)
     top = LogDirTop(path, files, directories)
     if any(entry.name.kind in _TOP for entry in files):
         return top
     if any(entry.name.offset is not None for entry in files):
-        return PartitionDir(path, name, files, directories)
+        return partition
+    if not partitions and (remote := tiers.partitions_below(path, directories)):
+        return Parent(path, tuple(remote), "tiered log")
     # Folders of brokers may have names like partitions, such as broker-1.
     if not any(is_partition(os.path.join(path, one)) for one in partitions):
         is_known = any(entry.name.kind != FileKind.UNKNOWN for entry in files)
@@ -312,10 +277,10 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
         if not (is_known or has_cache) and (below := log_dirs_below(path, directories)):
             return Parent(path, tuple(below))
     if name is not None and not partitions:
-        return PartitionDir(path, name, files, directories)
-    if file_names.REMOTE_INDEX_CACHE in directories:
-        return top
-    if any(may_be_partition(os.path.join(path, one)) for one in partitions):
+        return partition
+    if file_names.REMOTE_INDEX_CACHE in directories or any(
+        may_be_partition(os.path.join(path, one)) for one in partitions
+    ):
         return top
     raise NotAKafkaFileError(
         "The directory holds neither partitions nor segments.",
@@ -344,7 +309,16 @@ def list_partition(path: str) -> PartitionDir:
     Raises:
         NotFoundError, UnreadableError: it cannot be listed.
     """
-    return PartitionDir(path, parse_directory_name(os.path.basename(path)), *_list(path))
+    return _partition(path, *list_files(path))
+
+
+def _partition(
+    path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
+) -> PartitionDir:
+    name = partition_name(os.path.basename(file_system.absolute(path)))
+    if tiers.holds_segments(files):
+        files = tiers.as_log(files)
+    return PartitionDir(path, name, files, directories)
 
 
 def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
@@ -362,9 +336,8 @@ def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | 
     return target
 
 
-def open_remote_index_cache(path: str) -> tuple[FileEntry, ...]:
-    """Return the files of a `remote-log-index-cache` directory, by name."""
-    return _list(path)[0]
+def _by_offset(entries: Iterable[FileEntry]) -> list[FileEntry]:
+    return sorted(entries, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 
 
 def _partition_names(directories: tuple[str, ...]) -> list[str]:
@@ -387,64 +360,3 @@ def _log_dir(top: LogDirTop) -> LogDirListing:
             if file_system.exists(inner):  # if it is gone, a broker deleted or renamed it meanwhile
                 errors[inner] = error
     return LogDirListing(path, files, tuple(partitions), tuple(others), errors)
-
-
-def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
-    """Return the files and directories in a directory, listed again if names change meanwhile.
-
-    A broker renames files while they are listed, and seeing half of a swap would hide a segment.
-
-    Raises:
-        FileChangedError: at each attempt an entry disappeared before it was looked at.
-    """
-    whole: list[FileEntry] | None = None
-    names = _names(path)
-    for _ in range(_LISTINGS_MAX):
-        entries = [_file_entry(os.path.join(path, name), name) for name in names]
-        there = [entry for entry in entries if entry is not None]
-        gone = {*names} - {entry.name.name for entry in there}
-        # A reader of the log does not miss files that were being deleted or not finished.
-        if not any(parse_file_name(name).state in _LASTING for name in gone):
-            whole = there
-        before, names = names, _names(path)
-        if names == before:
-            break
-    if whole is None:
-        raise FileChangedError("Its files keep changing while they are listed.", path=path)
-    files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
-    return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return file_system.names(path)
-    except OSError as error:
-        raise reading_error(error, path) from error
-
-
-def _file_entry(path: str, name: str) -> FileEntry | None:
-    """Describe the file at a path; None if it does not exist any more."""
-    parsed = parse_file_name(name)
-    try:
-        status = file_system.stat(path)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not file_system.exists(path):
-            return None
-        return FileEntry(path, parsed, error=reading_error(error, path).message)
-    if stat.S_ISDIR(status.st_mode):
-        if parsed.kind == FileKind.UNKNOWN:
-            return FileEntry(path, parsed, error=_A_DIRECTORY)
-        return FileEntry(path, parsed, error="It is a directory instead of a file.")
-    if not stat.S_ISREG(status.st_mode):
-        return FileEntry(path, parsed, error="It is not a regular file.")
-    blocks = getattr(status, "st_blocks", None)  # object stores report none
-    on_disk = status.st_size if blocks is None else blocks * BLOCK_SIZE
-    return FileEntry(
-        path,
-        parsed,
-        status.st_size,
-        status.st_mtime_ns // 1_000_000,
-        hole_bytes=max(status.st_size - on_disk, 0),
-        inode=status.st_ino,
-        disk_bytes=on_disk,
-    )

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
-from formats.file_names import FileKind, parse_directory_name, parse_file_name
+from formats.file_names import FileKind, parse_file_name, partition_name
 from kafkalog.batches.reader import (
     plan_reading,
     read_batches,
@@ -177,7 +177,7 @@ class Log:
         path = file_system.absolute(self.path)
         if parse_file_name(os.path.basename(path)).kind != FileKind.UNKNOWN:
             path = os.path.dirname(path)
-        return PartitionDir(path, parse_directory_name(os.path.basename(path)), ())
+        return PartitionDir(path, partition_name(os.path.basename(path)), ())
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -273,7 +273,8 @@ class Log:
         Args:
             offset: an offset; either this or a timestamp.
             timestamp: milliseconds, a `datetime` with a time zone, or one of ListOffsets' special
-                timestamps: `earliest`, `latest`, `max-timestamp`.
+                timestamps: `earliest`, `latest`, `max-timestamp`, `earliest-local`,
+                `latest-tiered`.
             isolation: how far into the log an answer may lie.
             high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
 

@@ -72,6 +72,10 @@ class Special(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     MAX_TIMESTAMP = "max-timestamp"
+    EARLIEST_LOCAL = "earliest-local"
+    """The first offset that is not in remote storage alone."""
+    LATEST_TIERED = "latest-tiered"
+    """The last offset in remote storage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from formats.file_names import TOP_FILES, FileKind, parse_directory_name, parse_
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,26 +23,40 @@ DEPTH_MAX: Final = 4
 """How many levels below a parent log directories are found: `broker-1/var/lib/kafka`, say."""
 
 _UNRELATED: Final = "lost+found"  # of the file system; only root may list it
+_NAMED_MAX: Final = 5  # names in a hint
 _LISTINGS_MAX: Final = 10_000  # directories that are looked into
 _AT_TOP: Final = frozenset({*TOP_FILES, file_names.REMOTE_INDEX_CACHE})
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A directory that holds log directories.
+    """A directory that holds log directories, or a tier, which holds tiered logs.
 
     Attributes:
         path: the directory.
-        log_dirs: the paths of the log directories, in order.
+        log_dirs: the paths of the log directories or of the tiered logs, in order.
+        holds: what one of them is called.
     """
 
     path: str
     log_dirs: tuple[str, ...]
+    holds: str = "log directory"
 
     @property
     def names(self) -> list[str]:
         """The log directories' paths as seen from the directory."""
         return [path.removeprefix(os.path.join(self.path, "")) for path in self.log_dirs]
+
+    def too_many(self) -> NotAKafkaFileError:
+        """Return the error of a run that needs one path."""
+        names = ", ".join(self.names[:_NAMED_MAX])
+        names += ", …" if len(self.log_dirs) > _NAMED_MAX else ""
+        return NotAKafkaFileError(
+            f"The directory holds {counted(len(self.log_dirs), self.holds)}; one path is needed "
+            "here.",
+            path=self.path,
+            hint=f"Name one of them: {names}.",
+        )
 
 
 def log_dirs_below(path: str, directories: Sequence[str]) -> list[str]:

@@ -80,7 +80,7 @@ class Sighting:
         last_log = None
         if partition.segments:
             log = partition.segments[-1].log
-            last_log = (log.name.name, log.size_bytes)
+            last_log = (os.path.basename(log.path), log.size_bytes)
         return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
@@ -212,9 +212,12 @@ class Sighting:
 
 def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:
     """Compute a checksum of the names and sizes of the logs before the last one that was seen."""
-    logs = [segment.log for segment in partition.segments]
+    logs = [
+        (os.path.basename(segment.log.path), segment.log.size_bytes)
+        for segment in partition.segments
+    ]
     before = "" if last_log is None else last_log[0]
-    lines = [f"{log.name.name} {log.size_bytes}\n" for log in logs if log.name.name < before]
+    lines = [f"{name} {size}\n" for name, size in logs if name < before]
     return crc32c("".join(lines).encode())
 
 

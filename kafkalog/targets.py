@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from formats.file_names import DirectoryState, is_staging, parse_directory_name
+from formats.file_names import DirectoryState, is_staging, partition_name
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised
 from kafkalog.living import about_a_log
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
@@ -80,15 +80,11 @@ def _each(
     for path in [os.fspath(one) for one in paths]:
         with contained(path, failed):
             found = opens(path)
-            if not isinstance(found, Parent):
+            if isinstance(found, Parent):
+                parents(found)
+                targets += _each(opens, found.log_dirs, failed, parents)
+            else:
                 targets.append(found)
-                continue
-            parents(found)
-            for inner in found.log_dirs:
-                with contained(inner, failed):
-                    below = opens(inner)
-                    assert not isinstance(below, Parent), "a log directory is no parent"
-                    targets.append(below)
     return targets
 
 
@@ -96,17 +92,18 @@ def _each(
 def partition_around(path: str) -> PartitionDir:
     """Return the partition directory around a file by its name, not listed."""
     directory = os.path.dirname(file_system.absolute(path))
-    return PartitionDir(directory, parse_directory_name(os.path.basename(directory)), ())
+    return PartitionDir(directory, partition_name(os.path.basename(directory)), ())
 
 
 _NAMED_MAX: Final = 20  # topics in a hint
 
 
 def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
-    """Yield the partition directories that a broker would serve."""
+    """Yield the partition directories that a broker would serve, and logs in remote storage."""
     for target in targets:
         for partition in _partitions(target):
-            if partition.name is not None and partition.state == DirectoryState.LIVE:
+            served = (DirectoryState.LIVE, DirectoryState.REMOTE)
+            if partition.name is not None and partition.state in served:
                 yield partition
 
 
@@ -161,9 +158,7 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
             names = [os.path.dirname(file_system.absolute(target.path))]
         elif isinstance(target, LogDirListing):
             names = target.errors
-        found |= {
-            name.topic for one in names if (name := parse_directory_name(os.path.basename(one)))
-        }
+        found |= {name.topic for one in names if (name := partition_name(os.path.basename(one)))}
     return found
 
 

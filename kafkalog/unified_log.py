@@ -319,8 +319,7 @@ class UnifiedLog:
         """
         noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
-            path = os.path.join(self.partition.path, file_names.LEADER_EPOCHS)
-            noted = tuple(read_leader_epochs(path))
+            noted = tuple(read_leader_epochs(self.partition.place_of(file_names.LEADER_EPOCHS)))
         loaded = self.partition.loaded
         if loaded is None:
             return noted

@@ -11,6 +11,7 @@
   log directory (a copy: no checkpoint, no `meta.properties` and no mark around it), only swaps are
   completed, from the names of the files, and nothing is cut off: the broker has not recovered what
   it writes, and the copy may well have been closed cleanly.
+- A log in remote storage is shown as it is: no broker starts on it.
 - A `-delete` or `-stray` directory whose path was given is shown as it is, since a start would show
   nothing of it. So is a log that a start would refuse to load; the `Difference` says why.
 
@@ -30,8 +31,8 @@ from formats.file_names import (
     TOP_FILES,
     DirectoryState,
     FileState,
-    parse_directory_name,
     parse_file_name,
+    partition_name,
 )
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
@@ -147,7 +148,7 @@ def state_of(path: str) -> str:
     state = parse_file_name(os.path.basename(path)).state
     if state != FileState.LIVE:
         return str(state)
-    directory = parse_directory_name(os.path.basename(os.path.dirname(file_system.absolute(path))))
+    directory = partition_name(os.path.basename(os.path.dirname(file_system.absolute(path))))
     return str(directory.state if directory else FileState.LIVE)
 
 
@@ -203,7 +204,7 @@ def _as_it_is(partition: PartitionDir, why: str) -> Shown:
 
 def _started(partition: PartitionDir) -> Shown | None:
     """Return the view of a start, or None if it is the files as they are."""
-    if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY):
+    if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY, DirectoryState.REMOTE):
         return None
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)

@@ -64,8 +64,8 @@ def show_note(text: str) -> None:
 
 
 def show_parent(parent: Parent) -> None:
-    """Note which log directories a path stands for."""
-    count = counted(len(parent.log_dirs), "log directory")
+    """Note which log directories or tiered logs a path stands for."""
+    count = counted(len(parent.log_dirs), parent.holds)
     show_note(f"{parent.path} holds {count}: {some_of(parent.names)}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
@@ -207,7 +208,7 @@ def lookup_timestamp(
 def lookup_special(
     log: UnifiedLog, special: Special, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
-    """Return what ListOffsets answers for earliest, latest or max-timestamp.
+    """Return what ListOffsets answers for a special timestamp.
 
     Raises as `lookup_timestamp`.
     """
@@ -215,6 +216,8 @@ def lookup_special(
     answer = Lookup(query=special, by_timestamp=True)
     if special == Special.MAX_TIMESTAMP:
         return search.finish(_below(log, _max_timestamp(search, answer), isolation))
+    if special in (Special.EARLIEST_LOCAL, Special.LATEST_TIERED):
+        return search.finish(_border(log, answer))
     epochs = log.leader_epochs
     if special == Special.EARLIEST:
         offset = log.log_start_offset
@@ -227,6 +230,23 @@ def lookup_special(
     return search.finish(
         replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
     )
+
+
+def _border(log: UnifiedLog, answer: Lookup) -> Lookup:
+    """Answer where the local log begins, or where the log in remote storage ends."""
+    is_remote = answer.query == Special.LATEST_TIERED
+    segments = [one for one in log.segments if tiers.is_remote(one.log.path) == is_remote]
+    if not segments:
+        place = "in remote storage" if is_remote else "in a log directory"
+        return replace(answer, reason=f"no segment {place} is here")
+    if is_remote:
+        with log.open_segment(segments[-1]) as opened:
+            offset = opened.next_offset() - 1
+    else:
+        offset = max(log.log_start_offset, segments[0].base_offset)
+    epochs = [entry.epoch for entry in log.leader_epochs if entry.start_offset <= offset]
+    epoch = epochs[-1] if epochs else None
+    return replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
 
 
 def compared(log: UnifiedLog, question: Callable[[UnifiedLog], Lookup]) -> tuple[Lookup, Lookup]:

@@ -344,7 +344,7 @@ def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[De
     if known is not None and entries and entries[-1].epoch > known:
         yield make_defect(
             "leader-epoch-beyond-metadata",
-            os.path.join(partition.directory.path, file_names.LEADER_EPOCHS),
+            partition.directory.place_of(file_names.LEADER_EPOCHS),
             f"The last leader epoch is {entries[-1].epoch}, the cluster's metadata has reached "
             f"{known}.",
             offset=entries[-1].start_offset,

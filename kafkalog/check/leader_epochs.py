@@ -85,7 +85,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @property
     def _path(self) -> str:
-        return os.path.join(self.partition.directory.path, file_names.LEADER_EPOCHS)
+        return self.partition.directory.place_of(file_names.LEADER_EPOCHS)
 
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:

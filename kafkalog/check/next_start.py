@@ -43,6 +43,8 @@ class PartitionStart(PartitionCheck):
         self._start: StartInProgress | None = None
         self._prediction: NextStart | None = None
         self._failure: Defect | None = None
+        if partition.directory.is_remote:
+            return  # no broker starts on it
         with self._step():
             self._start = StartInProgress(
                 partition.directory, config=_config(partition), check_crc=level != Level.QUICK

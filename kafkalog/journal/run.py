@@ -365,8 +365,16 @@ def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDi
     """Open the log directory or partition at a path; raises the same errors as `Maintenance`."""
     require_local(path)
     target = open_path(path)
-    if not isinstance(target, FileEntry):
-        return target
+    if isinstance(target, FileEntry):
+        target = _partition_of(target, path, of_log=of_log)
+    if isinstance(target, PartitionDir) and target.is_remote:
+        raise UsageError(
+            "The log is in remote storage, which only brokers change.", path=target.path
+        )
+    return target
+
+
+def _partition_of(target: FileEntry, path: str, *, of_log: bool) -> PartitionDir:
     if not of_log:
         raise UsageError(
             "This is a file, not a partition or log directory.",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from formats.file_names import FileKind, FileState, parse_directory_name, segment_file_name
+from formats.file_names import FileKind, FileState, partition_name, segment_file_name
 from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
@@ -75,7 +75,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
             hint="Give a log directory, a partition directory or a .log file.",
         )
     directory = os.path.dirname(os.path.abspath(target.path))
-    return (PartitionDir(directory, parse_directory_name(os.path.basename(directory)), (target,)),)
+    return (PartitionDir(directory, partition_name(os.path.basename(directory)), (target,)),)
 
 
 def log_dir_of(target: Target) -> str:

@@ -48,7 +48,8 @@ class _Life:
     def __init__(self, search: Search, target: Target) -> None:
         self._search = search
         self._target = target
-        self._is_served = target.is_file or target.partition.state == DirectoryState.LIVE
+        served = (DirectoryState.LIVE, DirectoryState.REMOTE)
+        self._is_served = target.is_file or target.partition.state in served
         self._start = 0 if target.is_file else UnifiedLog(target.partition).log_start_offset
 
     def occurrences(self) -> Iterator[Occurrence | Defect]:

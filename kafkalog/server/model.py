@@ -55,6 +55,8 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
+CONNECTIONS_MAX: Final = 256
+"""Enough for an executor of Spark's Kafka source, which keeps 64 consumers."""
 LISTEN: Final = Address("127.0.0.1", 9092)
 
 
@@ -115,7 +117,7 @@ class ServeOptions:
     follow: bool = False
     once: bool = False
     rate: int | None = None
-    max_connections: int = 64
+    max_connections: int = CONNECTIONS_MAX
     groups_file: str | None = None
     read_only_groups: bool = False
     tls: tuple[str, str] | None = None

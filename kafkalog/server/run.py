@@ -76,6 +76,7 @@ class Server:
         self._room = Room()
         self._configs: Configs | None = None
         self._clients: set[tuple[str, str | None, str]] = set()
+        self._has_refused = False
         self._stopped = asyncio.Event()
         self._unread = {
             (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
@@ -187,11 +188,21 @@ class Server:
         """Stop once the last response is on its way."""
         self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
+    def _refused(self) -> None:
+        """Say once that there are more clients than may connect: they only see a closed socket."""
+        if not self._has_refused:
+            self._has_refused = True
+            self.listener.warned(
+                f"{self.options.max_connections} connections are open, more are closed at once: "
+                "--max-connections N permits N."
+            )
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "a connection is a task"
         if len(self._connections) >= self.options.max_connections:
             writer.close()
+            self._refused()
             return
         self._connections.add(task)
         self.meter.connected()

@@ -39,8 +39,9 @@ def lookup_offset(
         help="First record at or after TIME, as ListOffsets finds it; repeatable.",
     )] = None,
     special: Annotated[list[Special] | None, typer.Option(
-        "--special", metavar="earliest|latest|max-timestamp",
-        help="The special timestamps of ListOffsets; repeatable.",
+        "--special", metavar="NAME",
+        help="A special timestamp of ListOffsets, repeatable: earliest, latest, max-timestamp, "
+             "earliest-local or latest-tiered (of tiered topics).",
     )] = None,
     isolation: Annotated[Isolation, typer.Option(
         "--isolation",

@@ -11,6 +11,7 @@ import typer
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.model import Defect
 from kafkalog.server.model import (
+    CONNECTIONS_MAX,
     LISTEN,
     Address,
     Client,
@@ -60,7 +61,7 @@ def serve(
     max_connections: Annotated[int, typer.Option(
         "--max-connections", min=1, max=10_000, metavar="N",
         help="Connections at a time; more are closed at once.",
-    )] = 64,
+    )] = CONNECTIONS_MAX,
     groups: Annotated[str | None, typer.Option(
         "--groups", metavar="FILE",
         help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",

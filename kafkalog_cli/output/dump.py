@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
-from formats.file_names import FileKind, parse_directory_name
+from formats.file_names import FileKind, partition_name
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -204,7 +204,7 @@ class Dump:
         else:
             first = target.name.offset if target.name.kind == FileKind.LOG else None
             path = os.path.dirname(file_system.absolute(target.path))
-            around = PartitionDir(path, parse_directory_name(os.path.basename(path)), ())
+            around = PartitionDir(path, partition_name(os.path.basename(path)), ())
         if first is None or self.selection.isolation != Isolation.LOG:
             return  # it holds none, or they are not shown
         start = UnifiedLog(around).checkpoint(file_names.LOG_STARTS)

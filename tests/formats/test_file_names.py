@@ -16,8 +16,11 @@ from formats.file_names import (
     FileKind,
     FileName,
     FileState,
+    is_in_remote_storage,
     parse_directory_name,
     parse_file_name,
+    parse_remote_directory_name,
+    partition_name,
     segment_file_name,
 )
 
@@ -119,11 +122,49 @@ def test_a_live_directory_is_split_at_the_last_dash(name: str, topic: str, parti
     assert parse_directory_name(name) == DirectoryName(name, topic, partition)
 
 
-@pytest.mark.parametrize("state", [state for state in DirectoryState if state != "live"])
-def test_a_moved_directory_is_cut_at_the_last_dot(state: DirectoryState):
+SEGMENT_ID = "5M8iwiofTIqTAfE-AavnCA"
+TOPIC_ID = "qcTm-9etQeKXX6L9q4c_5w"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [
+        ("log", FileKind.LOG),
+        ("index", FileKind.OFFSET_INDEX),
+        ("timeindex", FileKind.TIME_INDEX),
+        ("txnindex", FileKind.TRANSACTION_INDEX),
+        ("snapshot", FileKind.PRODUCER_SNAPSHOT),
+        ("leader_epoch_checkpoint", FileKind.LEADER_EPOCH_CHECKPOINT),
+    ],
+)
+def test_files_of_remote_segments(suffix: str, kind: FileKind):
+    """`RemoteLogSegmentFileset`: base offset, segment id, and the six types of its files."""
+    name = f"00000000000000000349-{SEGMENT_ID}.{suffix}"
+    assert parse_file_name(name) == FileName(name, kind, offset=349, segment_id=SEGMENT_ID)
+    assert is_in_remote_storage(parse_file_name(name))
+    cached = parse_file_name(f"349_{SEGMENT_ID}.index")
+    assert cached.segment_id == SEGMENT_ID
+    assert not is_in_remote_storage(cached)
+    for other in (f"{name}.deleted", f"349-{SEGMENT_ID}.{suffix}", name.replace("-A", "-")):
+        assert parse_file_name(other).kind == FileKind.UNKNOWN
+
+
+def test_directories_of_remote_segments():
+    """`RemoteTopicPartitionDirectory`: topic, partition and topic id; a broker loads none."""
+    name = f"a.b_c-1-17-{TOPIC_ID}"
+    wanted = DirectoryName(name, "a.b_c-1", 17, DirectoryState.REMOTE, TOPIC_ID)
+    assert parse_remote_directory_name(name) == wanted == partition_name(name)
+    assert parse_directory_name(name) is None
+    # the last character of an id has two bits
+    assert parse_remote_directory_name(name[:-1] + "1") is None
+    assert partition_name("orders-0") == parse_directory_name("orders-0")
+
+
+@pytest.mark.parametrize("state", ["delete", "future", "stray"])
+def test_a_moved_directory_is_cut_at_the_last_dot(state: str):
     """§6.2, step 2: topics may hold dots and dashes themselves."""
     name = f"a.b-c-3.{UID}-{state}"
-    assert parse_directory_name(name) == DirectoryName(name, "a.b-c", 3, state, UID)
+    assert parse_directory_name(name) == DirectoryName(name, "a.b-c", 3, DirectoryState(state), UID)
 
 
 @pytest.mark.parametrize(

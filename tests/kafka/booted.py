@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -66,6 +67,21 @@ class Brokers(Oracle):
             raise broker_data.HarnessError(f"{command}\n{answer['error']}\n{self.log()}")
         return answer
 
+    def serve(self, log_dir: Path, root: Path) -> broker_data.BrokerData:
+        """What clients of a broker on a log directory see, which is left below `root`."""
+        self.ask("serve", log_dir, root / "expected")
+        return broker_data.BrokerData(root)
+
+    @contextmanager
+    def on(self, *log_dirs: Path) -> Iterator[Running]:
+        """A node on log directories, within the block; it is shut down cleanly at its end."""
+        name = str(log_dirs[0])
+        port = self.ask("run", name, ",".join(map(str, log_dirs)))["port"]
+        try:
+            yield Running(self, name, port)
+        finally:
+            self.ask("shut-down", name)
+
     def log(self) -> str:
         """What the nodes have logged, warnings and worse."""
         self._stderr.seek(0)
@@ -75,6 +91,27 @@ class Brokers(Oracle):
         """End all nodes with SIGKILL."""
         self._process.kill()
         self._process.wait()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A node that runs.
+
+    Attributes:
+        brokers: the JVM.
+        name: what the JVM calls it.
+        port: where it listens.
+    """
+
+    brokers: Brokers
+    name: str
+    port: int
+
+    def append(self, partition: str) -> int:
+        """The offset of a new record."""
+        topic, _, number = partition.rpartition("-")
+        offset: int = self.brokers.ask("append", self.name, topic, number)
+        return offset
 
 
 @dataclass

@@ -164,8 +164,8 @@ def java(
 
 
 @dataclass(frozen=True)
-class FirstLife:
-    """The log directory that a broker closed at the end of its first life; tests copy it.
+class PastLife:
+    """The log directory that a broker left at the end of a life; tests copy it.
 
     Attributes:
         log_dir: what it left.
@@ -176,15 +176,27 @@ class FirstLife:
     seed: int
 
 
-def run_first_life(root: Path, seed: int) -> FirstLife:
-    """Let a broker have its first life below `root`, unless it had that before."""
+def run_first_life(root: Path, seed: int) -> PastLife:
+    """Let a broker have its first life below `root`, closed cleanly, unless it had that before."""
     done = root / "seed"
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
-        run_broker_lives(root, seed, ["closed"])
+        run_broker_life(root / "log", seed, 1, "closed")
         done.write_text(str(seed))
-    return FirstLife(root / "1-closed", int(done.read_text()))
+    return PastLife(root / "log", int(done.read_text()))
+
+
+def run_second_life(root: Path, first: PastLife) -> PastLife:
+    """Let a broker have its second life below `root`, until it is killed, unless it had that."""
+    done = root / "seed"
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        shutil.copytree(first.log_dir, root / "log")
+        run_broker_life(root / "log", first.seed, 2, "killed")
+        done.write_text(str(first.seed))
+    return PastLife(root / "log", first.seed)
 
 
 def run_live_broker(root: Path, seed: int) -> BrokerData:
@@ -198,21 +210,10 @@ def run_live_broker(root: Path, seed: int) -> BrokerData:
     return data
 
 
-def run_broker_lives(root: Path, seed: int, ends: Iterable[str], first: int = 1) -> dict[str, Path]:
-    """A log directory through several lives of a broker, as it was at the end of each.
-
-    `ends` holds `closed` or `killed` for each life; the copies are named after number and end.
-    Where `first` is not 1, `root/log` is what the lives before that one left.
-    """
-    log_dir = root / "log"
-    states = {}
-    for life, end in enumerate(ends, first):
-        place = root / f"cwd-{life}"
-        place.mkdir(parents=True)
-        java("kafkalog.harness.BrokerLife", str(log_dir), str(seed), str(life), end, cwd=place)
-        states[f"{life}-{end}"] = root / f"{life}-{end}"
-        shutil.copytree(log_dir, states[f"{life}-{end}"])
-    return states
+def run_broker_life(log_dir: Path, seed: int, life: int, end: str) -> None:
+    """Let a broker have one more life on a log directory; `end` is `closed` or `killed`."""
+    words = (str(log_dir), str(seed), str(life), end)
+    java("kafkalog.harness.BrokerLife", *words, cwd=log_dir.parent)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED_VARIABLE = "KAFKALOG_SEED"
-MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "12"))
+MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "6"))
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def brokers(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:  # noqa: ARG001
-    """Stock nodes, for all tests of a file in one JVM."""
+    """Stock nodes, for all tests of a process in one JVM."""
     with Brokers(tmp_path_factory.mktemp("brokers")) as running:
         yield running
 
@@ -63,11 +63,21 @@ def broker(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_da
 
 
 @pytest.fixture(scope="session")
-def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.FirstLife:  # noqa: ARG001
+def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.PastLife:  # noqa: ARG001
     """What a real broker left that was closed, made of a new seed (KAFKALOG_SEED repeats it)."""
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "first-life.lock"):
         return broker_data.run_first_life(base / "first-life", new_seed())
+
+
+@pytest.fixture(scope="session")
+def killed_life(
+    first_life: broker_data.PastLife, tmp_path_factory: pytest.TempPathFactory
+) -> broker_data.PastLife:
+    """What was left by the broker's second life, which was killed."""
+    base = shared_by_workers(tmp_path_factory)
+    with broker_data.locked(base / "killed-life.lock"):
+        return broker_data.run_second_life(base / "killed-life", first_life)
 
 
 @pytest.fixture(scope="session")

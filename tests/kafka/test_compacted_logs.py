@@ -27,14 +27,14 @@ from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.text_files import read_offset_checkpoint
 from tests.kafka import broker_data
-from tests.kafka.test_salvaged_logs import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from kafkalog.engine import Engine, Task, Work
-    from tests.kafka.broker_data import BrokerData, FirstLife
+    from tests.kafka.booted import Brokers
+    from tests.kafka.broker_data import BrokerData, PastLife
 
 pytestmark = pytest.mark.kafka
 
@@ -103,7 +103,7 @@ def check_partition(before: BrokerData, after: BrokerData, name: str, upper: int
     return len(old) - len(new)
 
 
-def check_undo(closed: Path, before: BrokerData, root: Path) -> None:
+def check_undo(brokers: Brokers, closed: Path, before: BrokerData, root: Path) -> None:
     """Every file of a copy that is compacted is back, and consumers read every record there was."""
     log_dir = root / "log"
     shutil.copytree(closed, log_dir)
@@ -116,7 +116,7 @@ def check_undo(closed: Path, before: BrokerData, root: Path) -> None:
     (log_dir / ".lock").unlink()
     was.pop(".lock", None)
     assert broker_data.fingerprint(log_dir) == was
-    after = served(log_dir, root / "after")
+    after = brokers.serve(log_dir, root / "after")
     for name in compacted:
         assert data_of(after, name) == data_of(before, name), name
         assert after.lookups[name] == before.lookups[name], name
@@ -167,22 +167,24 @@ def leave_staged(log_dir: Path, kept: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def before(first_life: FirstLife, tmp_path_factory: pytest.TempPathFactory) -> BrokerData:
+def before(
+    brokers: Brokers, first_life: PastLife, tmp_path_factory: pytest.TempPathFactory
+) -> BrokerData:
     """What clients see of the log directory that is to be compacted."""
     place = tmp_path_factory.mktemp("before")
     shutil.copytree(first_life.log_dir, place / "served")
-    return served(place / "served", place / "seen")
+    return brokers.serve(place / "served", place / "seen")
 
 
 def test_a_broker_starts_on_what_a_killed_driver_left(
-    first_life: FirstLife, before: BrokerData, tmp_path: Path
+    brokers: Brokers, first_life: PastLife, before: BrokerData, tmp_path: Path
 ) -> None:
     """It takes the staging directory for a deleted partition, and serves all others as before."""
     print("seed", first_life.seed)
     left = tmp_path / "left"
     shutil.copytree(first_life.log_dir, left)
     leave_staged(left, tmp_path / "kept")
-    after = served(left, tmp_path / "after")
+    after = brokers.serve(left, tmp_path / "after")
     assert after.lookups == before.lookups
     for name in before.partitions():
         if not name.startswith("__"):
@@ -192,7 +194,7 @@ def test_a_broker_starts_on_what_a_killed_driver_left(
 
 
 def test_a_broker_lives_on_with_a_compacted_directory(
-    first_life: FirstLife, before: BrokerData, tmp_path: Path
+    brokers: Brokers, first_life: PastLife, before: BrokerData, tmp_path: Path
 ) -> None:
     """It serves what survives in both isolation levels, takes new records, and cleans again.
 
@@ -201,7 +203,7 @@ def test_a_broker_lives_on_with_a_compacted_directory(
     print("seed", first_life.seed)
     log_dir = tmp_path / "log"
     shutil.copytree(first_life.log_dir, log_dir)
-    check_undo(first_life.log_dir, before, tmp_path / "undone")
+    check_undo(brokers, first_life.log_dir, before, tmp_path / "undone")
     done = compact_all(log_dir)
     upper = {
         name: one.next_dirty_offset
@@ -210,12 +212,12 @@ def test_a_broker_lives_on_with_a_compacted_directory(
     }
     assert len(upper) >= 4, done
     shutil.copytree(log_dir, tmp_path / "compacted")
-    after = served(tmp_path / "compacted", tmp_path / "after")
+    after = brokers.serve(tmp_path / "compacted", tmp_path / "after")
     gone = {name: check_partition(before, after, name, end) for name, end in upper.items()}
     assert sum(gone.values()) > 100, gone
     noted = cleaner_offsets(log_dir)
     assert {name: noted[name] for name in upper} == upper
-    broker_data.run_broker_lives(tmp_path, first_life.seed, ["closed"], first=2)
+    brokers.ask("live", log_dir, first_life.seed, 2)
     assert cleaner_offsets(log_dir)["compacted-twice-0"] > noted["compacted-twice-0"]
     found = [
         defect

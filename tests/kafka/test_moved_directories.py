@@ -11,9 +11,8 @@ from kafkalog.check.verify import Verification
 from kafkalog.model import Level
 from kafkalog.recovery import Verdict
 from tests.builders import BASE_TIME, batch, copy_tree, record
-from tests.kafka import broker_data
 from tests.kafka.broker_client import produce
-from tests.kafka.test_retained_logs import running_broker
+from tests.kafka.broker_data import HarnessError
 from tests.kafkalog.check.moved import foreign, move_replica
 from tests.kafkalog.check.test_log_dir_checks import replaced
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.model import Defect
+    from tests.kafka.booted import Brokers
 
 pytestmark = pytest.mark.kafka
 
@@ -35,8 +35,7 @@ def without_metadata(root: Path, name: str) -> None:
     (root / name / "partition.metadata").unlink()
 
 
-@pytest.mark.usefixtures("harness")
-def test_strays_are_those_of_a_broker(corpus_dir: Path, tmp_path: Path) -> None:
+def test_strays_are_those_of_a_broker(brokers: Brokers, corpus_dir: Path, tmp_path: Path) -> None:
     """Each directory that a broker renames is told before, with its reason, and no other one."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     partitions = sorted(path.name for path in root.glob("*-[0-9]"))
@@ -50,7 +49,7 @@ def test_strays_are_those_of_a_broker(corpus_dir: Path, tmp_path: Path) -> None:
     strays = {start.path: start for start in run.next_starts if start.verdict == Verdict.STRAY}
     told = {defect.path for defect in found if defect.reference == "partition-not-assigned"}
     missing = {defect.path for defect in found if defect.reference == "partition-metadata-missing"}
-    with running_broker(root, tmp_path / "cwd"):
+    with brokers.on(root):
         pass
     gone = {str(root / name) for name in (*partitions, "elsewhere-0", "nameless-0", "txn-9")
             if not (root / name).exists()}  # fmt: skip
@@ -74,10 +73,9 @@ REFUSED = {
 """What a broker says when it does not start, and the finding of `verify` that tells it."""
 
 
-@pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_broker_does_not_start_where_a_finding_says_so(
-    corpus_dir: Path, tmp_path: Path, words: str
+    brokers: Brokers, corpus_dir: Path, tmp_path: Path, words: str
 ) -> None:
     """The file that says whose a log directory is is missing, emptied, or another one's."""
     jbod = copy_tree(corpus_dir / "kafka-4.3" / "jbod-restarted", tmp_path / "jbod")
@@ -98,16 +96,14 @@ def test_a_broker_does_not_start_where_a_finding_says_so(
         shutil.copy(log_dirs[0] / "meta.properties", properties)
     _, found = verified(*log_dirs)
     assert REFUSED[words] in {defect.reference for defect in found}
-    (tmp_path / "cwd").mkdir()
-    with pytest.raises(broker_data.HarnessError) as refused:
-        broker_data.java(
-            "kafkalog.harness.RunningBroker", ",".join(map(str, log_dirs)), cwd=tmp_path / "cwd"
-        )
+    with pytest.raises(HarnessError) as refused, brokers.on(*log_dirs):
+        pass
     assert words in str(refused.value)
 
 
-@pytest.mark.usefixtures("harness")
-def test_what_a_broker_accepts_is_no_finding(corpus_dir: Path, tmp_path: Path) -> None:
+def test_what_a_broker_accepts_is_no_finding(
+    brokers: Brokers, corpus_dir: Path, tmp_path: Path
+) -> None:
     """Times below zero, and a cluster id that is no UUID in a meta.properties of version 0.
 
     The largest timestamp of a batch is -1 then, whatever the producer says in its header.
@@ -120,14 +116,9 @@ def test_what_a_broker_accepts_is_no_finding(corpus_dir: Path, tmp_path: Path) -
                          base_time=times[0], max_time=max(times))
             for times in ((-5, -7), (-(2**62),), (-9, -1), (-3, BASE_TIME))}  # fmt: skip
     offsets = {}
-    with running_broker(root, tmp_path / "cwd") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("port\n")
-        process.stdin.flush()
-        port = int(process.stdout.readline())
+    with brokers.on(root) as running:
         for times, data in sent.items():
-            error, offsets[times] = produce(port, "txn", 0, data)
+            error, offsets[times] = produce(running.port, "txn", 0, data)
             assert not error
     log = max((root / "txn-0").glob("*.log")).read_bytes()
     for times, offset in offsets.items():

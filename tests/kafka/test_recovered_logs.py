@@ -16,12 +16,12 @@ from kafkalog.recovery import StartMode, Verdict
 from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
-from tests.kafka.test_salvaged_logs import served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.kafka.broker_data import BrokerData
+    from tests.kafka.booted import Brokers
+    from tests.kafka.broker_data import BrokerData, PastLife
 
 pytestmark = pytest.mark.kafka
 
@@ -66,11 +66,12 @@ def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
     return ends
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Path) -> None:
+def test_a_broker_starts_on_what_was_recovered(
+    brokers: Brokers, broker: BrokerData, tmp_path: Path
+) -> None:
     """It serves each record below the new end, cuts nothing any more, and goes on.
 
-    `ServedLogs` itself writes: its broker's own topics grow while it runs.
+    The broker that serves writes, too: its own topics grow while it runs.
     """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
@@ -84,7 +85,7 @@ def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Pat
     }
     ends = recovered(log_dir, StartMode.FULL)
     before = broker_data.fingerprint(log_dir)
-    new = served(log_dir, tmp_path / "served")
+    new = brokers.serve(log_dir, tmp_path / "served")
     count = 0
     for name, kind in kinds.items():
         wanted = [row for row in broker.records(name) if row["offset"] < ends[name]]
@@ -98,17 +99,16 @@ def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Pat
     assert len(set(kinds.values())) > 2
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_killed_broker_goes_on_after_a_recovery(tmp_path: Path) -> None:
+def test_a_killed_broker_goes_on_after_a_recovery(
+    brokers: Brokers, killed_life: PastLife, tmp_path: Path
+) -> None:
     """Its next life appends to what was recovered, and the one after that closes it cleanly."""
-    states = broker_data.run_broker_lives(tmp_path / "lives", 7, ("killed",))
-    log_dir = tmp_path / "lives" / "log"
+    print("seed", killed_life.seed)
+    log_dir = tmp_path / "log"
+    shutil.copytree(killed_life.log_dir, log_dir)
     ends = recovered(log_dir, StartMode.UNCLEAN)
-    assert states
     assert ends
-    place = tmp_path / "next"
-    place.mkdir()
-    broker_data.java("kafkalog.harness.BrokerLife", str(log_dir), "7", "2", "closed", cwd=place)
+    brokers.ask("live", log_dir, killed_life.seed, 3)
     found = open_path(str(log_dir))
     assert isinstance(found, LogDirListing)
     grown = 0

@@ -21,7 +21,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkalog.producing import cluster
 from tests.conftest import State, state
 from tests.kafka.conftest import new_seed
-from tests.kafka.test_retained_logs import running_broker
 from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Result
+    from tests.kafka.booted import Brokers
 
     Kafkalog = Callable[..., Result]
 
@@ -103,16 +103,10 @@ class Broker(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def target(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def target(brokers: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for all tests; it has no topics at first."""
-    assert harness is None
-    root = tmp_path_factory.mktemp("target")
-    with running_broker(root / "log", root / "cwd") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("port\n")
-        process.stdin.flush()
-        yield Broker(f"127.0.0.1:{int(process.stdout.readline())}", count())
+    with brokers.on(tmp_path_factory.mktemp("target") / "log") as running:
+        yield Broker(f"127.0.0.1:{running.port}", count())
 
 
 def digest_of(data: bytes | None) -> Any:

@@ -41,7 +41,7 @@ def staged_states(corpus_dir: Path, root: Path) -> Staged:
     """The partitions with user data of a share of all recordings, without any metadata."""
     staged = Staged(root)
     for kind in ("kafka-4.3", "kafka-2.8", "foreign"):
-        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 5):
+        for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 8):
             recorded = expected.with_suffix("")
             for name, truth in truths(expected):
                 places = [recorded / name, *recorded.glob(f"*/{name}")]
@@ -90,7 +90,7 @@ ALTERED = ("min.cleanable.dirty.ratio",)
 """What was changed after it was recorded."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mix", MIXES, ids=lambda mix: mix[1])
 def test_log_directories_of_several_brokers_become_one(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path, mix: tuple[str, ...]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,13 +11,13 @@ import pytest
 from kafkalog.errors import NOTHING_TO_DO
 from kafkalog.journal import Run
 from tests.kafka import broker_data
-from tests.kafka.test_salvaged_logs import served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Result
+    from tests.kafka.booted import Brokers
     from tests.kafka.broker_data import BrokerData
 
 pytestmark = pytest.mark.kafka
@@ -27,25 +25,6 @@ pytestmark = pytest.mark.kafka
 # All segments go but the last that holds anything.
 RETENTION = ("--config", "cleanup.policy=delete", "--config", "retention.bytes=1",
              "--config", "retention.ms=-1")  # fmt: skip
-
-
-@contextmanager
-def running_broker(log_dir: Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A broker that runs within the block and is shut down cleanly at its end."""
-    cwd.mkdir()
-    process = subprocess.Popen(
-        broker_data.java_command("kafkalog.harness.RunningBroker", str(log_dir)),
-        cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "running\n"
-        yield process
-        process.communicate(timeout=broker_data.RUN_SECONDS_MAX)
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.wait()
 
 
 def user_partitions(broker: BrokerData) -> list[str]:
@@ -72,15 +51,14 @@ def retained(
     return rows
 
 
-@pytest.mark.usefixtures("harness")
 def test_a_broker_serves_what_is_left(
-    broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
+    brokers: Brokers, broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
     """Exactly the records from the new start on, at both isolation levels; nothing is scanned."""
     log_dir = tmp_path / "log-dir"
     rows = retained(broker, log_dir, kafkalog)
     assert sum(row["segments_deleted"] for row in rows.values()) >= 10
-    new = served(log_dir, tmp_path / "served")
+    new = brokers.serve(log_dir, tmp_path / "served")
     for name, row in rows.items():
         start = row["log_start_offset"]
         wanted = [record for record in broker.records(name) if record["offset"] >= start]
@@ -92,21 +70,15 @@ def test_a_broker_serves_what_is_left(
             assert new.lookups[name][answer]["offset"] == offset, name
 
 
-@pytest.mark.usefixtures("harness")
 def test_a_broker_writes_on_and_keeps_us_off_while_it_runs(
-    broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
+    brokers: Brokers, broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
     """Appends go on at the log end; the plan is refused as well as the change, with status 4."""
     log_dir = tmp_path / "log-dir"
     rows = retained(broker, log_dir, kafkalog)
-    with running_broker(log_dir, tmp_path / "cwd") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with brokers.on(log_dir) as running:
         for name, row in rows.items():
-            topic, _, number = name.rpartition("-")
-            process.stdin.write(f"{topic} {number}\n")
-            process.stdin.flush()
-            assert int(process.stdout.readline()) == row["log_end_offset"], name
+            assert running.append(name) == row["log_end_offset"], name
         before = sorted(path.name for path in log_dir.glob("*/*"))
         for words in ((), ("--in-place", "--yes")):
             result = kafkalog("apply-retention", log_dir, *RETENTION, *words)
@@ -117,21 +89,22 @@ def test_a_broker_writes_on_and_keeps_us_off_while_it_runs(
     assert kafkalog("apply-retention", log_dir, *RETENTION).status in (0, NOTHING_TO_DO)
 
 
-@pytest.mark.usefixtures("harness")
-def test_no_broker_starts_while_we_have_the_lock(broker: BrokerData, tmp_path: Path) -> None:
+def test_no_broker_starts_while_we_have_the_lock(
+    brokers: Brokers, broker: BrokerData, tmp_path: Path
+) -> None:
     """It says that the lock is taken; once we are done it starts."""
     log_dir = tmp_path / "log-dir"
     shutil.copytree(broker.log_dir("clean"), log_dir)
-    (tmp_path / "refused").mkdir()
     before = broker_data.fingerprint(log_dir)
     with (
         Run(str(log_dir)),
         pytest.raises(broker_data.HarnessError, match="Failed to acquire lock"),
+        brokers.on(log_dir),
     ):
-        broker_data.java("kafkalog.harness.RunningBroker", str(log_dir), cwd=tmp_path / "refused")
+        pass
     after = broker_data.fingerprint(log_dir)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     # A broker in combined mode opens its metadata log before it takes the lock.
     assert {name.split("/")[0] for name in changed} <= {".lock", "__cluster_metadata-0"}
-    with running_broker(log_dir, tmp_path / "started"):
+    with brokers.on(log_dir):
         pass

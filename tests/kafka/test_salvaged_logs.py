@@ -14,12 +14,14 @@ from kafkalog.log_dir import open_path
 from kafkalog.rescue import salvage
 from tests.builders import flip
 from tests.kafka import broker_data
-from tests.kafka.broker_data import BrokerData
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafkalog.rescue.hurt_logs import Damage, frames_while_sane
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.kafka.booted import Brokers
+    from tests.kafka.broker_data import BrokerData
 
 pytestmark = pytest.mark.kafka
 
@@ -37,15 +39,6 @@ class HurtBodies(Damage):
     def range(self, data: bytes) -> tuple[int, int]:
         start = self.rng.randrange(len(data))
         return start, min(len(data), start + self.rng.choice((300, 5000)))
-
-
-def served(log_dir: Path, root: Path) -> BrokerData:
-    """What clients of a broker on the log directory see."""
-    (root / "cwd").mkdir(parents=True)
-    broker_data.java(
-        "kafkalog.harness.ServedLogs", str(log_dir), str(root / "expected"), cwd=root / "cwd"
-    )
-    return BrokerData(root)
 
 
 def hurt(broker: BrokerData, target: Path, rng: random.Random) -> dict[str, Damage]:
@@ -107,8 +100,9 @@ def check_times(
         assert all(time <= target for offset, time in times.items() if offset < found)
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_broker_serves_a_salvaged_log_directory(broker: BrokerData, tmp_path: Path) -> None:
+def test_a_broker_serves_a_salvaged_log_directory(
+    brokers: Brokers, broker: BrokerData, tmp_path: Path
+) -> None:
     """Started on the whole of it, without a mark of a clean shutdown: the broker scans it all."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
@@ -117,7 +111,7 @@ def test_a_broker_serves_a_salvaged_log_directory(broker: BrokerData, tmp_path: 
     summary = salvage(open_path(str(tmp_path / "hurt")), str(out))
     assert summary.lost_ranges >= len(damages) // 2
     before = broker_data.fingerprint(out / "log")
-    new = served(out / "log", tmp_path / "served")
+    new = brokers.serve(out / "log", tmp_path / "served")
     rows = {row["to"].removeprefix("log/"): row for row in partitions_of(out)}
     counts = [
         check_served(broker, new, name, damage, rows[name]) for name, damage in damages.items()
@@ -129,8 +123,9 @@ def test_a_broker_serves_a_salvaged_log_directory(broker: BrokerData, tmp_path: 
             check_untouched(name, before, after, damage)
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_broker_takes_salvaged_partitions_as_its_own(broker: BrokerData, tmp_path: Path) -> None:
+def test_a_broker_takes_salvaged_partitions_as_its_own(
+    brokers: Brokers, broker: BrokerData, tmp_path: Path
+) -> None:
     """Moved into the log directory of a broker that was shut down cleanly: nothing is scanned."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
@@ -144,7 +139,7 @@ def test_a_broker_takes_salvaged_partitions_as_its_own(broker: BrokerData, tmp_p
         shutil.rmtree(log_dir / name)
         shutil.move(out / "log" / name, log_dir / name)
         [rows[name]] = partitions_of(out)
-    new = served(log_dir, tmp_path / "served")
+    new = brokers.serve(log_dir, tmp_path / "served")
     for name, damage in damages.items():
         check_served(broker, new, name, damage, rows[name])
 

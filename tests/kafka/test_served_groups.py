@@ -11,13 +11,13 @@ import pytest
 
 from formats.error_codes import ErrorCode
 from kafkalog.server.model import Address
-from tests.kafka.test_retained_logs import running_broker
 from tests.kafkalog.server.protocol import SECONDS_MAX, serving
 from tests.kafkalog.server.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.kafka.booted import Brokers
     from tests.kafka.broker_data import BrokerData
 
 pytestmark = pytest.mark.kafka
@@ -30,21 +30,14 @@ METADATA = bytes.fromhex("0000000000010005") + b"topic" + b"\xff\xff\xff\xff"
 
 @pytest.fixture(scope="module")
 def both(
-    broker: BrokerData, tmp_path_factory: pytest.TempPathFactory
+    brokers: Brokers, broker: BrokerData, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Address, Address]]:
     """Kafka's address and ours; both have the groups of the log."""
     place = tmp_path_factory.mktemp("served-groups")
     log_dir = place / "log-dir"
     shutil.copytree(broker.log_dir("clean"), log_dir)
-    with (
-        serving(broker.log_dir("clean")) as ours,
-        running_broker(log_dir, place / "cwd") as kafka,
-    ):
-        assert kafka.stdin is not None
-        assert kafka.stdout is not None
-        kafka.stdin.write("port\n")
-        kafka.stdin.flush()
-        address = Address("127.0.0.1", int(kafka.stdout.readline()))
+    with serving(broker.log_dir("clean")) as ours, brokers.on(log_dir) as kafka:
+        address = Address("127.0.0.1", kafka.port)
         await_coordinator(address)
         await_coordinator(ours.address)
         yield address, ours.address

@@ -14,13 +14,14 @@ import pytest
 from kafkalog.check.verify import Verification
 from kafkalog.model import Level, Severity
 from tests.kafka import broker_data
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.kafka
+    from tests.kafka.booted import Brokers
 
-LATER_LIVES = ("killed", "closed", "killed")
+pytestmark = pytest.mark.kafka
 
 
 def serious(log_dir: Path, level: Level) -> list[str]:
@@ -43,15 +44,25 @@ def test_a_broker_at_rest(broker: broker_data.BrokerData, state: str, level: Lev
     assert serious(broker.log_dir(state), level) == []
 
 
-def test_several_lives(first_life: broker_data.FirstLife, tmp_path: Path) -> None:
-    """What is left of each life, and what the next one makes of it."""
+def test_several_lives(
+    brokers: Brokers,
+    first_life: broker_data.PastLife,
+    killed_life: broker_data.PastLife,
+    tmp_path: Path,
+) -> None:
+    """What is left of each life, and what the next one makes of it; in `make soak` a fourth one."""
     print("seed", first_life.seed)
-    shutil.copytree(first_life.log_dir, tmp_path / "log")
-    states = {"1-closed": first_life.log_dir}
-    states |= broker_data.run_broker_lives(tmp_path, first_life.seed, LATER_LIVES, first=2)
-    assert len(states) == 1 + len(LATER_LIVES)
-    for name, log_dir in states.items():
+    recovered = tmp_path / "recovered"
+    shutil.copytree(killed_life.log_dir, recovered)
+    brokers.ask("live", recovered, killed_life.seed, 3)
+    states = [first_life.log_dir, killed_life.log_dir, recovered]
+    if tries_everything():
+        again = tmp_path / "killed-again" / "log"
+        shutil.copytree(recovered, again)
+        broker_data.run_broker_life(again, killed_life.seed, 4, "killed")
+        states.append(again)
+    for log_dir in states:
         bases = sorted(path.name for path in (log_dir / "by-size-0").glob("*.log"))
         assert bases[0] != f"{0:020}.log", "retention has deleted the first segments"
         for level in Level:
-            assert serious(log_dir, level) == [], name
+            assert serious(log_dir, level) == [], log_dir

@@ -33,9 +33,13 @@ class Heard(ServeListener):
 
     errors: list[KafkaLogError] = field(default_factory=list)
     defects: list[Defect] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def failed(self, error: KafkaLogError) -> None:
         self.errors.append(error)
+
+    def warned(self, text: str) -> None:
+        self.warnings.append(text)
 
     def damaged(self, defect: Defect) -> None:
         self.defects.append(defect)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,10 +21,10 @@ from tests.kafkalog_cli.test_dump_segment import long_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.conftest import State
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "log-dir"
 STATES = ("txn", "codecs", "timestamps", "compact-1-first-pass", "retention-0-before")
 
 
@@ -391,3 +392,26 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(corpus_dir: Path, tmp
             assert answer["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert len(served.heard.errors) == 1
         assert fetch(client, "txn", 0, 0)["errorCode"] == ErrorCode.NONE
+
+
+def test_consumers_read_up_to_the_watermark_noted_last(tmp_path: Path):
+    """Batches that begin below it and end above are not given, nor those that follow."""
+    log_dir = tmp_path / "log-dir"
+    shutil.copytree(EXAMPLE, log_dir)
+    stored = b"".join(path.read_bytes() for path in sorted((log_dir / "orders-0").glob("*.log")))
+    ends = [end for _, _, end in batches(stored)]
+    middle = ends[len(ends) // 2]
+    assert middle - 1 > ends[len(ends) // 2 - 1], "a batch of several records"
+    for noted, served_end in ((middle, middle), (middle - 1, ends[len(ends) // 2 - 1])):
+        checkpoint = log_dir / "replication-offset-checkpoint"
+        checkpoint.write_text(f"0\n1\norders 0 {noted}\n")
+        with serving(log_dir) as served, Connected(served.address) as client:
+            assert offset_for(client, "orders", 0, -1)["offset"] == noted
+            given, offset = b"", 0
+            while records := fetch(client, "orders", 0, offset)["records"]:
+                *_, (_, _, offset) = batches(records)
+                given += records
+            assert offset == served_end
+            assert given == stored[: len(given)]
+            assert [end for _, _, end in batches(given)][-1] == served_end
+            assert fetch(client, "orders", 0, noted)["highWatermark"] == noted

@@ -7,6 +7,7 @@ import ssl
 import time
 import urllib.request
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ with warnings.catch_warnings():
     import kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.kafkalog.server.protocol import Serving
 
@@ -46,6 +47,13 @@ def until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while not done():
         assert time.monotonic() < deadline
+
+
+def poll_together(members: Sequence[Rdkafka | Python]) -> None:
+    """Poll each in a thread of its own: one that joins its group may wait until the others do."""
+    with ThreadPoolExecutor(len(members)) as pool:
+        for one in [pool.submit(member.poll) for member in members]:
+            one.result()
 
 
 class Rdkafka:
@@ -119,8 +127,7 @@ def test_two_members_share_the_partitions_until_one_leaves(
             stack.callback(one.close)
 
         def is_split() -> bool:
-            for one in members:
-                one.poll()
+            poll_together(members)
             first, second = (one.partitions() for one in members)
             return bool(first and second and first | second == everything)
 
@@ -130,11 +137,7 @@ def test_two_members_share_the_partitions_until_one_leaves(
         with Wire(served.address) as wire:
             [told] = wire.tell("DescribeGroups", 6, groups=[group])["groups"]
             assert (told["groupState"], len(told["members"])) == ("Stable", 2)
-        until(
-            lambda: (members[0].poll(), members[1].poll(), all(one.has_read() for one in members))[
-                -1
-            ]
-        )
+        until(lambda: (poll_together(members), all(one.has_read() for one in members))[-1])
         for one in members:
             one.commit()
         members[1].close()
@@ -164,8 +167,7 @@ def test_members_of_two_libraries_share_a_group(served: Serving) -> None:
             stack.callback(one.close)
 
         def is_split() -> bool:
-            for one in members:
-                one.poll()
+            poll_together(members)
             return sum(len(one.partitions()) for one in members) == PARTITIONS and all(
                 one.partitions() for one in members
             )

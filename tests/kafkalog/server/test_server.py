@@ -212,3 +212,21 @@ def test_a_connection_that_has_just_been_accepted_is_closed(_: int):
     for one in opened:
         one.close()
     gc.collect()
+
+
+def test_more_connections_than_permitted_are_told_once():
+    with (
+        serving(EXAMPLE, max_connections=2) as running,
+        Connected(running.address) as first,
+        Connected(running.address) as second,
+    ):
+        for one in (first, second):
+            one.ask("ApiVersions", 0, {})
+        for _ in range(3):
+            with Connected(running.address) as third:
+                assert third.receive() is None
+        assert running.heard.warnings == [
+            "2 connections are open, more are closed at once: --max-connections N permits N."
+        ]
+        for one in (first, second):
+            one.ask("ApiVersions", 0, {})

@@ -47,7 +47,9 @@ import java.util.concurrent.ExecutionException;
  * `["boot", NAME, FILE, {CONFIG: VALUE}]` starts a node, on free ports unless a config has
  * its listeners; `["observe", NAME, OUT, {PARTITION: [TIME, ...]}]` tells all that
  * clients see (see BrokerReport), and `["list-offsets", ADDRESS, {PARTITION: [TIME, ...]}]` what
- * ListOffsets answers at an address; `["go-on", NAME, [TOPIC, ...]]` produces; `["shut-down", NAME]` closes it cleanly. `["format", FILE, CLUSTER]`
+ * ListOffsets answers at an address; `["run", NAME, LOG_DIR[,LOG_DIR...]]` starts a node on log directories that are there, see
+ * ServedLogs, where `["append", NAME, TOPIC, PARTITION]` gives the offset of a new record; `["serve", LOG_DIR, OUT]` is a whole
+ * life in which clients only look; `["live", LOG_DIR, SEED, LIFE]` is one more of BrokerLife, closed at its end. `["go-on", NAME, [TOPIC, ...]]` produces; `["shut-down", NAME]` closes it cleanly. `["format", FILE, CLUSTER]`
  * formats, `["fill", NAME, PART]` gives three brokers something (see ClusterLoad), `["reassign", NAME, [NODE, ...]]` moves all partitions,
  * `["create", NAME, [TOPIC, ...]]` creates topics, `["ports", COUNT]` finds free
  * ports, `["log-in", ADDRESS]` is what the SCRAM user is shown. `["checkpoint", DIR]` reads `bootstrap.checkpoint`,
@@ -99,6 +101,16 @@ public final class BrokerCommands {
                 List<String> topics = new ArrayList<>();
                 words.get(2).forEach(topic -> topics.add(topic.asText()));
                 return new GoingOn(listeners.get(name)).produce(topics);
+            case "run":
+                return run(name, words.get(2).asText());
+            case "append":
+                return ServedLogs.append(listeners.get(name), words.get(2).asText(), words.get(3).asInt());
+            case "serve":
+                ServedLogs.serve(Path.of(name), Path.of(words.get(2).asText()));
+                return Map.of();
+            case "live":
+                BrokerLife.run(Path.of(name), words.get(2).asLong(), words.get(3).asInt(), false);
+                return Map.of();
             case "create":
                 create(name, words.get(2));
                 return Map.of();
@@ -153,13 +165,31 @@ public final class BrokerCommands {
             config.replaceAll((key, value) -> value.toString().replace(old, other));
         }
         long begin = System.nanoTime();
-        KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
-        server.startup();
-        servers.put(name, server);
+        servers.put(name, start(config));
         Map<String, String> addresses = new TreeMap<>();
         for (String url : config.getProperty("listeners").split(",")) addresses.put(url.replaceFirst("://.*", "").trim(), url.replaceFirst(".*://", "").trim());
         listeners.put(name, addresses.get("PLAINTEXT"));
         return Map.of("addresses", addresses, "ms", (System.nanoTime() - begin) / 1_000_000);
+    }
+
+    private Map<String, Object> run(String name, String logDirs) throws Exception {
+        int[] ports = LiveBroker.freePorts(2);
+        servers.put(name, ServedLogs.start(logDirs, ports));
+        listeners.put(name, "127.0.0.1:" + ports[0]);
+        return Map.of("port", ports[0]);
+    }
+
+    /** A node that has started; one that cannot is taken down again, and the exception is that of its start. */
+    static KafkaRaftServer start(Properties config) {
+        KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
+        try {
+            server.startup();
+        } catch (Throwable e) {
+            server.shutdown();
+            server.awaitShutdown();
+            throw e;
+        }
+        return server;
     }
 
     private static Map<String, Object> format(Path file, String cluster) {

@@ -8,16 +8,17 @@ import org.apache.kafka.common.utils.Time;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 
 /**
- * One life of a real Kafka node on a log directory that may have had one before: `BrokerLife DIR SEED LIFE END`, in an
- * empty working directory. Writes what `Workload` has to offer to old and new topics; END is `closed` (a clean shutdown)
+ * One life of a real Kafka node on a log directory that may have had one before: `BrokerLife DIR SEED LIFE END`, with its
+ * `server.properties` beside it. Writes what `Workload` has to offer to old and new topics; END is `closed` (a clean shutdown)
  * or `killed` (the process ends in the middle of a transaction, with nothing flushed by hand).
  */
 public final class BrokerLife {
-    private static final long CLEANER_MS = 4_000;
+    private static final long ROUNDS_MS = 1_000; // some rounds of the cleaner, of retention and of the checkpoint tasks
 
     public static void main(String[] argv) {
         int status = 1;
@@ -32,13 +33,13 @@ public final class BrokerLife {
         }
     }
 
-    private static void run(Path logDir, long seed, int life, boolean killed) throws Exception {
+    static void run(Path logDir, long seed, int life, boolean killed) throws Exception {
         boolean isFirst = !Files.exists(logDir.resolve("meta.properties"));
         Files.createDirectories(logDir);
         int[] ports = LiveBroker.freePorts(2);
         Properties config = LiveBroker.config(ports, logDir);
         config.put("log.segment.delete.delay.ms", "1000");
-        if (isFirst) LiveBroker.format(config, Path.of("server.properties").toAbsolutePath());
+        if (isFirst) LiveBroker.format(config, logDir.resolveSibling("server.properties"));
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         server.startup();
         String bootstrap = "127.0.0.1:" + ports[0];
@@ -52,9 +53,10 @@ public final class BrokerLife {
             workload.maintained();
             if (isFirst) workload.deleteRecords();
             workload.compactedTwice(life);
-            Thread.sleep(CLEANER_MS); // rounds of the cleaner, of retention and of the checkpoint tasks
             Path first = logDir.resolve("by-size-0").resolve("0".repeat(20) + ".log");
             LiveBroker.await("retention", () -> Files.notExists(first)); // however late on a loaded machine
+            for (String topic : List.of("compacted", "compacted-twice")) LiveBroker.await("the cleaner", () -> LiveBroker.isCleaned(logDir, topic));
+            Thread.sleep(ROUNDS_MS);
             if (killed) {
                 workload.maintained();
                 return;

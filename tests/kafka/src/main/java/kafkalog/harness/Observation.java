@@ -3,13 +3,9 @@ package kafkalog.harness;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.ListOffsetsOptions;
-import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
-import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.IsolationLevel;
-import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -135,53 +131,42 @@ final class Observation {
     }
 
     /** The corpus' lookup.json of one broker. */
+    @SuppressWarnings("unchecked")
     Map<String, Object> lookups(Admin admin, Map<TopicPartition, TreeSet<Long>> targets) throws Exception {
-        var asked = new TreeMap<String, Map<String, KafkaFuture<ListOffsetsResultInfo>>>();
-        var committed = new TreeMap<String, Map<String, KafkaFuture<ListOffsetsResultInfo>>>();
-        for (Map.Entry<TopicPartition, TreeSet<Long>> e : targets.entrySet()) {
-            Map<String, OffsetSpec> specs = new LinkedHashMap<>();
-            specs.put("earliest", OffsetSpec.earliest());
-            specs.put("latest", OffsetSpec.latest());
-            specs.put("maxTimestamp", OffsetSpec.maxTimestamp());
-            for (long t : e.getValue()) specs.put(Long.toString(t), OffsetSpec.forTimestamp(t));
-            for (Map.Entry<String, OffsetSpec> s : specs.entrySet()) {
-                var one = Map.of(e.getKey(), s.getValue());
-                asked.computeIfAbsent(e.getKey().toString(), k -> new LinkedHashMap<>())
-                    .put(s.getKey(), admin.listOffsets(one).partitionResult(e.getKey()));
-                committed.computeIfAbsent(e.getKey().toString(), k -> new LinkedHashMap<>())
-                    .put(s.getKey(), admin.listOffsets(one, new ListOffsetsOptions(IsolationLevel.READ_COMMITTED)).partitionResult(e.getKey()));
-            }
-        }
+        Map<String, List<Long>> times = new HashMap<>();
+        targets.forEach((tp, asked) -> times.put(tp.toString(), List.copyOf(asked)));
+        Map<String, Object> told = BrokerReport.offsets(admin, List.copyOf(targets.keySet()), times);
         Map<String, Object> out = new TreeMap<>();
-        for (String tp : asked.keySet()) {
+        for (TopicPartition tp : targets.keySet()) {
+            var levels = (Map<String, Map<String, List<Object>>>) told.get(tp.toString());
+            Map<String, List<Object>> plain = levels.get("read_uncommitted");
+            Map<String, List<Object>> stable = levels.get("read_committed");
             Map<String, Object> o = new LinkedHashMap<>();
-            List<Object> times = new ArrayList<>();
-            for (var s : asked.get(tp).entrySet()) {
-                Map<String, Object> plain = answer(s.getValue().get());
-                Map<String, Object> stable = answer(committed.get(tp).get(s.getKey()).get());
-                if (Character.isDigit(s.getKey().charAt(0))) {
-                    Map<String, Object> t = new LinkedHashMap<>();
-                    t.put("target", Long.parseLong(s.getKey()));
-                    t.putAll(plain);
-                    if (!stable.equals(plain)) t.put("readCommitted", stable);
-                    times.add(t);
-                } else {
-                    o.put(s.getKey(), plain);
-                    if (s.getKey().equals("latest")) o.put("lastStableOffset", stable);
-                    if (s.getKey().equals("maxTimestamp") && !stable.equals(plain)) o.put("maxTimestampReadCommitted", stable);
-                }
+            o.put("earliest", answer(plain.get("earliest")));
+            o.put("latest", answer(plain.get("latest")));
+            o.put("lastStableOffset", answer(stable.get("latest")));
+            o.put("maxTimestamp", answer(plain.get("maxTimestamp")));
+            if (!stable.get("maxTimestamp").equals(plain.get("maxTimestamp"))) o.put("maxTimestampReadCommitted", answer(stable.get("maxTimestamp")));
+            List<Object> found = new ArrayList<>();
+            for (Long time : targets.get(tp)) {
+                String name = time.toString();
+                Map<String, Object> t = new LinkedHashMap<>();
+                t.put("target", time);
+                t.putAll(answer(plain.get(name)));
+                if (!stable.get(name).equals(plain.get(name))) t.put("readCommitted", answer(stable.get(name)));
+                found.add(t);
             }
-            o.put("timestamps", times);
-            out.put(tp, o);
+            o.put("timestamps", found);
+            out.put(tp.toString(), o);
         }
         return out;
     }
 
-    private static Map<String, Object> answer(ListOffsetsResultInfo i) {
+    private static Map<String, Object> answer(List<Object> told) {
         Map<String, Object> o = new LinkedHashMap<>();
-        o.put("offset", i.offset());
-        o.put("timestamp", i.timestamp());
-        o.put("leaderEpoch", i.leaderEpoch().orElse(-1));
+        o.put("offset", told.get(0));
+        o.put("timestamp", told.get(1));
+        o.put("leaderEpoch", told.get(2));
         return o;
     }
 }

@@ -1,20 +1,15 @@
 package kafkalog.harness;
 
-import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.utils.Time;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.Map;
-import java.util.Properties;
 
 /**
  * One real Kafka node that runs until its stdin ends: `RunningBroker LOG_DIR[,LOG_DIR…]`. A directory that is not there is
@@ -41,13 +36,7 @@ public final class RunningBroker {
 
     private static void run(Path logDir) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
-        Properties config = LiveBroker.config(ports, logDir);
-        config.put("log.cleanup.policy", "delete");
-        config.put("log.cleaner.enable", "false"); // what is there stays
-        if (Arrays.stream(logDir.toString().split(",")).noneMatch(one -> Files.exists(Path.of(one))))
-            LiveBroker.format(config, Path.of("server.properties"));
-        KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
-        server.startup();
+        KafkaRaftServer server = ServedLogs.start(logDir.toString(), ports);
         Map<String, Object> producing = Map.of("bootstrap.servers", "127.0.0.1:" + ports[0], "acks", "all");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         try (var producer = new KafkaProducer<>(producing, new ByteArraySerializer(), new ByteArraySerializer())) {

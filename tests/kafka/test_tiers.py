@@ -1,0 +1,237 @@
+"""Segments in remote storage, as Kafka 4.3 uploads them with `LocalTieredStorage`.
+
+A broker uploads two topics (TieredBroker.java), and its clients say what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog as library
+from tests.kafka import broker_data
+from tests.kafka.conftest import new_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = ("plain-0", "transactions-0")
+SECONDS_MAX = 240
+
+
+@dataclass(frozen=True)
+class Tiered:
+    """What a broker with remote storage left: its log directory, its tier, and what it told."""
+
+    root: Path
+
+    @property
+    def log_dir(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def tier(self) -> Path:
+        return self.root / "tier" / "kafka-tiered-storage"
+
+    @cached_property
+    def told(self) -> dict[str, dict[str, Any]]:
+        return json.loads((self.root / "expected" / "told.json").read_text())
+
+    def remote(self, partition: str) -> Path:
+        [found] = self.tier.glob(f"{partition}-*")
+        return found
+
+    def records(self, partition: str) -> list[dict[str, Any]]:
+        """The records that a consumer got, up to the last one that is in the tier."""
+        lines = (self.root / "expected" / "records" / f"{partition}.ndjson").read_text()
+        end = self.told[partition]["specials"]["latest-tiered"]
+        return [row for row in map(json.loads, lines.splitlines()) if row["offset"] <= end]
+
+
+@pytest.fixture(scope="module")
+def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  # noqa: ARG001
+    """The leavings of a broker; tests change copies only."""
+    root, seed = tmp_path_factory.mktemp("tiered"), new_seed()
+    print("seed", seed)
+    (root / "cwd").mkdir()
+    name = "kafkalog.harness.TieredBroker"
+    broker_data.java(name, str(root), str(seed), cwd=root / "cwd", seconds_max=SECONDS_MAX)
+    return Tiered(root)
+
+
+def rows(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
+    result = kafkalog(*argv, "--format", "ndjson")
+    assert result.status == status, (argv, result.stderr)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def as_told(record: Any) -> dict[str, Any]:
+    """A record of ours as the harness writes one."""
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": None if record.key is None else record.key.hex(),
+        "value": None if record.value is None else record.value.hex(),
+        "leaderEpoch": record.batch.partition_leader_epoch,
+    }
+
+
+def test_the_broker_did_what_the_tests_are_about(tiered: Tiered) -> None:
+    """Two leader epochs, aborted and open transactions, segments only here, only there, and both.
+
+    A harness that compares nothing proves nothing.
+    """
+    for name in PARTITIONS:
+        told, records = tiered.told[name], tiered.records(name)
+        assert told["specials"]["earliest"] == 0
+        assert 0 < told["specials"]["earliest-local"] < told["specials"]["latest"]
+        assert len({one["leaderEpoch"] for one in records}) == 2
+        assert len(list(tiered.remote(name).glob("*.log"))) > 10
+    plain = tiered.told["plain-0"]
+    assert plain["local"][0] < plain["specials"]["latest-tiered"]
+    aborted = {one["offset"] for one in tiered.records("transactions-0")}
+    assert aborted - {*tiered.told["transactions-0"]["committed"]}
+    assert list(tiered.remote("transactions-0").glob("*.txnindex"))
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_records_are_those_that_a_consumer_gets(tiered: Tiered, name: str) -> None:
+    """All; with read_committed those below the open transaction that are not aborted."""
+    wanted = tiered.records(name)
+    log = library.Log(tiered.remote(name))
+    assert [as_told(one) for one in log.records(data=True)] == [
+        {key: one[key] for key in ("offset", "timestamp", "key", "value", "leaderEpoch")}
+        for one in wanted
+    ]
+    got = [one.offset for one in log.records(data=True, isolation="read_committed")]
+    opened = log.offsets.last_stable_offset.value
+    assert opened is not None
+    told = tiered.told[name]
+    assert got == [one for one in told["committed"] if one < opened]
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_special_offsets_are_those_of_list_offsets(
+    tiered: Tiered, kafkalog: Run, name: str
+) -> None:
+    """-5 of the tier, -4 of the log directory, and times up to the end of the tier."""
+    told = tiered.told[name]
+    [row] = rows(kafkalog, "lookup-offset", tiered.remote(name), "--special", "latest-tiered")
+    assert row["offset"] == told["specials"]["latest-tiered"]
+    local = tiered.log_dir / name
+    [row] = rows(kafkalog, "lookup-offset", local, "--special", "earliest-local")
+    assert row["offset"] == told["specials"]["earliest-local"]
+    for path, special in ((tiered.remote(name), "earliest-local"), (local, "latest-tiered")):
+        [row] = rows(kafkalog, "lookup-offset", path, "--special", special, status=1)
+        assert not row["found"]
+    end = told["specials"]["latest-tiered"]
+    times = {time: offset for time, offset in told["times"].items() if 0 <= offset <= end}
+    assert len(times) > 10
+    options = [word for time in times for word in ("--timestamp", time)]
+    got = rows(kafkalog, "lookup-offset", tiered.remote(name), *options)
+    assert [row["offset"] for row in got] == [*times.values()]
+
+
+def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_path: Path) -> None:
+    """Each of them finds both logs, and as many records as consumers got, control records left."""
+    before = broker_data.fingerprint(tiered.tier)
+    wanted = {name: [one["offset"] for one in tiered.records(name)] for name in PARTITIONS}
+
+    listed = {row["topic"]: row for row in rows(kafkalog, "ls", tiered.tier)}
+    assert {row["state"] for row in listed.values()} == {"remote"}
+    for name in PARTITIONS:
+        row = listed[name.removesuffix("-0")]
+        bases = {path.name[:20] for path in tiered.remote(name).glob("*.log")}
+        assert row["segment_count"] == len(bases)  # an upload that was interrupted is repeated
+        assert tiered.remote(name).name == f"{name}-{row['topic_id']}"
+        told = tiered.told[name]["specials"]
+        assert (row["log_start_offset"], row["log_end_offset"]) == (0, told["latest-tiered"] + 1)
+
+    assert kafkalog("export", tiered.tier, "--to", tmp_path / "lake").status == 0
+    exported = pq.read_table(tmp_path / "lake", columns=["topic", "offset"]).to_pylist()
+    query = 'select topic, "offset" from records'
+    queried = rows(kafkalog, "sql", query, tiered.tier)
+    found = rows(kafkalog, "find", tiered.tier, "--key-regex", "(?s).*")
+    dumped = rows(kafkalog, "dump-segment", tiered.tier)
+    for name, offsets in wanted.items():
+        topic = name.removesuffix("-0")
+        for table in (exported, queried):
+            assert sorted(row["offset"] for row in table if row["topic"] == topic) == offsets
+        assert [row["offset"] for row in found if row["topic"] == topic] == offsets
+        of_clients = [row for row in dumped if row["topic"] == topic and not row["is_control"]]
+        assert [row["offset"] for row in of_clients] == offsets
+    profiled = rows(kafkalog, "profile", tiered.tier)
+    assert {row["topic"]: row["records"] for row in profiled} == {
+        name.removesuffix("-0"): len(offsets) for name, offsets in wanted.items()
+    }
+    assert broker_data.fingerprint(tiered.tier) == before
+
+
+def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
+    """A log, an index, a snapshot and leader epochs, under their names there."""
+    remote = tiered.remote("transactions-0")
+    log = min(remote.glob("*.log"))
+    end = sorted(remote.glob("*.log"))[1].name[:20]
+    records = rows(kafkalog, "dump-segment", log, "--records")
+    wanted = [one["offset"] for one in tiered.records("transactions-0") if one["offset"] < int(end)]
+    assert [row["offset"] for row in records if not row["is_control"]] == wanted
+    for suffix in (".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
+        assert rows(kafkalog, "dump-segment", log.with_suffix(suffix)), suffix
+
+
+def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> None:
+    """At the deepest level: indexes, producers, transactions and leader epochs agree."""
+    found = rows(kafkalog, "verify", tiered.tier, "--level", "deep")
+    findings = [row for row in found if row["type"] == "finding"]
+    assert {row["reference"] for row in findings} <= {"transaction-open"}
+    [summary] = [row for row in found if row["type"] == "summary"]
+    assert summary["files"] == sum(1 for path in tiered.tier.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "command", [["recover"], ["rebuild-index"], ["compact"], ["apply-retention"]]
+)
+def test_nothing_changes_a_tier(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path, command: list[str]
+) -> None:
+    """Commands that write refuse it, dry runs too, and with --in-place."""
+    remote = tiered.remote("plain-0")
+    copy = shutil.copytree(remote, tmp_path / remote.name)
+    before = broker_data.fingerprint(tmp_path)
+    for options in ([], ["--in-place", "--yes"]):
+        result = kafkalog(*command, copy, *options)
+        assert result.status == 2, result.stderr
+        assert "remote storage" in result.stderr
+    assert broker_data.fingerprint(tmp_path) == before
+
+
+def test_logs_that_are_uploaded_twice_are_read_once(tiered: Tiered, tmp_path: Path) -> None:
+    """Of two uploads of a segment the one of the later leader counts, then the longer one."""
+    remote = tiered.remote("plain-0")
+    copy = shutil.copytree(remote, tmp_path / remote.name)
+    first = min(copy.glob("*.log"))
+    for path in sorted(copy.glob(f"{first.stem}.*")):
+        twin = path.with_name(path.name.replace(first.stem[21:], "A" * 22))
+        shutil.copy(path, twin)
+    batch = next(iter(library.Log(first).batches()))
+    with (copy / f"{first.stem[:20]}-{'A' * 22}.log").open("r+b") as file:
+        file.truncate(batch.size_bytes)
+    log = library.Log(copy)
+    assert [one.offset for one in log.records(data=True)] == (
+        [one["offset"] for one in tiered.records("plain-0")]
+    )
+    (first.with_suffix(".leader_epoch_checkpoint")).unlink()
+    assert log.segments[0].log.size_bytes == batch.size_bytes
