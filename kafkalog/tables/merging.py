@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from formats import file_names
 from formats.file_names import parse_file_name
 from kafkalog.batches.framing import scan_batches
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.tables.model import Split
-
-from kafkalog.tables.soundness import UNKNOWN, Lineage, Odd, Run, Survey
+    from kafkalog.tables.soundness import Lineage, Odd, Run, Survey
 
 
 def clean_to_of(log: UnifiedLog) -> int:
@@ -149,6 +146,8 @@ class Copies:
                     yield segment, run
 
     def _survey(self, segment: Segment, first: int, end: int, clean_to: int) -> list[Run]:
+        from kafkalog.tables.soundness import Survey  # it needs numpy
+
         with OpenSegment(segment) as opened:
             entry = opened.index_entry(first)
             start = 0 if entry is None else entry.position
@@ -227,6 +226,8 @@ def _parts(split: Split, notes: Callable[[Defect], object]) -> list[Split]:
 
 def _surveyed(split: Split) -> tuple[Survey, Lineage | None]:
     """Judge a split, by the lineage that most of its batches fit; the first among equals."""
+    from kafkalog.tables.soundness import Survey
+
     lineages = split.lineages
     number = 0
     while True:
@@ -236,7 +237,7 @@ def _surveyed(split: Split) -> tuple[Survey, Lineage | None]:
             survey.read(split.path, split.start, split.end)
         if number or not any(survey.misfits):
             return survey, order[0] if order else None
-        number = int(np.argmin(survey.misfits))
+        number = survey.misfits.index(min(survey.misfits))
         if not number:
             return survey, order[0]
 
@@ -245,10 +246,12 @@ def _regions(
     split: Split, items: Sequence[Run | Odd]
 ) -> Iterator[tuple[int, int, list[Odd], Run | None]]:
     """Yield what is before each sound run: a range of offsets, and odd bytes; then the rest."""
+    from kafkalog.tables.soundness import Run
+
     at = split.first_offset or 0
     odd: list[Odd] = []
     for one in items:
-        if isinstance(one, Odd):
+        if not isinstance(one, Run):
             odd.append(one)
             continue
         yield at, max(at, one.first_offset), odd, one
@@ -297,7 +300,7 @@ def _filled(
         for one in pieces
     ]
     for one in odd:
-        if one.first_offset == UNKNOWN:
+        if one.first_offset < 0:
             if missing:  # its finding counts: nobody has some of these offsets
                 found.append((missing[0][0], replace(plain, start=one.start, end=one.end)))
             continue
