@@ -34,8 +34,8 @@ CALLS = (
     "rename", "rmdir", "unlink", "utime",
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
-KILLS = 4  # 12 where everything is tried
-FAULTS = 25  # about, of all calls
+KILLS = 2  # 12 where everything is tried
+FAULTS = 12  # about, of all calls
 
 
 class FullFile:
@@ -150,7 +150,7 @@ def test_a_killed_process_leaves_a_whole_log(
     logs = logs_of(command, corpus_dir, tmp_path / "whole")
     seconds = (time.monotonic() - began) / 2
     found: Counter[str] = Counter()
-    for number in range(3 * KILLS if tries_everything() else KILLS):
+    for number in range(6 * KILLS if tries_everything() else KILLS):
         root = tmp_path / str(number)
         log_dir = command.ready(corpus_dir, root)
         if kill(lambda root=root: command.run(root, None), rng.random() * seconds):
