@@ -65,6 +65,11 @@ _FILES: Final = (
               "otherwise read a copy.",
               arises="A broker is running on the directory; its retention or a deletion was "
                      "faster."),
+    Reference("read-from-copy", _N, "Offsets come from another copy of the partition: this one has "
+              "damage there, a gap, or batches of another leader epoch.", "Nothing: each broker "
+              "knows its own copy only.", "Nothing, for what is read: it is complete. `kafkalog "
+              "verify` says what is wrong with this copy.",
+              arises="Several copies were given, and the most complete one has lost something."),
     Reference("check-failed", _W, "A check failed because of a bug in kafkalog. What it checks "
               "is not judged; everything else is.",
               "Nothing: this is not about the data.",

@@ -179,7 +179,7 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     batches = (
         batch
         for split in partition.splits
-        for batch in read_split(split, schema, defects=defects, losses=losses)
+        for batch in read_split(split, schema, defects=defects, losses=losses, notes=_warn)
     )
     return _gathered(batches)
 
@@ -201,7 +201,10 @@ def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _warn(loss: Defect) -> None:
-    """Log a loss in the worker's log, as Spark's Kafka source with failOnDataLoss=false."""
+    """Log what is lost, or taken from another copy, in the worker's log.
+
+    Spark's Kafka source does so with failOnDataLoss=false.
+    """
     warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
 
 

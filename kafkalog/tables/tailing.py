@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, consumers_log
+from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -178,7 +178,7 @@ class Tail:
         ends: list[PartitionEnd] = []
         found.splits.extend(
             plan_splits(
-                [log.partition.path],
+                [log.partition.path, *log.copies],
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
@@ -193,10 +193,7 @@ class Tail:
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
         tell_differences(targets, self._differences)
-        return {
-            self._key_of(target.listed): consumers_log(target.partition, request)
-            for target in targets
-        }
+        return {self._key_of(target.listed): log_of(target, request) for target in targets}
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
