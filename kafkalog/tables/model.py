@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.errors import NotFoundError
+from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
@@ -203,6 +203,8 @@ class Request:
         split_bytes: approximate size of a split of a log.
         required_topics: topics that must exist.
         end: where records end.
+        assigned: these topics and partitions only, all of which must exist; None for all.
+        pattern: only topics whose whole name matches this regular expression.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
     """
@@ -216,6 +218,19 @@ class Request:
     required_topics: frozenset[str] = frozenset()
     end: End = End.WATERMARK
     view: LogView = LogView.STARTED
+    assigned: frozenset[tuple[str, int]] | None = None
+    pattern: str | None = None
+
+    def names(self, topic: str, partition: int | None) -> bool:
+        """Return whether a partition is one of the assigned ones, and its topic as the pattern."""
+        if self.assigned is not None and (topic, partition) not in self.assigned:
+            return False
+        return self.pattern is None or re.fullmatch(self.pattern, topic) is not None
+
+    def require_assigned(self, found: Iterable[tuple[str, int | None]]) -> None:
+        """Raise `UsageError` if an assigned partition is not among those found."""
+        for topic, partition in sorted((self.assigned or frozenset()) - set(found)):
+            raise UsageError(f"No partition {topic}-{partition} is here.")
 
 
 @dataclass(frozen=True, slots=True)

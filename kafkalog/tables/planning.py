@@ -215,6 +215,7 @@ def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target
         (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
     ]
     require_topics(request.required_topics, (partition.topic for partition, *_ in meant))
+    request.require_assigned((partition.topic, partition.partition) for partition, *_ in meant)
     return [
         one
         for partition, one, is_named in meant
@@ -254,9 +255,9 @@ def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> 
     named = is_named or bounds.topics is not None or request.internal
     if not named and payload_kind(partition.topic) is not None:
         return False
-    if bounds.topics is not None and partition.topic not in bounds.topics:
-        return False
-    return bounds.partitions is None or partition.partition in bounds.partitions
+    is_topic = bounds.topics is None or partition.topic in bounds.topics
+    is_wanted = bounds.partitions is None or partition.partition in bounds.partitions
+    return is_topic and is_wanted and request.names(partition.topic, partition.partition)
 
 
 def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:

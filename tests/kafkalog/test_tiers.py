@@ -27,7 +27,7 @@ def files_of(directory: Path, *suffixes: str) -> Path:
 
 
 def test_a_tier_stands_for_its_logs(tmp_path: Path):
-    """Also one beside a log directory, below a parent, and a log without any segment left."""
+    """In a run that takes several paths; also a log without any segment left."""
     tier = tmp_path / "backup" / "tier"
     logs = [files_of(tier / f"orders-{number}-{TOPIC_ID}", ".log", ".index") for number in (0, 10)]
     empty = files_of(tier / f"orders-2-{TOPIC_ID}")
