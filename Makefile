@@ -21,8 +21,7 @@ test: $(STAMP)  ## set up, then run all tests
 soak: $(STAMP)  ## a million hostile inputs, thousands of logs beside Kafka, every crash
 	$(BIN)/python -m tests.soak $(SOAK)
 	$(BIN)/python -m tests.kafka.differential $(DIFFERENTIAL)
-	KAFKALOG_EVERY_CRASH=1 $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|[^_]sampled)\(' --include='test_*.py' tests)
-	KAFKALOG_EVERY_BOMB=1 $(BIN)/python -m pytest tests/kafkalog/test_memory_bounds.py
+	KAFKALOG_EVERY_CRASH=1 KAFKALOG_EVERY_BOMB=1 $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|[^_]sampled|=examples)\(' --include='test_*.py' tests)
 	KAFKALOG_GROUP_MOMENTS=40 $(BIN)/python -m pytest tests/kafka/test_groups.py tests/kafka/test_metadata.py
 	KAFKALOG_LIVING_SECONDS=1800 $(BIN)/python -m pytest -s tests/kafka/test_living_broker.py
 

@@ -26,14 +26,26 @@ _OPTIONS: Final = {
     "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
     "`failfast`: it ends the query",
     "replicas": "where several directories hold a partition: `best` (the default for records): the "
-    "one with the latest leader epoch, then with the largest log end offset; or `all` (the default "
-    "for other tables)",
+    "one with the latest leader epoch, then with the largest log end offset, and where that has no "
+    "sound batches another one; or `all` (the default for other tables)",
     "splitBytes": "about how much of a log a task reads (`128m`)",
     "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
     "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
     "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
-    "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
+    "startingOffsets": "`earliest` (the default), of a stream also `latest`, or JSON with all "
+    'partitions: `{"orders": {"0": 23, "1": -2}}`, -1 for latest, -2 for earliest',
+    "endingOffsets": "of a batch: `latest` (the default), or JSON likewise",
+    "startingOffsetsByTimestamp": "JSON with a timestamp in milliseconds for each partition: the "
+    "first record that is as late",
+    "endingOffsetsByTimestamp": "of a batch: likewise; without such a record the latest offset",
+    "startingOffsetsByTimestampStrategy": "what `startingOffsetsByTimestamp` does without such a "
+    "record: `error` (the default) or `latest`",
+    "subscribePattern": "instead of `subscribe`: a regular expression for whole names of topics",
+    "assign": 'instead of `subscribe`: JSON with partitions: `{"orders": [0, 1]}`',
+    "includeHeaders": "`false`: without the column `headers` (`true`)",
+    "minPartitions": "of a batch: at least so many tasks, if the offset indexes have the entries",
+    "maxOffsetsPerTrigger": "of a stream: how many offsets a batch covers; without it all",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "
     "segments are lost (`true`)",

@@ -173,6 +173,8 @@ _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|t
 _REMOTE_FILE = re.compile(
     r"(\d{20})-([A-Za-z0-9_-]{22})\.(log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)"
 )
+_AIVENS = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}\.(rsm-manifest|indexes)")
+_TOPIC_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]{1,400}-[A-Za-z0-9_-]{21}[AQgw]")
 _REMOTE_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})-([A-Za-z0-9_-]{21}[AQgw])")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
@@ -257,6 +259,16 @@ def partition_name(name: str) -> DirectoryName | None:
 def is_in_remote_storage(name: FileName) -> bool:
     """Return whether a name is that of a remote segment's file rather than of a cached index."""
     return name.segment_id is not None and _REMOTE_FILE.fullmatch(name.name) is not None
+
+
+def is_of_aivens_plugin(name: str) -> bool:
+    """Return whether a name is one that only Aiven's plugin for tiered storage gives."""
+    return _AIVENS.fullmatch(name) is not None
+
+
+def is_topic_directory(name: str) -> bool:
+    """Return whether a name is what Aiven's plugin calls a topic's directory: with its id."""
+    return _TOPIC_DIRECTORY.fullmatch(name) is not None
 
 
 def is_plain(name: str) -> bool:

@@ -70,7 +70,7 @@ def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         FileChangedError: at each attempt an entry disappeared before it was looked at.
     """
     whole: list[FileEntry] | None = None
-    names = _names(path)
+    names = list_names(path)
     for _ in range(_LISTINGS_MAX):
         entries = [file_entry(os.path.join(path, name), name) for name in names]
         there = [entry for entry in entries if entry is not None]
@@ -78,7 +78,7 @@ def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         # A reader of the log does not miss files that were being deleted or not finished.
         if not any(parse_file_name(name).state in _LASTING for name in gone):
             whole = there
-        before, names = names, _names(path)
+        before, names = names, list_names(path)
         if names == before:
             break
     if whole is None:
@@ -87,7 +87,8 @@ def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
 
 
-def _names(path: str) -> list[str]:
+def list_names(path: str) -> list[str]:
+    """Return the names in a directory, sorted. Raises as `list_files`."""
     try:
         return file_system.names(path)
     except OSError as error:

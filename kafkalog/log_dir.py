@@ -19,6 +19,8 @@ from formats.file_names import (
     DirectoryState,
     FileKind,
     FileState,
+    is_in_remote_storage,
+    is_of_aivens_plugin,
     parse_directory_name,
     partition_name,
 )
@@ -30,7 +32,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
-from kafkalog.listing import file_entry, list_files
+from kafkalog.listing import file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
@@ -249,6 +251,8 @@ def _file(path: str) -> FileEntry:
         raise NotFoundError("No such file or directory.", path=path)
     if entry.error is not None:
         raise NotAKafkaFileError(entry.error, path=path)
+    if is_in_remote_storage(entry.name) or is_of_aivens_plugin(entry.name.name):
+        tiers.require_layout(path, list_names(os.path.dirname(path) or os.curdir))
     if entry.name.kind == FileKind.UNKNOWN:
         raise NotAKafkaFileError(
             "Kafka gives no file this name.",
@@ -282,6 +286,8 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
         may_be_partition(os.path.join(path, one)) for one in partitions
     ):
         return top
+    for inner in tiers.first_below(path, directories):
+        tiers.require_layout(path, list_names(inner))
     raise NotAKafkaFileError(
         "The directory holds neither partitions nor segments.",
         path=path,
@@ -315,6 +321,7 @@ def list_partition(path: str) -> PartitionDir:
 def _partition(
     path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
 ) -> PartitionDir:
+    tiers.require_layout(path, (entry.name.name for entry in files))
     name = partition_name(os.path.basename(file_system.absolute(path)))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)

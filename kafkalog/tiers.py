@@ -16,11 +16,14 @@ from formats import file_names
 from formats.file_names import (
     FileKind,
     is_in_remote_storage,
+    is_of_aivens_plugin,
+    is_topic_directory,
     parse_file_name,
     parse_remote_directory_name,
     segment_file_name,
 )
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, UnsupportedError
+from kafkalog.listing import list_names
 from kafkalog.text_files import read_leader_epochs
 
 if TYPE_CHECKING:
@@ -36,9 +39,39 @@ def partitions_below(path: str, directories: Sequence[str]) -> list[str]:
     return [os.path.join(path, one) for one in directories if parse_remote_directory_name(one)]
 
 
+def first_below(path: str, directories: Sequence[str]) -> Iterator[str]:
+    """Yield where Aiven's plugin would have put segments: the first `TOPIC-ID/PARTITION` below."""
+    topics = [os.path.join(path, one) for one in directories if is_topic_directory(one)]
+    if is_topic_directory(os.path.basename(path)):
+        topics = [path]
+    for topic in topics[:1]:
+        for partition in [one for one in list_names(topic) if one.isdecimal()][:1]:
+            yield os.path.join(topic, partition)
+
+
 def holds_segments(files: Iterable[FileEntry]) -> bool:
-    """Return whether files are those of remote segments, by their names."""
-    return any(is_in_remote_storage(entry.name) for entry in files)
+    """Return whether files are those of remote segments, by their names, and no others."""
+    of_segments = [entry.name for entry in files if entry.name.offset is not None]
+    return bool(of_segments) and all(map(is_in_remote_storage, of_segments))
+
+
+def require_layout(path: str, names: Iterable[str]) -> None:
+    """Refuse segments in the layout of Aiven's plugin: chunks that are compressed or encrypted.
+
+    Args:
+        path: a directory of segments, or a file of one.
+        names: the names beside it, and its own.
+
+    Raises:
+        UnsupportedError: there is a file that only that plugin writes.
+    """
+    if any(map(is_of_aivens_plugin, names)):
+        raise UnsupportedError(
+            "These are segments in the layout of Aiven's plugin for tiered storage, which is not "
+            "read.",
+            path=path,
+            hint="A broker with that plugin reads them.",
+        )
 
 
 def is_remote(path: str) -> bool:

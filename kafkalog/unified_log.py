@@ -167,6 +167,7 @@ class UnifiedLog:
 
     Attributes:
         damage: what was passed over so far to answer questions, by path and position.
+        copies: other directories of the partition that help to answer; none here.
     """
 
     def __init__(
@@ -186,6 +187,7 @@ class UnifiedLog:
         self._log_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
         self.damage: dict[tuple[str, int | None], Defect] = {}
+        self.copies: tuple[str, ...] = ()
 
     def listed_again(self) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `list_partition`."""
@@ -222,6 +224,15 @@ class UnifiedLog:
         with suppress(KafkaLogError):  # `verify` reports it; read what is readable
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether the log directory's checkpoint has a high watermark."""
+        return self.checkpoint(file_names.HIGH_WATERMARKS) is not None
+
+    def lacks(self, first: int, end: int) -> bool:
+        """Return whether it does not have offsets that no segment of the partition has."""
+        return first < end
 
     @property
     def _log_dir(self) -> str:

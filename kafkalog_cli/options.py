@@ -77,15 +77,16 @@ ReplicasOption = Annotated[
     Replicas,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition: all copies, or the most recent one.",
+        help="If several PATHs hold a partition: all copies, or each record once, of the best "
+        "one, or of another where that is damaged.",
     ),
 ]
 AnyReplicasOption = Annotated[
     Replicas | None,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition: all copies, or the most recent one (default for "
-        "records).",
+        help="If several PATHs hold a partition: all copies, or each record once, of the best "
+        "one, or of another where that is damaged (default for records).",
     ),
 ]
 InternalOption = Annotated[

@@ -26,6 +26,11 @@ def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
     return cases[first::one_of]
 
 
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis is to try of so many in `make soak`."""
+    return count if tries_everything() else max(count // 4, 15)
+
+
 def drawn_for(what: str) -> random.Random:
     """Return random numbers for this run: other ones each time, the same in all its processes."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or random.SystemRandom().randbytes(8).hex()

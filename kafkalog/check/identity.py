@@ -31,6 +31,7 @@ from kafkalog.text_files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
 
@@ -41,10 +42,12 @@ class CheckedLogDir:
     Attributes:
         log_dir: its listing.
         partitions: its partition directories.
+        is_around: whether it is only what is around a partition that was given individually.
     """
 
     log_dir: LogDirListing
     partitions: Sequence[CheckedPartition]
+    is_around: bool = False
 
     @cached_property
     def properties(self) -> MetaProperties | None:
@@ -93,13 +96,18 @@ class CheckedLogDir:
 
 def around(partition: CheckedPartition) -> CheckedLogDir:
     """Return the log directory around a partition, as if it held nothing else."""
-    path = os.path.dirname(file_system.absolute(partition.directory.path))
+    return CheckedLogDir(listed_around(partition.directory), [partition], is_around=True)
+
+
+def listed_around(directory: PartitionDir) -> LogDirListing:
+    """Return the listing of the log directory around a partition, as if it held nothing else."""
+    path = os.path.dirname(file_system.absolute(directory.path))
     try:
         listed = open_path(path)
     except KafkaLogError:
-        listed = partition.directory
+        listed = directory
     files = listed.files if isinstance(listed, LogDirListing) else ()
-    return CheckedLogDir(LogDirListing(path, files, (partition.directory,)), [partition])
+    return LogDirListing(path, files, (directory,))
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS
-from kafkalog.check.identity import CheckedLogDir
+from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -169,7 +169,12 @@ def judged_together(
             yield from contained_all(path, f"The check {name}", check, judged)
 
     def look() -> list[LogDirListing]:
-        return [look_at_log_dir(one) for one in listed]
+        return [
+            listed_around(look_at_partition(one.partitions[0].directory).directory)
+            if one.is_around
+            else look_at_log_dir(one.log_dir)
+            for one in walked
+        ]
 
     yield from of_one_moment(path, listed, look, judge)
 

@@ -18,6 +18,7 @@ from kafkalog.check import (
     leader_epochs,
     log_dir_files,
     producers,
+    remote_segments,
     replicas,
     segments,
 )
@@ -153,6 +154,7 @@ _IN_ORDER: Final = [
         log_dir_files,
         checkpoints,
         replicas,
+        remote_segments,
     )
 ]
 

@@ -217,14 +217,19 @@ class Scanner:
             yield from self._counted(split, wanted, constants)
             return
         batches = read_split(
-            split, wanted, threads=self._tables.threads, defects=self._tables.on_defect
+            split,
+            wanted,
+            threads=self._tables.threads,
+            defects=self._tables.on_defect,
+            notes=self._tables.on_defect,
         )
         for batch in batches:
             yield batch if condition is None else self._chosen(batch, schema, condition)
 
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:
         """Yield rows of constants: as many as the split has records."""
-        counts = count_split(split, threads=self._tables.threads, defects=self._tables.on_defect)
+        tell = self._tables.on_defect
+        counts = count_split(split, threads=self._tables.threads, defects=tell, notes=tell)
         whole = None  # to make one takes longer than to count a small log
         left = 0
         for count in counts:

@@ -65,6 +65,11 @@ _FILES: Final = (
               "otherwise read a copy.",
               arises="A broker is running on the directory; its retention or a deletion was "
                      "faster."),
+    Reference("read-from-copy", _N, "Offsets come from another copy of the partition: this one has "
+              "damage there, a gap, or batches of another leader epoch.", "Nothing: each broker "
+              "knows its own copy only.", "Nothing, for what is read: it is complete. `kafkalog "
+              "verify` says what is wrong with this copy.",
+              arises="Several copies were given, and the most complete one has lost something."),
     Reference("check-failed", _W, "A check failed because of a bug in kafkalog. What it checks "
               "is not judged; everything else is.",
               "Nothing: this is not about the data.",
@@ -291,4 +296,27 @@ _BROKERS: Final = (
               command="kafkalog compact PATH"),
 )  # fmt: skip
 
-REFERENCES: Final = (*_FILES, *_BROKERS)
+_REMOTE: Final = (
+    Reference("remote-segment-missing", _D, "Remote storage lacks a file of a segment whose "
+              "upload is finished.", "Fetches of these offsets fail; consumers that are there do "
+              "not go on.", "Restore the object from a version or a backup of the storage; if a "
+              "broker still has the segment, copy it from there.",
+              arises="Somebody, or a rule of the storage, deleted the object.",
+              command="kafkalog verify LOG_DIR TIER",
+              example="The upload of offsets 89 to 117 (2785 bytes) is finished, and its log is "
+                      "not there."),
+    Reference("remote-size-wrong", _D, "The log of a remote segment has another size than its "
+              "metadata say.", "It reads what is there, and fails at its end.",
+              "Restore the object from a version or a backup of the storage.",
+              arises="The object was truncated or replaced.",
+              command="kafkalog verify LOG_DIR TIER",
+              example="The log has 2685 bytes, the metadata say 2785."),
+    Reference("remote-segment-orphan", _N, "Remote storage holds a segment that is not part of "
+              "the log.", "Nothing reads it. A deletion that was begun is tried again; others "
+              "stay, and cost money.",
+              "If no broker is uploading now, nothing needs the files.",
+              arises="The broker stopped during an upload or a deletion; an upload is under way.",
+              example="The metadata do not know the segment."),
+)  # fmt: skip
+
+REFERENCES: Final = (*_FILES, *_BROKERS, *_REMOTE)

@@ -45,7 +45,8 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     """Return the request as JSON, the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
-    del request["required_topics"]  # they exist, or nothing is exported
+    for name in ("required_topics", "assigned", "pattern"):  # they exist; the others are Spark's
+        del request[name]
     for name in ("topics", "partitions"):
         bounds[name] = None if bounds[name] is None else sorted(bounds[name])
     return {

@@ -129,7 +129,7 @@ class Rows:
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            for batch in read_split(split, schema, defects=tell, losses=tell):
+            for batch in read_split(split, schema, defects=tell, losses=tell, notes=self._keep):
                 self._note(batch, needed)
                 yield self._with_typed(batch)
 
@@ -153,6 +153,9 @@ class Rows:
 
     def _tell(self, defect: Defect) -> None:
         self.defect_count += 1
+        self._keep(defect)
+
+    def _keep(self, defect: Defect) -> None:
         if len(self.defects) < DEFECTS_KEPT:
             self.defects.append(defect)
 

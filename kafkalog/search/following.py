@@ -7,11 +7,11 @@ moves to another directory, and logs that are cut and refilled under another lea
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Defect, Isolation, LogView
-from kafkalog.search.scanning import Found, records_of
+from kafkalog.search.scanning import Found, plan_within, records_of
+from kafkalog.tables.merging import sound_parts
 from kafkalog.tables.model import Bounds, End, Request
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.reading import plan_of_split
@@ -20,7 +20,6 @@ from kafkalog.tables.tailing import LossWarnings, Tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.search.run import Search
     from kafkalog.tables.model import Split
 
@@ -70,29 +69,11 @@ def follow(
 def _found_in(
     split: Split, search: Search, lost: Callable[[Defect], object]
 ) -> Iterator[Found | Defect]:
-    plan = _wanted(plan_of_split(split, Losses(split, lost)), search.selection)
     number = None if split.partition < 0 else split.partition
-    for record in records_of(plan, search.progress, bulk=search.bulk):
-        if isinstance(record, Defect):
-            yield record
-        else:
-            yield Found(split.topic, number, record, search.owner_of(record))
-
-
-def _wanted(plan: ReadPlan, wanted: Selection) -> ReadPlan:
-    """Return the plan of a split, for the wanted records only; so is each that replaces it."""
-    bounds = plan.selection
-    selection = replace(
-        wanted,
-        from_offset=bounds.from_offset,
-        to_offset=bounds.to_offset,
-        from_position=bounds.from_position,
-        max_bytes=bounds.max_bytes,
-        isolation=bounds.isolation,
-    )
-    again = plan.again
-    return replace(
-        plan,
-        selection=selection,
-        again=None if again is None else lambda offset: _wanted(again(offset), wanted),
-    )
+    for part in sound_parts(split, lost):
+        plan = plan_within(plan_of_split(part, Losses(part, lost)), search.selection)
+        for record in records_of(plan, search.progress, bulk=search.bulk):
+            if isinstance(record, Defect):
+                yield record
+            else:
+                yield Found(split.topic, number, record, search.owner_of(record))

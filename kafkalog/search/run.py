@@ -18,13 +18,12 @@ from kafkalog.search.scanning import (
     is_gone,
     logs_of,
     missing_in,
-    plan_of,
+    plans_of,
     records_of,
 )
 from kafkalog.state.transactions import owners
-from kafkalog.tables.model import Replicas, name_of
+from kafkalog.tables.model import Replicas, Request, log_of, name_of
 from kafkalog.targets import open_targets
-from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     import os
@@ -82,19 +81,31 @@ class Search:
         for target in self.logs:
             try:
                 wanted = self._above_start(target)
-                for record in records_of(plan_of(target, wanted), self.progress, bulk=self.bulk):
-                    yield record if isinstance(record, Defect) else self.of(target, record)
+                yield from self._in(target, wanted)
                 yield from missing_in(target, wanted)
             except KafkaLogError as error:
                 if not is_gone(target, error):
                     self.failed(error)
+
+    def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
+        left, notes = wanted.limit, list[Defect]()
+        for plan in plans_of(target, wanted, notes.append):
+            yield from notes
+            notes.clear()
+            for record in records_of(plan, self.progress, bulk=self.bulk):
+                if isinstance(record, Defect):
+                    yield record
+                    continue
+                yield self.of(target, record)
+                if left is not None and (left := left - 1) == 0:
+                    return
 
     def _above_start(self, target: Target) -> Selection:
         """Return what is wanted of a log: of what a broker serves, from the log start offset on."""
         wanted = self.selection
         if target.is_file or wanted.view == LogView.ALL:
             return wanted
-        log = UnifiedLog(target.partition)
+        log = log_of(target, Request(view=wanted.view))
         start, first = log.log_start_offset, wanted.from_offset or 0
         if max(first, log.first_offset) >= start:
             return wanted

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.batches.reader import plan_reading, require_log
@@ -14,16 +13,20 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
+from kafkalog.model import LogView
 from kafkalog.paths import file_system
-from kafkalog.tables.model import Replicas
-from kafkalog.tables.planning import Target, is_shown, shown_now
-from kafkalog.targets import best_replica, require_topics, topics_of
+from kafkalog.sightings import now_ms
+from kafkalog.tables.merged_log import best_targets
+from kafkalog.tables.model import Bounds, Replicas, Request, log_of
+from kafkalog.tables.moved import Losses
+from kafkalog.tables.planning import Target, is_shown, living_splits, shown_now
+from kafkalog.targets import require_topics, topics_of
 from kafkalog.view import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from kafkalog.model import Defect, LogView, Record
+    from kafkalog.model import Defect, Record
 
     Failed = Callable[[KafkaLogError], object]
 
@@ -106,21 +109,17 @@ def logs_of(
             found += _logs_at(target, view, topics, failed)
         except KafkaLogError as error:
             failed(error)
-    return sorted(_best(found) if replicas == Replicas.BEST else found, key=_place)
-
-
-def _best(targets: Sequence[Target]) -> Iterator[Target]:
-    """Yield the best replica of each partition, and all single files."""
-    copies: defaultdict[tuple[str, int | None, str], list[Target]] = defaultdict(list)
-    for target in targets:
-        partition = target.partition
-        if target.is_file:
-            yield target
-        else:
-            copies[partition.topic, partition.partition, partition.state].append(target)
-    for some in copies.values():
-        best = best_replica([target.partition for target in some])
-        yield next(target for target in some if target.partition is best)
+    if replicas == Replicas.BEST:
+        files = [one for one in found if one.is_file]
+        logs = [one for one in found if not one.is_file]
+        found = files + [
+            best
+            for state in {one.partition.state for one in logs}
+            for best in best_targets(
+                [one for one in logs if one.partition.state == state], merges=view != LogView.ALL
+            )
+        ]
+    return sorted(found, key=_place)
 
 
 def _place(target: Target) -> tuple[str, int, str]:
@@ -165,6 +164,51 @@ def plan_of(target: Target, selection: Selection) -> ReadPlan:
     return plan_reading(Shown(target.partition, target.segments, target.difference), selection)
 
 
+def plans_of(
+    target: Target, wanted: Selection, notes: Callable[[Defect], object]
+) -> Iterator[ReadPlan]:
+    """Yield the plans to read what is wanted of a log; of several copies there are many.
+
+    Args:
+        target: the log.
+        wanted: which of its records.
+        notes: as for `sound_parts`.
+
+    Raises:
+        KafkaLogError: as `plan_reading`.
+    """
+    if not target.copies:
+        yield plan_of(target, wanted)
+        return
+    from kafkalog.tables.merging import sound_parts
+    from kafkalog.tables.reading import plan_of_split
+
+    bounds = Bounds(from_offset=wanted.from_offset, to_offset=wanted.to_offset)
+    request = Request(bounds=bounds, isolation=wanted.isolation, internal=True, view=wanted.view)
+    for split in living_splits(target, request, now_ms())[0]:
+        for part in sound_parts(split, notes):
+            yield plan_within(plan_of_split(part, Losses(part, notes)), wanted)
+
+
+def plan_within(plan: ReadPlan, wanted: Selection) -> ReadPlan:
+    """Return the plan of a split, for the wanted records only; so is each that replaces it."""
+    bounds = plan.selection
+    selection = replace(
+        wanted,
+        from_offset=bounds.from_offset,
+        to_offset=bounds.to_offset,
+        from_position=bounds.from_position,
+        max_bytes=bounds.max_bytes,
+        isolation=bounds.isolation,
+    )
+    again = plan.again
+    return replace(
+        plan,
+        selection=selection,
+        again=None if again is None else lambda offset: plan_within(again(offset), wanted),
+    )
+
+
 def is_bulk(targets: Sequence[Target]) -> bool:
     """Return whether there is enough to read to make loading the kernels worthwhile."""
     logs = [segment.log for target in targets for segment in target.segments]
@@ -205,7 +249,11 @@ def _missing(target: Target, wanted: Selection) -> list[Defect]:
     segments = target.partition.segments
     # Whatever the columns need is loaded only if there is a gap.
     bounds = wanted.from_offset, wanted.to_offset
-    if next(gaps_between(segments, *bounds), None) is None:
+    found = gaps_between(segments, *bounds)
+    if target.copies:
+        log = log_of(target, Request(view=wanted.view))
+        found = (one for one in found if log.lacks(*one))
+    if next(found, None) is None:
         return []
     from kafkalog.check.segments import missing_offsets
 

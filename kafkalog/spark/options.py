@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
+from kafkalog.spark.offsets import Edges, assigned_of, edges_of
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 
 _Member = TypeVar("_Member", bound=StrEnum)
 
+_ONE_OF: Final = ("assign", "subscribe", "subscribePattern")
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
     "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
-    "view",
+    "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
+    "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
+    "minpartitions", "maxoffsetspertrigger",
 )  # fmt: skip
 
 
@@ -46,13 +50,6 @@ class Decode(StrEnum):
     TEXT = "text"
 
 
-class Start(StrEnum):
-    """Where a stream begins."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The parsed options of a source.
@@ -66,7 +63,9 @@ class SourceOptions:
         pushes_filters: whether Spark's filters are applied before anything is read.
         bytes_per_trigger: for streams: how much of the logs a batch covers; None for everything.
         fails_on_loss: whether offsets that were deleted unread are an error.
-        from_latest: for streams: whether it begins where the logs end.
+        edges: where reading begins and ends, as far as it is not by time for all partitions.
+        tasks_min: for batches: the least number of tasks, if the indexes allow it.
+        rows_per_trigger: for streams: how many offsets a batch covers; None for everything.
     """
 
     paths: tuple[str, ...]
@@ -77,7 +76,9 @@ class SourceOptions:
     pushes_filters: bool
     bytes_per_trigger: int | None
     fails_on_loss: bool
-    from_latest: bool
+    edges: Edges
+    tasks_min: int | None = None
+    rows_per_trigger: int | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -90,7 +91,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for name in options:
         if name.lower() not in NAMES:
             raise UsageError(f"There is no option {name!r}.", hint=f"There are {', '.join(NAMES)}.")
-    topics = _list(given.get("subscribe"))
+    topics, assigned, pattern = _chosen_logs(given)
     bounds = Bounds(
         topics=None if topics is None else frozenset(topics),
         disorder_ms=_number(given, "maxTimestampDisorderMs"),
@@ -109,33 +110,60 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         frozenset(topics or ()),
         _member(given, "end", End.WATERMARK),
         _member(given, "view", LogView.STARTED),
+        assigned,
+        pattern,
     )
+    fails_on_loss = _flag(given, "failOnDataLoss", default=True)
     return SourceOptions(
         _paths(given),
         request,
-        _list(given.get("columns")),
+        _columns(given, table),
         _member(given, "decode", Decode.BYTES) == Decode.TEXT,
         _member(given, "mode", Mode.PERMISSIVE),
         _flag(given, "filterPushdown", default=False),
         _number(given, "maxBytesPerTrigger"),
-        _flag(given, "failOnDataLoss", default=True),
-        _member(given, "startingOffsets", Start.EARLIEST) == Start.LATEST,
+        fails_on_loss,
+        edges_of(given, fails_on_loss=fails_on_loss),
+        _number(given, "minPartitions"),
+        _number(given, "maxOffsetsPerTrigger"),
     )
 
 
-def require_batch(asked: SourceOptions) -> None:
-    """Raise `UsageError` for stream-only options, as Spark's own Kafka source does."""
-    if asked.from_latest:
-        raise UsageError(
-            "A batch cannot start at the latest offsets.",
-            hint="startingTimestamp selects what is new; streams take startingOffsets=latest.",
-        )
+def _chosen_logs(
+    given: Mapping[str, str],
+) -> tuple[tuple[str, ...] | None, frozenset[tuple[str, int]] | None, str | None]:
+    """Return topics, partitions and a pattern; one of them at most is given."""
+    names = [name for name in _ONE_OF if name.lower() in given]
+    if len(names) > 1:
+        raise UsageError(f"Only one of {', '.join(_ONE_OF)} can be given, not {len(names)}.")
+    pattern = given.get("subscribepattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise UsageError(f"The option subscribePattern is no pattern: {error}.") from None
+    assigned = assigned_of(given["assign"]) if "assign" in given else None
+    topics = _list(given.get("subscribe"))
+    if assigned is not None:
+        topics = tuple(sorted({topic for topic, _ in assigned}))
+    return topics, assigned, pattern
+
+
+def _columns(given: Mapping[str, str], table: TableName) -> tuple[str, ...] | None:
+    names = _list(given.get("columns"))
+    with_headers = _flag(given, "includeHeaders", default=True)
+    if names is None and table == TableName.RECORDS and not with_headers:
+        from kafkalog.tables.schemas import table_schema
+
+        return tuple(name for name in table_schema(table).names if name != "headers")
+    return names
 
 
 def require_stream(asked: SourceOptions) -> None:
     """Raise `UsageError` for batch-only options, as Spark's own Kafka source does."""
     if asked.request.bounds.end_time is not None:
         raise UsageError("A stream has no end: endingTimestamp is an option of batches.")
+    if asked.edges.end is not None:
+        raise UsageError(f"A stream has no end: {asked.edges.end.option} is an option of batches.")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -16,19 +15,14 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
+    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -36,8 +30,9 @@ from kafkalog.errors import OffsetsMissingError, UsageError
 from kafkalog.model import Severity
 from kafkalog.paths import file_system
 from kafkalog.spark.job import is_remote, settle
-from kafkalog.spark.options import Mode, parse_options, require_batch, require_stream
-from kafkalog.tables import TableName, plan_splits, read_split
+from kafkalog.spark.offsets import bounds_of, planned, require_batch
+from kafkalog.spark.options import Mode, parse_options, require_stream
+from kafkalog.tables import TableName, read_split
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.reading import ROWS_AT_ONCE
@@ -46,103 +41,16 @@ from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
     from kafkalog.model import Defect
     from kafkalog.spark.options import SourceOptions
-    from kafkalog.tables import Bounds, Split
+    from kafkalog.tables import Split
     from kafkalog.tables.model import Offsets
     from kafkalog.tables.planning import Target
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
-
-def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
-    """Return the bounds, narrowed by filters of `pyspark.sql.datasource`.
-
-    All filters must hold. Filters of unknown columns or kinds change nothing.
-    """
-    for one in filters:
-        column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
-        if column in ("topic", "partition"):
-            bounds = _of_names(one, column, bounds)
-        elif column == "offset" and isinstance(getattr(one, "value", None), int):
-            bounds = _of_numbers(one, one.value, "offset", bounds)
-        elif column == "timestamp_ms" and isinstance(getattr(one, "value", None), int):
-            bounds = _of_numbers(one, one.value, "time", bounds)
-        elif column == "timestamp" and isinstance(getattr(one, "value", None), datetime):
-            bounds = _of_times(one, bounds)
-    return bounds
-
-
-def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
-    if isinstance(one, EqualTo):
-        wanted = {one.value}
-    elif isinstance(one, In):
-        wanted = set(one.value)
-    else:
-        return bounds
-    if column == "topic":
-        topics = wanted if bounds.topics is None else wanted & bounds.topics
-        return replace(bounds, topics=frozenset(topics))
-    partitions = wanted if bounds.partitions is None else wanted & bounds.partitions
-    return replace(bounds, partitions=frozenset(partitions))
-
-
-def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
-    """Return the range of whole numbers that a comparison allows."""
-    lower = upper = None
-    if isinstance(one, EqualTo):
-        lower, upper = value, value + 1
-    elif isinstance(one, GreaterThan):
-        lower = value + 1
-    elif isinstance(one, GreaterThanOrEqual):
-        lower = value
-    elif isinstance(one, LessThan):
-        upper = value
-    elif isinstance(one, LessThanOrEqual):
-        upper = value + 1
-    return _narrowed(bounds, what, lower, upper)
-
-
-def _of_times(one: Any, bounds: Bounds) -> Bounds:
-    """Return the range of times that a comparison allows, rounded to milliseconds."""
-    value: datetime = one.value
-    if value.tzinfo is None:
-        value = value.astimezone()
-    whole = (value - _EPOCH) // _MILLISECOND  # the millisecond that contains it
-    is_whole = whole * _MILLISECOND + _EPOCH == value
-    lower = upper = None
-    if isinstance(one, EqualTo):
-        lower, upper = whole, whole + 1
-    elif isinstance(one, GreaterThan):
-        lower = whole + 1
-    elif isinstance(one, GreaterThanOrEqual):
-        lower = whole if is_whole else whole + 1
-    elif isinstance(one, LessThan):
-        upper = whole if is_whole else whole + 1
-    elif isinstance(one, LessThanOrEqual):
-        upper = whole + 1
-    return _narrowed(bounds, "time", lower, upper)
-
-
-def _narrowed(bounds: Bounds, what: str, lower: int | None, upper: int | None) -> Bounds:
-    if what == "offset":
-        first, last = _inner(bounds.from_offset, lower, max), _inner(bounds.to_offset, upper, min)
-        return replace(bounds, from_offset=first, to_offset=last)
-    first, last = _inner(bounds.from_time, lower, max), _inner(bounds.to_time, upper, min)
-    return replace(bounds, from_time=first, to_time=last)
-
-
-def _inner(one: int | None, other: int | None, choose: Callable[[int, int], int]) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return choose(one, other)
 
 
 _BATCH_SIZE: Final = 4 << 20
@@ -179,7 +87,7 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     batches = (
         batch
         for split in partition.splits
-        for batch in read_split(split, schema, defects=defects, losses=losses)
+        for batch in read_split(split, schema, defects=defects, losses=losses, notes=_warn)
     )
     return _gathered(batches)
 
@@ -201,7 +109,10 @@ def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _warn(loss: Defect) -> None:
-    """Log a loss in the worker's log, as Spark's Kafka source with failOnDataLoss=false."""
+    """Log what is lost, or taken from another copy, in the worker's log.
+
+    Spark's Kafka source does so with failOnDataLoss=false.
+    """
     warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
 
 
@@ -220,11 +131,17 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
-        """Return where the logs begin, or where they end now."""
-        return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
+        """Return where the logs begin, or where the options say."""
+        edges, isolation = self._asked.edges, self._asked.request.isolation
+        if edges.start is None:
+            return self._tail.beginning()
+        edge = edges.start
+        return self._tail.beginning(lambda log: edges.offset_in(edge, log, isolation))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit from `maxBytesPerTrigger`."""
+        """Return the limit from `maxOffsetsPerTrigger` or `maxBytesPerTrigger`."""
+        if self._asked.rows_per_trigger is not None:
+            return ReadMaxRows(self._asked.rows_per_trigger)
         size = self._asked.bytes_per_trigger
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
@@ -235,7 +152,8 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Return how far the next batch goes."""
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        return self._tail.advance(start, self._target, size)
+        count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._tail.advance(start, self._target, size, count)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a batch's tasks; small segments share one, as a task costs more."""
@@ -249,9 +167,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class KafkaLogDataSource(DataSource):
     """`spark.read.format("kafkalog")` and `spark.readStream.format("kafkalog")`.
 
-    Options: `table`, `columns`, `subscribe`, `isolation`, `view`, `decode`, `mode`, `replicas`,
-    `internal`, `splitBytes`, `filterPushdown`, `maxTimestampDisorderMs`, `startingTimestamp`,
-    `endingTimestamp`, `failOnDataLoss`, and for streams `maxBytesPerTrigger` and `startingOffsets`.
+    `docs/spark.md` has all options; those of Spark's own Kafka source have its names.
     A schema of the user's own chooses columns as well. Paths can be URIs of objects, `s3://…`, with
     options and credentials, which Spark shows as it shows all options.
     """
@@ -270,7 +186,7 @@ class KafkaLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
         asked = parse_options(self.options)
-        require_batch(asked)
+        require_batch(asked.edges)
         kind = FilteringReader if asked.pushes_filters else TableReader
         return kind(asked, _chosen(asked, schema))
 
@@ -292,8 +208,15 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, at least one: given none, Spark would make an empty one."""
         request = self._asked.request
-        splits = plan_splits(self._asked.paths, request, gaps=self._missing)
-        return grouped(splits, request.split_bytes) or [SplitPartition(())]
+        splits = planned(self._asked.paths, request, self._asked.edges, self._missing)
+        tasks = grouped(splits, request.split_bytes)
+        wanted = self._asked.tasks_min or 0
+        if splits and len(tasks) < wanted:
+            size = max(sum(one.size_bytes for one in splits) // wanted, 1)
+            request = replace(request, split_bytes=size)
+            splits = planned(self._asked.paths, request, self._asked.edges, self._missing)
+            tasks = grouped(splits, size)
+        return tasks or [SplitPartition(())]
 
     def _missing(self, target: Target) -> None:
         """Judge what is missing between the segments of a log, as what was deleted unread."""

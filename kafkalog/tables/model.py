@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from formats import file_names
-from kafkalog.errors import NotFoundError
+from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
@@ -55,6 +55,25 @@ def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
     return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 
 
+def log_of(target: Target, request: Request) -> UnifiedLog:
+    """Return the log of a target as `consumers_log`; of several copies, what they are together."""
+    if not target.copies:
+        return consumers_log(target.partition, request)
+    from kafkalog.tables.merged_log import MergedLog
+
+    partition = target.partition
+    plain = Split(
+        request.table,
+        os.path.dirname(partition.path),
+        partition.topic,
+        -1 if partition.partition is None else partition.partition,
+        partition.path,
+        view=request.view,
+    )
+    copies = [one.partition for one in target.copies]
+    return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
+
+
 def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionEnd]:
     """Return the bounds of the logs, if they decide which records are returned."""
     if not has_bounds(request):
@@ -62,7 +81,7 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
     found = []
     for target in targets:
         try:
-            log = consumers_log(target.partition, request)
+            log = log_of(target, request)
             found.append(about_a_log(partition_end)(log, request))
         except NotFoundError:
             if file_system.exists(target.listed.path):
@@ -81,7 +100,7 @@ def has_bounds(request: Request) -> bool:
 def partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
     """Return the bounds of a log returned by `consumers_log`."""
     partition = log.partition
-    is_noted = request.end == End.LOG or log.checkpoint(file_names.HIGH_WATERMARKS) is not None
+    is_noted = request.end == End.LOG or log.has_watermark
     is_committed = request.isolation == Isolation.READ_COMMITTED
     return PartitionEnd(
         partition.topic,
@@ -119,7 +138,8 @@ class Replicas(StrEnum):
 
     ALL = "all"
     BEST = "best"
-    """Only the most complete one: the latest leader epoch, then the largest log end offset."""
+    """Each record once, of the most complete one: the latest leader epoch, then the largest log end
+    offset. Where it has no sound batches of the right epoch, other ones help."""
 
 
 class End(StrEnum):
@@ -183,6 +203,8 @@ class Request:
         split_bytes: approximate size of a split of a log.
         required_topics: topics that must exist.
         end: where records end.
+        assigned: these topics and partitions only, all of which must exist; None for all.
+        pattern: only topics whose whole name matches this regular expression.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
     """
@@ -196,6 +218,19 @@ class Request:
     required_topics: frozenset[str] = frozenset()
     end: End = End.WATERMARK
     view: LogView = LogView.STARTED
+    assigned: frozenset[tuple[str, int]] | None = None
+    pattern: str | None = None
+
+    def names(self, topic: str, partition: int | None) -> bool:
+        """Return whether a partition is one of the assigned ones, and its topic as the pattern."""
+        if self.assigned is not None and (topic, partition) not in self.assigned:
+            return False
+        return self.pattern is None or re.fullmatch(self.pattern, topic) is not None
+
+    def require_assigned(self, found: Iterable[tuple[str, int | None]]) -> None:
+        """Raise `UsageError` if an assigned partition is not among those found."""
+        for topic, partition in sorted((self.assigned or frozenset()) - set(found)):
+            raise UsageError(f"No partition {topic}-{partition} is here.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +251,9 @@ class Split:
         next_offset: offset at which the next one begins, or the log ended when it was planned.
         seen: what the planner saw there; None in an object store.
         view: the view in which the partition directory is read.
+        copies: other directories of the partition, which help where this one has no sound batches.
+        lineages: the leader epochs and their start offsets, by the checkpoints of all of them.
+        clean_to: offset below which the cleaner may have made holes; with copies.
     """
 
     table: TableName
@@ -236,6 +274,9 @@ class Split:
     next_offset: int | None = None
     seen: Sighting | None = None
     view: LogView = LogView.STARTED
+    copies: tuple[str, ...] = ()
+    lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
+    clean_to: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -258,6 +299,11 @@ class Split:
                 "aborted": aborted,
                 "view": LogView(fields["view"]),
                 "seen": None if seen is None else Sighting.from_json(seen),
+                "copies": tuple(fields.get("copies", ())),
+                "lineages": tuple(
+                    tuple((epoch, start) for epoch, start in one)
+                    for one in fields.get("lineages", ())
+                ),
             }
         )
 

@@ -27,18 +27,18 @@ from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.sightings import Sighting, now_ms
+from kafkalog.tables.merged_log import MergedLog, best_targets
 from kafkalog.tables.model import (
     OF_LOGS,
     PartitionEnd,
     Replicas,
     Split,
     TableName,
-    consumers_log,
     has_bounds,
+    log_of,
     partition_end,
 )
-from kafkalog.targets import completeness, open_targets, require_topics
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.targets import open_targets, require_topics
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 class Target:
     """A log to read: its partition directory as the view shows it, and the part to read.
 
-    `listed` is the directory as it is on disk. If `is_file`, only a single file is read.
+    `listed` is the directory as it is on disk. If `is_file`, only a single file is read. `copies`
+    are those that help where this one has no sound batches.
     """
 
     partition: PartitionDir
@@ -61,6 +62,7 @@ class Target:
     listed: PartitionDir
     difference: Difference | None = None
     is_file: bool = False
+    copies: tuple[Target, ...] = ()
 
 
 def plan_splits(
@@ -152,10 +154,19 @@ def find_targets(
         else:
             require_contents(found.partition.path, (one.log for one in found.segments))
     targets = []
+    failed: list[tuple[PartitionDir, KafkaLogError]] = []
     for found in meant:
         before_each()
-        targets.append(found if isinstance(found, Target) else shown_now(found, view))
-    return _best(targets) if request.replicas == Replicas.BEST else targets
+        try:
+            targets.append(found if isinstance(found, Target) else shown_now(found, view))
+        except KafkaLogError as error:
+            if request.replicas != Replicas.BEST or isinstance(found, Target):
+                raise
+            failed.append((found, error))
+    if request.replicas != Replicas.BEST:
+        return targets
+    merges = request.table in (TableName.RECORDS, TableName.BATCHES)
+    return best_targets(targets, failed, merges=merges and view != LogView.ALL)
 
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
@@ -204,6 +215,7 @@ def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target
         (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
     ]
     require_topics(request.required_topics, (partition.topic for partition, *_ in meant))
+    request.require_assigned((partition.topic, partition.partition) for partition, *_ in meant)
     return [
         one
         for partition, one, is_named in meant
@@ -243,9 +255,9 @@ def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> 
     named = is_named or bounds.topics is not None or request.internal
     if not named and payload_kind(partition.topic) is not None:
         return False
-    if bounds.topics is not None and partition.topic not in bounds.topics:
-        return False
-    return bounds.partitions is None or partition.partition in bounds.partitions
+    is_topic = bounds.topics is None or partition.topic in bounds.topics
+    is_wanted = bounds.partitions is None or partition.partition in bounds.partitions
+    return is_topic and is_wanted and request.names(partition.topic, partition.partition)
 
 
 def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
@@ -259,18 +271,6 @@ def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
         path=log.path,
         hint="Give log directories, partition directories, or .log files in one.",
     )
-
-
-def _best(targets: Sequence[Target]) -> list[Target]:
-    """Return the most complete replica of each partition; among equals the first."""
-    found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
-    for target in targets:
-        partition = target.partition
-        worth = completeness(UnifiedLog(partition))
-        name = (partition.topic, partition.partition)
-        if name not in found or worth > found[name][0]:
-            found[name] = (worth, target)
-    return [target for _, target in found.values()]
 
 
 def splits_of(
@@ -294,7 +294,7 @@ def splits_of(
         view=request.view,
     )
     if request.table in OF_LOGS:
-        splits = _LogSplits(partition, request, plain)
+        splits = _LogSplits(target, request, plain)
         if ends is not None and splits.end is not None:
             ends(splits.end)
         if gaps is not None and not target.is_file and splits.have_gaps(segments):
@@ -324,19 +324,19 @@ def _seen_file(seen: Sighting, path: str) -> Sighting:
 class _LogSplits:
     """The splits of the logs of one partition."""
 
-    def __init__(self, partition: PartitionDir, request: Request, plain: Split) -> None:
+    def __init__(self, target: Target, request: Request, plain: Split) -> None:
         bounds = request.bounds
         self._request = request
         self._disorder_ms = bounds.disorder_ms
-        self._log = consumers_log(partition, request)
+        self._log = log_of(target, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
-        start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
-        end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
+        start = max(_known(bounds.from_offset, self._offset_of(bounds.begin_time)), default=None)
+        end = min(_known(bounds.to_offset, self._offset_of(bounds.end_time)), default=None)
         self.end: PartitionEnd | None = None
         if has_bounds(request):
             self.end = partition_end(self._log, request)
             given = self._log.fetch_bounds(request.isolation)
-            start, end = _larger(start, given[0]), _smaller(end, given[1])
+            start, end = max(_known(start, given[0])), min(_known(end, given[1]))
         self._selection = Selection(
             from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
         )
@@ -360,10 +360,17 @@ class _LogSplits:
     def have_gaps(self, segments: Sequence[Segment]) -> bool:
         """Return whether wanted offsets are missing between segments."""
         wanted = self._selection
-        return next(gaps_between(segments, wanted.from_offset, wanted.to_offset), None) is not None
+        found = gaps_between(segments, wanted.from_offset, wanted.to_offset)
+        return any(self._log.lacks(start, end) for start, end in found)
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Yield splits by segment, up to the end of the wanted time range."""
+        if isinstance(self._log, MergedLog):
+            wanted = replace(self._plain, aborted=tuple(
+                (one.producer_id, one.first_offset, one.last_offset) for one in self._aborted
+            ))  # fmt: skip
+            yield from self._log.planned(wanted, self._request.split_bytes)
+            return
         for segment in segments:
             if self._skips(segment):
                 continue
@@ -439,9 +446,5 @@ class _LogSplits:
         return end
 
 
-def _larger(*some: int | None) -> int | None:
-    return max((one for one in some if one is not None), default=None)
-
-
-def _smaller(*some: int | None) -> int | None:
-    return min((one for one in some if one is not None), default=None)
+def _known(*some: int | None) -> list[int]:
+    return [one for one in some if one is not None]

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from formats.file_names import FileKind, parse_file_name
+from formats.file_names import FileKind
 from kafkalog.batches.selection import ReadPlan, Selection
 from kafkalog.columns.arrow import table_of_arrays
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import count_records, scan
 from kafkalog.defects import corrupt_data
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import FileEntry, Segment, open_partition
+from kafkalog.log_dir import open_partition
 from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producers import read_producer_snapshot
+from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
@@ -53,6 +54,7 @@ def read_split(
     threads: int | None = 1,
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
+    notes: Callable[[Defect], object] | None = None,
 ) -> Iterator[Any]:
     """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
@@ -64,6 +66,7 @@ def read_split(
             defects consists of them.
         losses: called with a finding for offsets that were deleted after they were planned, by
             retention for instance: then the rest is read. None if that is an error.
+        notes: as for `sound_parts`.
 
     Raises:
         CorruptDataError: something is damaged, and `defects` is None.
@@ -77,15 +80,16 @@ def read_split(
         for one in current_splits(split):
             yield from _read_small(one, schema)
         return
-    lost = Losses(split, losses)
     if split.table == TableName.DEFECTS:
-        yield from _defects(split, schema, threads, lost)
-    else:
-        wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
-        wanted += DATA if _DECODED in schema.names else ()
-        of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
-        for batch in _scan(split, of_scan, threads, defects or _refuse, lost):
-            yield _converted(batch, split, schema)
+        yield from _defects(split, schema, threads, Losses(split, losses))
+        return
+    wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
+    wanted += DATA if _DECODED in schema.names else ()
+    of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
+    for part in sound_parts(split, notes):
+        lost = Losses(part, losses)
+        for batch in _scan(part, of_scan, threads, defects or _refuse, lost):
+            yield _converted(batch, part, schema)
 
 
 def count_split(
@@ -94,17 +98,19 @@ def count_split(
     threads: int | None = 1,
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
+    notes: Callable[[Defect], object] | None = None,
 ) -> Iterator[int]:
     """Yield the number of records of a split, piece by piece, by headers as far as they tell.
 
     Arguments and errors are those of `read_split`; the split is one of records.
     """
-    yield from count_records(
-        plan_of_split(split, Losses(split, losses)),
-        threads=threads,
-        defects=defects or _refuse,
-        turnstile=_TURNSTILE,
-    )
+    for part in sound_parts(split, notes):
+        yield from count_records(
+            plan_of_split(part, Losses(part, losses)),
+            threads=threads,
+            defects=defects or _refuse,
+            turnstile=_TURNSTILE,
+        )
 
 
 def _read_small(split: Split, schema: Any) -> Iterator[Any]:
@@ -158,7 +164,9 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
     is_known = split.seen is not None and split.first_offset is not None
     again = partial(_plan_again, split, losses) if is_known else None
     is_unchanged = None if split.seen is None else split.seen.require_same
-    return ReadPlan((_segment(split),), selection, aborted, again=again, is_unchanged=is_unchanged)
+    return ReadPlan(
+        (segment_of(split),), selection, aborted, again=again, is_unchanged=is_unchanged
+    )
 
 
 def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPlan:
@@ -177,14 +185,8 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
         from_position=None,
         max_bytes=None,
     )
-    segments = {one.path: _segment(one) for one in found}
+    segments = {one.path: segment_of(one) for one in found}
     return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None)
-
-
-def _segment(split: Split) -> Segment:
-    name = parse_file_name(split.path.rpartition("/")[2])
-    log = FileEntry(split.path, name, split.end)
-    return Segment(split.base_offset, log, None, None, None, None)
 
 
 def _converted(batch: Any, split: Split, schema: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, consumers_log
+from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -94,9 +94,11 @@ class Tail:
         self._differences = differences
 
     @listing_again
-    def beginning(self) -> Offsets:
-        """Return the first offsets. Raises as `plan_splits`."""
+    def beginning(self, offset_in: Callable[[UnifiedLog], int] | None = None) -> Offsets:
+        """Return the first offsets, or those that somebody chooses. Raises as `plan_splits`."""
         logs = self._logs(self._first_request)
+        if offset_in is not None:
+            return {key: _position(log, offset_in(log)) for key, log in logs.items()}
         return {key: [log.log_start_offset, -1] for key, log in logs.items()}
 
     @listing_again
@@ -111,7 +113,11 @@ class Tail:
 
     @listing_again
     def advance(
-        self, start: Mapping[str, list[int]], end: Offsets | None, size: int | None = None
+        self,
+        start: Mapping[str, list[int]],
+        end: Offsets | None,
+        size: int | None = None,
+        count: int | None = None,
     ) -> Offsets:
         """Return how far the next batch goes.
 
@@ -120,6 +126,7 @@ class Tail:
             end: not to go beyond, None for the end of the logs now.
             size: approximate limit in bytes, shared by the logs; a log with new data advances by at
                 least one batch. None for no limit.
+            count: limit of offsets, likewise; a log with new data advances by at least one.
 
         Raises:
             RefusedError: as `splits`.
@@ -133,6 +140,8 @@ class Tail:
             firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
         if size is not None:
             ends = _shared(logs, firsts, ends, size)
+        if count is not None:
+            ends = _counted(firsts, ends, count)
         for key, log in logs.items():
             before = found.get(key)
             if before is None or before[0] != ends[key] or before[0] != firsts[key]:
@@ -178,7 +187,7 @@ class Tail:
         ends: list[PartitionEnd] = []
         found.splits.extend(
             plan_splits(
-                [log.partition.path],
+                [log.partition.path, *log.copies],
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
@@ -193,10 +202,7 @@ class Tail:
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         targets = find_targets(self._paths, request)
         tell_differences(targets, self._differences)
-        return {
-            self._key_of(target.listed): consumers_log(target.partition, request)
-            for target in targets
-        }
+        return {self._key_of(target.listed): log_of(target, request) for target in targets}
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
@@ -336,6 +342,18 @@ def _shared(
     return {
         key: _offset_behind(log, firsts[key], ends[key], size * sizes[key] // total)
         for key, log in logs.items()
+    }
+
+
+def _counted(firsts: dict[str, int], ends: dict[str, int], count: int) -> dict[str, int]:
+    """Return end offsets such that all logs together advance by a number of offsets."""
+    total = sum(ends[key] - firsts[key] for key in ends)
+    if total <= count:
+        return ends
+    return {  # as Spark's own source: what is below one is rounded up, the rest down
+        key: min(firsts[key] + (share // total or bool(share)), ends[key])
+        for key in ends
+        for share in [count * (ends[key] - firsts[key])]
     }
 
 

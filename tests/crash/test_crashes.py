@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harness", "oracle"]
 
-STATES_OF_OURS = 100
-STATES_OF_KAFKA = 40
+STATES_OF_OURS = 40
+STATES_OF_KAFKA = 16
 
 
 class Enumeration:

@@ -34,8 +34,9 @@ CALLS = (
     "rename", "rmdir", "unlink", "utime",
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
-KILLS = 4  # 12 where everything is tried
-FAULTS = 25  # about, of all calls
+KILLS = 2  # 12 where everything is tried
+KILL_TRIALS_MAX = 24  # each that comes too late halves the time of the next
+FAULTS = 12  # about, of all calls
 
 
 class FullFile:
@@ -150,7 +151,10 @@ def test_a_killed_process_leaves_a_whole_log(
     logs = logs_of(command, corpus_dir, tmp_path / "whole")
     seconds = (time.monotonic() - began) / 2
     found: Counter[str] = Counter()
-    for number in range(3 * KILLS if tries_everything() else KILLS):
+    kills = 6 * KILLS if tries_everything() else KILLS
+    for number in range(KILL_TRIALS_MAX):
+        if number >= kills and found["killed"]:
+            break
         root = tmp_path / str(number)
         log_dir = command.ready(corpus_dir, root)
         if kill(lambda root=root: command.run(root, None), rng.random() * seconds):

@@ -13,6 +13,7 @@ from formats.message_codec import ELEMENTS_MAX, decode, encode
 from formats.message_schema import UNKNOWN_TAGS, MessageError, message, schema
 from formats.message_table import requests
 from tests.formats.test_messages import values
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def shared(decoded: Any, given_value: Any) -> Any:
     return decoded
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(data=st.binary(max_size=80), which=st.sampled_from(VERSIONS))
 def test_any_bytes_give_a_message_or_an_error(data: bytes, which: tuple[str, int]):
     """Nothing else escapes from a decoder."""

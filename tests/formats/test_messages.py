@@ -32,6 +32,7 @@ from formats.message_schema import (
 )
 from formats.message_table import messages, parse_table
 from tests.formats.message_vectors import VECTORS, U, unhex
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from formats.message_table import Field, Struct
@@ -214,7 +215,7 @@ def test_values_and_bytes_survive_the_round_trip(name: str, version: int, data: 
     assert (parsed.fields, parsed.rest) == (given_values, b"rest")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.binary(max_size=60), which=st.sampled_from(VERSIONS), options=st.booleans())
 def test_any_bytes_give_a_message_or_a_construct_error(
     data: bytes, which: tuple[str, int], options: bool
@@ -224,7 +225,7 @@ def test_any_bytes_give_a_message_or_a_construct_error(
         schema(*which).parse(data, **(AS_KAFKA if options else {}))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(vector=st.sampled_from(VECTORS), at=st.integers(0, 10**6), flip=st.integers(1, 255))
 def test_a_changed_byte_gives_a_message_or_a_construct_error(
     vector: tuple[str, int, str, dict[str, Any]], at: int, flip: int

@@ -40,6 +40,7 @@ QUIET = {
 }
 HARMLESS = (
     "EventPerformanceMonitor",  # the machine is slow
+    "processExpiredBrokerHeartbeat",  # so too; the broker counts as heard of
     "apiKey=CONTROLLER_REGISTRATION",  # before the controller is active; it is tried again
     "Stopped loading records from",  # the node is shut down while a coordinator loads
 )

@@ -343,7 +343,7 @@ def test_ctrl_c_aborts_and_the_command_given_again_goes_on(
     """No reader waits for an open transaction."""
     name = target.create(1)
     words = ["replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv]
-    slow = [*words, "--rate-limit", "20KiB"]
+    slow = [*words, "--rate-limit", "2KiB"]  # half a minute, however late the signal comes
     with subprocess.Popen(
         [sys.executable, "-c", SMALL_TRANSACTIONS, *map(str, slow)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

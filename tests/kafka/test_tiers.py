@@ -188,17 +188,100 @@ def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
     records = rows(kafkalog, "dump-segment", log, "--records")
     wanted = [one["offset"] for one in tiered.records("transactions-0") if one["offset"] < int(end)]
     assert [row["offset"] for row in records if not row["is_control"]] == wanted
+    full = max(remote.glob("*.index"), key=lambda path: path.stat().st_size)
     for suffix in (".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
-        assert rows(kafkalog, "dump-segment", log.with_suffix(suffix)), suffix
+        assert rows(kafkalog, "dump-segment", full.with_suffix(suffix)), suffix
+
+
+def findings(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
+    found = rows(kafkalog, "verify", *argv, status=status)
+    assert found[-1]["type"] == "summary"
+    return [row for row in found if row["type"] == "defect"]
 
 
 def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> None:
-    """At the deepest level: indexes, producers, transactions and leader epochs agree."""
+    """At the deepest level, alone and with the metadata: indexes, producers, epochs, sizes agree.
+
+    What the broker began to upload when it was shut down it uploaded again; that is a note.
+    """
     found = rows(kafkalog, "verify", tiered.tier, "--level", "deep")
-    findings = [row for row in found if row["type"] == "finding"]
-    assert {row["reference"] for row in findings} <= {"transaction-open"}
-    [summary] = [row for row in found if row["type"] == "summary"]
-    assert summary["files"] == sum(1 for path in tiered.tier.rglob("*") if path.is_file())
+    assert found[-1]["files"] == sum(1 for path in tiered.tier.rglob("*") if path.is_file())
+    assert {row["reference"] for row in found[:-1]} <= {"transaction-open"}
+    both = findings(kafkalog, tiered.tier, tiered.log_dir)
+    of_tier = [row for row in both if row["path"].startswith(str(tiered.tier))]
+    assert {row["reference"] for row in of_tier} <= {"transaction-open", "remote-segment-orphan"}
+
+
+DAMAGE = {
+    "gone": ["remote-segment-missing"],
+    "short": ["remote-size-wrong"],
+    "swapped": ["remote-size-wrong", "remote-size-wrong"],
+    "no-snapshot": ["remote-segment-missing"],
+    "unknown": ["remote-segment-orphan"],
+    "nothing": [],
+}
+BY_THE_LOG = {
+    "gone": {"offsets-missing"},
+    "short": {"torn-tail"},
+    "swapped": {"batch-below-base-offset", "segments-overlap"},
+    "no-snapshot": set(),
+    "unknown": set(),
+    "nothing": set(),
+}
+"""Findings about the log itself that the tier alone shows, besides those about indexes."""
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_to_objects_has_its_finding(
+    tiered: Tiered,
+    kafkalog: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """By the metadata: which object it is, and no other; paths may be relative."""
+    remote = tiered.remote("plain-0")
+    copy = shutil.copytree(remote, tmp_path / remote.name)
+    [*_, one, other, _] = sorted(copy.glob("*.log"))
+    meant = {one}
+    if kind == "gone":
+        one.unlink()
+    elif kind == "short":
+        with one.open("r+b") as file:
+            file.truncate(one.stat().st_size - 100)
+    elif kind == "swapped":
+        size = other.stat().st_size
+        one.rename(tmp_path / "aside")
+        other.rename(one)
+        (tmp_path / "aside").rename(other)
+        if other.stat().st_size == size:
+            pytest.skip("by chance both have the same size")
+        meant |= {other}
+    elif kind == "no-snapshot":
+        meant = {one.with_suffix(".snapshot")}
+        one.with_suffix(".snapshot").unlink()
+    elif kind == "unknown":
+        meant = {one.with_name(one.name.replace(one.stem[21:], "A" * 22))}
+        for path in copy.glob(f"{one.stem}.*"):
+            shutil.copy(path, path.with_name(path.name.replace(one.stem[21:], "A" * 22)))
+    monkeypatch.chdir(tmp_path)
+    metadata = tiered.log_dir / "__remote_log_metadata-0"
+    is_damaged = kind in ("gone", "short", "swapped", "no-snapshot")
+    found = findings(kafkalog, remote.name, metadata, status=int(is_damaged))
+    remotes = [row for row in found if row["reference"].startswith("remote-")]
+    known = {path.name for path in remote.glob("*.log")}
+    remotes = [
+        row
+        for row in remotes
+        if row["path"].rpartition("/")[2] not in known - {path.name for path in meant}
+    ]  # the broker's own interrupted uploads
+    assert [row["reference"] for row in remotes] == DAMAGE[kind]
+    if remotes:
+        assert {row["path"] for row in remotes} == {
+            str(path.relative_to(tmp_path)) for path in meant
+        }
+    others = {row["reference"] for row in found if row["severity"] in ("damage", "warning")}
+    assert {name for name in others if not name.startswith("remote-")} == BY_THE_LOG[kind]
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,13 @@ from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import SEGMENT, batch, message, record
 from tests.conftest import CORPUS
+from tests.sampling import examples
 from tests.sweeps import FILE_READERS, covers, read_file_in_every_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FUZZ = settings(deadline=None, derandomize=True, max_examples=150, database=None)
+FUZZ = settings(deadline=None, derandomize=True, max_examples=examples(150), database=None)
 PLACE = Path(tempfile.mkdtemp(prefix="kafkalog-fuzz-"))
 
 
@@ -220,7 +221,7 @@ def test_readers_of_small_files(number: int):
     reader: Callable[[str], object] = FILE_READERS[number]
     small = ["checkpoint", "partition.metadata", "quorum-state", "meta.properties", ".snapshot"]
 
-    @settings(FUZZ, max_examples=60)
+    @settings(FUZZ, max_examples=examples(60))
     @given(
         st.binary(max_size=100)
         | st.text(alphabet='01 \n\r\t{}[]":,=\\u\ud7ffé-', max_size=60).map(str.encode)
@@ -241,7 +242,7 @@ def test_producer_snapshots_behind_a_right_checksum(rest: bytes):
     read_file_in_every_way(put("00000000000000000007.snapshot", data))
 
 
-@settings(FUZZ, max_examples=60)
+@settings(FUZZ, max_examples=examples(60))
 @given(mutated(".log"), st.binary(max_size=40), mutated(".snapshot"), st.binary(max_size=60))
 def test_a_log_of_mutated_files(log: bytes, index: bytes, snapshot: bytes, epochs: bytes):
     """All files of one partition at once, and the questions a broker asks at its start."""

@@ -110,7 +110,7 @@ def test_single_bit_flips(log: Path):
     """Some dozens over all files, hundreds in a soak; every one of them is put back."""
     rng = random.Random(SEED)
     files = sorted(path for path in log.parent.rglob("*") if path.is_file())
-    for number in range(400 if tries_everything() else 60):
+    for number in range(400 if tries_everything() else 25):
         path = rng.choice(files)
         data = path.read_bytes()
         bit = rng.randrange(8 * len(data))

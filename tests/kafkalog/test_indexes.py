@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,10 @@ ENTRIES = [(1, 5070), (3, 10310), (5, 14450)]
 TIMES = [(5000, 0), (6000, 2), (7000, 6)]
 INT31 = st.integers(0, 2**31 - 1)
 PATIENT = settings(
-    deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck)
+    deadline=None,
+    derandomize=True,
+    max_examples=examples(60),
+    suppress_health_check=list(HealthCheck),
 )
 
 

@@ -23,6 +23,7 @@ from kafkalog.payloads.internal_topics import (
     payload_kind,
 )
 from kafkalog.payloads.java_text import java_double, java_json, java_text
+from tests.sampling import examples
 
 # Made by running DumpLogSegments of Kafka 4.3.0, see the head of the file.
 LINES = [
@@ -266,14 +267,14 @@ def test_a_state_that_nobody_knows_stays_a_number():
     assert decoded.error is None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(kind=st.sampled_from(PayloadKind), key=BYTES, value=BYTES)
 def test_no_bytes_break_the_decoders(kind: PayloadKind, key: bytes | None, value: bytes | None):
     """Random bytes: a value or an error, JSON in any case."""
     check_decoders(kind, record(key, value))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(
     line=st.sampled_from(PAYLOADS),
     in_key=st.booleans(),
@@ -353,7 +354,7 @@ def test_a_malformed_control_record_is_corrupt(key: str, value: str):
     assert (caught.value.path, caught.value.position) == ("a.log", 77)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(type_id=st.integers(0, 7), key_rest=st.binary(max_size=3), value=BYTES)
 def test_no_bytes_break_control_records(type_id: int, key_rest: bytes, value: bytes | None):
     """A text or damage, nothing else."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["scenarios"]
 
 GENERATED = settings(
-    max_examples=2000 if tries_everything() else 150,
+    max_examples=2000 if tries_everything() else 50,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -17,6 +17,7 @@ from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
 from tests.kafkalog.columns.test_twins import logs
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
         yield ("--format", form, "--bytes", how, *rng.choice(SELECTIONS))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every partition of every broker; NDJSON and Kafka's text of all of them."""
     for partition in any_state.partitions():
@@ -74,7 +75,7 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
             assert_same(capfdbinary, partition, *line)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_damaged_logs_read_the_same(
     any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
@@ -101,7 +102,9 @@ def test_damaged_logs_read_the_same(
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     data=logs(),

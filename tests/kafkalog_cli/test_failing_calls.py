@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BY_PATH = ("stat", "lstat", "listdir", "scandir", "open", "readlink")
 BY_DESCRIPTOR = ("fstat", "pread", "preadv", "lseek")
 ERRORS = (errno.EIO, errno.ESTALE, errno.EACCES)
-FAULTS = 12
+FAULTS = 6
 """Faults of each command where not everything is tried."""
 
 LOG = "{dir}/orders-0/00000000000000000000.log"

@@ -16,6 +16,7 @@ from kafkalog.text import kafka_text
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.kafkalog.columns.test_twins import logs
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,9 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=logs(), options=st.sampled_from(OPTIONS))
 def test_generated_and_damaged_logs_read_the_same(

@@ -16,6 +16,7 @@ from kafkalog.jit import fast_path
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, message, record, write_log
 from tests.kafkalog.columns.test_twins import logs
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 Capture = pytest.CaptureFixture[bytes]
 GENERATED = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 # Larger than any log here, so that no batch is ordinary.
 NEVER = struct.Struct(">qi4xb6xi100000000x")

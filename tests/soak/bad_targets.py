@@ -1,4 +1,5 @@
-"""Targets that break each promise, to see that the soak notices."""
+"""Targets that break each promise, to see that the soak notices: not in the warm-up of a worker,
+which would end each worker before its first input."""
 
 from __future__ import annotations
 
@@ -34,12 +35,12 @@ def fail(_files: Files, rng: Random, _place: Place) -> None:
 def crash(_files: Files, rng: Random, _place: Place) -> None:
     """Native code that reads one byte behind an array, for some inputs."""
     data = guarded(13, np.uint8)
-    ctypes.string_at(data.ctypes.data, 14 if rng.random() < 0.2 else 13)
+    ctypes.string_at(data.ctypes.data, 14 if 0.1 < rng.random() < 0.2 else 13)
 
 
 def hang(_files: Files, rng: Random, _place: Place) -> None:
     """No end, for some inputs."""
-    while rng.random() < 0.3:
+    while rng.random() < 0.2:
         time.sleep(1000)
 
 

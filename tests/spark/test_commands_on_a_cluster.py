@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,35 +97,45 @@ def test_verify(
     assert any(row.get("reference") == "batch-crc-mismatch" for row in found)
 
 
-@pytest.mark.parametrize("victim", ["executor", "driver"])
-def test_export(
-    cluster: Cluster,
-    commands: CommandSession,
-    log_dir: Path,
-    kafkalog: Callable[..., Any],
-    tmp_path: Path,
-    victim: str,
-) -> None:
-    """Killed when the first files are there: the same bytes in the end, and no litter."""
+@dataclass(frozen=True)
+class Job:
+    """A command that writes.
+
+    Attributes:
+        words: its line, to be run on Spark.
+        status: its exit status.
+        is_begun: whether some of the work is done.
+        is_done: whether all is there that has to be, byte for byte, and nothing else.
+    """
+
+    words: tuple[object, ...]
+    status: int
+    is_begun: Callable[[], bool]
+    is_done: Callable[[], bool]
+
+
+@pytest.fixture(params=["export", "compact"])
+def job(
+    request: pytest.FixtureRequest, log_dir: Path, tmp_path: Path, kafkalog: Callable[..., Any]
+) -> Job:
+    """What it has to give is given here, without Spark."""
+    make = an_export if request.param == "export" else a_compaction
+    return make(log_dir, tmp_path, kafkalog)
+
+
+def an_export(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
+    """It is begun when the first files are there."""
     words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
-    here, there = tmp_path / "here", tmp_path / "there"
+    here, there = place / "here", place / "there"
     assert kafkalog(*words, here, "--engine", "local").status == 1
 
     def is_begun() -> bool:
         return len([*there.rglob("*.parquet")]) >= 2
 
-    if victim == "executor":
-        commands.start(tmp_path, *words, there, "--engine", "spark")
-        commands.wait_for(is_begun)
-        cluster.kill_an_executor(commands.application)
-    else:
-        kill_a_driver(cluster, commands, [*words, there], is_begun)
-        assert len([*there.rglob("*.parquet")]) < len([*here.rglob("*.parquet")])
-        commands.start(tmp_path, *words, there, "--engine", "spark")
-    status, _ = quietly(commands.end())
-    assert status == 1
-    assert data(there) == data(here)
-    assert tree(there).keys() == tree(here).keys()
+    def is_done() -> bool:
+        return data(there) == data(here) and tree(there).keys() == tree(here).keys()
+
+    return Job((*words, there), 1, is_begun, is_done)
 
 
 def data(lake: Path) -> dict[str, bytes]:
@@ -132,38 +143,48 @@ def data(lake: Path) -> dict[str, bytes]:
     return {name: content for name, content in tree(lake).items() if "topic=" in name}
 
 
-@pytest.mark.parametrize("victim", ["executor", "driver"])
-def test_compact(
-    cluster: Cluster,
-    commands: CommandSession,
-    log_dir: Path,
-    kafkalog: Callable[..., Any],
-    tmp_path: Path,
-    victim: str,
-) -> None:
-    """Killed when the first new segments are staged: the same bytes in the end, and no litter."""
-    here, there = tmp_path / "here", tmp_path / "there"
+def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
+    """It is begun when the first new segments are staged."""
+    here, there = place / "here", place / "there"
     shutil.copytree(log_dir, here)
     shutil.rmtree(here / "orders-5")  # a damaged partition is not compacted
     assert kafkalog("recover", here, "--in-place", "--yes").status == 0
     copy_tree(here, there)
     assert kafkalog("compact", here, *COMPACT).status == 0
-    before = tree(there)
-    words = ("compact", there, *COMPACT)
+    assert tree(there) != tree(here)
 
     def is_begun() -> bool:
         return any(there.glob("*-delete/*"))
 
-    if victim == "executor":
-        commands.start(tmp_path, *words, "--engine", "spark")
-        commands.wait_for(is_begun)
-        cluster.kill_an_executor(commands.application)
-    else:
-        kill_a_driver(cluster, commands, words, is_begun)
-        commands.start(tmp_path, *words, "--engine", "spark")
+    def is_done() -> bool:
+        return tree(there) == tree(here)
+
+    return Job(("compact", there, *COMPACT), 0, is_begun, is_done)
+
+
+def test_a_killed_executor(
+    cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
+) -> None:
+    """In mid-job: the same bytes in the end, and no litter."""
+    commands.start(tmp_path, *job.words, "--engine", "spark")
+    commands.wait_for(job.is_begun)
+    cluster.kill_an_executor(commands.application)
     status, _ = quietly(commands.end())
-    assert status == 0
-    assert tree(there) == tree(here) != before
+    assert status == job.status
+    assert job.is_done()
+
+
+@pytest.mark.sampled(2)
+def test_a_killed_driver(
+    cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
+) -> None:
+    """In mid-job: given again, the command ends what it began."""
+    kill_a_driver(cluster, commands, job.words, job.is_begun)
+    assert not job.is_done()
+    commands.start(tmp_path, *job.words, "--engine", "spark")
+    status, _ = quietly(commands.end())
+    assert status == job.status
+    assert job.is_done()
 
 
 def kill_a_driver(

@@ -21,6 +21,8 @@ from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings
 from tests.kafkalog.compaction.twins import by_engine, in_one_process, tree
+from tests.sampling import sampled
+from tests.spark.cluster import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 SEED = 20240607
 LATER_MS = BASE_TIME + 3_600_000
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "20000"}
+QUICKLY = [text for item in QUICK.items() for text in ("--spark-conf", "=".join(item))]
 REQUEST = CompactionRequest(LATER_MS, high_watermark="end", old_formats=True)
 
 
@@ -60,7 +63,7 @@ def test_generated_logs_and_the_corpus(
 ) -> None:
     """Partitions of one segment and of many, of all formats, sound and damaged, in one job."""
     one = make(tmp_path / "one", 4, 12)
-    for number, name in enumerate(scenario_names("compaction")):
+    for number, name in enumerate(sampled(scenario_names("compaction"), 6)):
         before = cleanings(corpus_dir / "compaction", name)[0].before
         shutil.copytree(before / PARTITION, one / f"corpus-{number}")
     other = tmp_path / "other"
@@ -74,8 +77,8 @@ def test_generated_logs_and_the_corpus(
 
 def test_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     """With next to no memory for them, planned and done; from the middle of a segment on."""
-    one = make(tmp_path / "one", 3, 4)
-    (one / "cleaner-offset-checkpoint").write_text("0\n1\nmade 2 300\n")
+    one = make(tmp_path / "one", 3, 4, segment_batches=10)
+    (one / "cleaner-offset-checkpoint").write_text("0\n1\nmade 2 75\n")
     other = tmp_path / "other"
     shutil.copytree(one, other)
     engine = SparkEngine(spark, 2)
@@ -108,13 +111,13 @@ def test_a_killed_driver(
     assert here.status == 0
     line = ["compact", other, *words, "--engine", "spark", "--master", spark.sparkContext.master]
     driver = subprocess.Popen(
-        [sys.executable, "-m", "kafkalog_cli", *map(str, line)],
+        [sys.executable, "-m", "kafkalog_cli", *map(str, line), *QUICKLY],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     staging = other / staging_name()
     while driver.poll() is None and not list(staging.glob("*/result.json")):
-        time.sleep(0.001)
+        time.sleep(0.01)  # looking takes some of the processors that the job needs
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
     assert driver.returncode == -signal.SIGKILL

@@ -21,6 +21,7 @@ __all__ = ["log_dir"]
 QUERY = "select partition, count(*) n, max(offset) last from records group by all order by all"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("view", ["started", "files"])
 def test_a_call_that_fails_is_told(
     view: str, log_dir: Path, tmp_path: Path, spark: SparkSession,

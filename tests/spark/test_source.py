@@ -47,6 +47,7 @@ def sums(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(hashlib.sha256(repr(sorted(row.items())).encode()).hexdigest() for row in rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["codecs", "txn", "crash-1-torn", "jbod-live"])
 def test_records_are_what_a_consumer_read(spark: SparkSession, corpus_dir: Path, name: str) -> None:
     """Every field, through Spark."""

@@ -144,6 +144,7 @@ def test_what_makes_no_sense_is_told_in_a_few_lines(
     assert len(result.stderr.splitlines()) <= 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["codecs", "txn", "crash-1-torn"])
 def test_both_engines_give_the_same_rows(
     ask: Any, kafkalog: Callable[..., Any], corpus_dir: Path, name: str

@@ -98,6 +98,7 @@ def test_no_scenario_is_missing() -> None:
     assert len(scenario_names("compaction")) == 63
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CLEANED)
 def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
     """Pass by pass; where Kafka itself makes a mistake, it is named."""

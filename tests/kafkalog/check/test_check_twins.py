@@ -31,6 +31,7 @@ from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, w
 from tests.crash.disk import tries_everything
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 GENERATED = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 NEVER, ALWAYS = 1 << 40, 0
 
@@ -87,14 +90,14 @@ def levels() -> Iterator[tuple[Level, ...]]:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
     """Every partition that a broker left; a sample has each at one level, and all levels."""
     for partition in any_state.partitions():
         assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
     """Log, offset index, time index and transaction index, each hurt while the others are sound.
 

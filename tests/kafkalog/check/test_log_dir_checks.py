@@ -217,6 +217,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("reference", "number"), [(name, i) for name, ways in DAMAGE.items() for i in range(len(ways))]
 )
@@ -329,6 +330,7 @@ def digits(data: bytes, rng: random.Random) -> Iterator[bytes]:
                 yield data[:i] + bytes([digit]) + data[i + 1 :]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, ".kafka_cleanshutdown"])
 def test_every_digit_of_a_closed_broker_counts(closed: Path, name: str):
     """After a clean shutdown each number is known from elsewhere; `verify` says so of each."""

@@ -99,6 +99,7 @@ def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
     assert {True, "kept"} <= seen
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", StartMode)
 def test_what_is_predicted_is_what_kafkas_loader_did(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path, kafkalog: Any

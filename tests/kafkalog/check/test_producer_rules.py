@@ -23,6 +23,7 @@ from kafkalog.payloads.control_records import control_record
 from kafkalog.producers import AppendInfo
 from tests.builders import flip, write_log
 from tests.kafkalog.check.test_producer_checks import data, emptied_marker, marker
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,9 @@ def on_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, ..
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=STEPS, bits=st.lists(st.integers(0, 1 << 20), max_size=3), small=st.booleans())
 def test_columns_follow_the_rules(

@@ -242,3 +242,20 @@ def test_real_replicas_agree_and_part(corpus_dir: Path, tmp_path: Path):
     assert len(found) == 1
     assert found[0].path == str(log)
     assert found[0].position == frames(data)[3][0]
+
+
+def test_relative_paths_of_partitions_are_compared(
+    corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The listing around each is of absolute paths, and finds the same partition again."""
+    source = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (copy_tree(source, tmp_path / name / "txn-0") for name in ("one", "other"))
+    log = other / "00000000000000000119.log"
+    data = log.read_bytes()
+    log.write_bytes(flip(data, 8 * (frames(data)[3][0] + 17)))
+    monkeypatch.chdir(tmp_path)
+    for paths in ((str(one), str(other)), ("one/txn-0", "other/txn-0")):
+        found = {defect.reference for defect in Verification().verify(*paths)}
+        assert {name for name in found if name.startswith("replicas-")}, paths

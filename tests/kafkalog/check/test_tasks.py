@@ -47,7 +47,7 @@ def assert_same(
     return found[0], engine.pieces
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_corpus(any_state: State):
     """All log directories of a cluster at once, whole and in pieces."""
     assert_same(any_state.log_dirs, Level.QUICK, split_bytes=1 << 40)
@@ -157,7 +157,7 @@ def test_damaged_logs(tmp_path: Path, seed: int):
     assert told
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Logs and indexes that a broker wrote; a hurt offset index is what the cuts are made by."""
     rng = random.Random(any_state.name)

@@ -15,6 +15,7 @@ from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Isolation
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.columns.test_twins import SELECTION, logs
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,9 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=logs(), selection=SELECTION)
 def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, selection: Selection):

@@ -21,6 +21,7 @@ from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.columns.test_twins import logs
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 GENERATED = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -28,15 +28,16 @@ PATIENCE_S = 30.0
 
 
 class Collecting(Restored):
-    """Collects garbage in a thread of the scan, once the scan was given up."""
+    """Collects garbage in a thread of the scan, once the scan was given up.
+
+    The first chunk is let through, whichever thread is quicker.
+    """
 
     def __init__(self) -> None:
-        self.calls = 0
         self.is_busy, self.is_given_up = threading.Event(), threading.Event()
 
     def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
-        self.calls += 1
-        if self.calls > 1:
+        if chunk.position > 0:
             self.is_busy.set()
             self.is_given_up.wait(PATIENCE_S)
             gc.collect()

@@ -18,6 +18,7 @@ from kafkalog.model import Isolation
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log
 from tests.kafkalog.columns.twins import assert_twins, by_kernels
 from tests.kafkalog.test_records import WRAPPERS
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 TWINS = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 FIELD = st.none() | st.binary(max_size=12)
 SMALL = st.integers(0, 9)

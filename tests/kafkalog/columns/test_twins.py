@@ -19,6 +19,7 @@ from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, varint, write_log
 from tests.kafkalog.columns.twins import assert_twins, by_kernels, by_reference
 from tests.kafkalog.test_records import BAD_RECORDS, BLOBS_V2, WRAPPERS
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 TWINS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 FIELD = st.none() | st.binary(max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -129,6 +129,7 @@ def is_whole(found: dict[int, Any], old: dict[int, Any], new: dict[int, Any], gr
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_start_finds_each_group_old_or_new(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """After a crash at any step, with any of the renames that did not last yet."""

@@ -6,6 +6,8 @@ import random
 import struct
 from typing import TYPE_CHECKING
 
+import pytest
+
 import kafkalog
 from kafkalog.disk_usage import Forecast, disk_usage
 from kafkalog.disk_usage.ahead import Change, full_at, growth_of
@@ -70,6 +72,7 @@ def test_growth_without_indexes_and_with_odd_times(tmp_path: Path):
         assert list(growth_of(partition, BASE_TIME)) == counted(partition, BASE_TIME)
 
 
+@pytest.mark.sampled(3)
 def test_retention_is_that_of_simulate_retention(any_state: State):
     """Freed now and later, at several clocks."""
     configs = {"retention.ms": "3600000", "retention.bytes": "30000"}

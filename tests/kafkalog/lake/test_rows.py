@@ -34,6 +34,7 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
+@pytest.mark.sampled(3)
 def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
     """Every field of every partition that a consumer read, from directories read as one table."""
     noted = {}

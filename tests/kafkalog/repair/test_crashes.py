@@ -47,6 +47,7 @@ def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -
     return plan.is_loadable
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", StartMode)
 def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path, tell: Callable[[str], None]

@@ -17,6 +17,7 @@ from kafkalog.retention import (
     judge_segments,
     run_policies,
 )
+from tests.sampling import examples
 
 NOW = 1_000
 DAY = 86_400_000
@@ -108,7 +109,7 @@ def plain(log: LogFacts) -> Plain:
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(logs(), policies)
 def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
     """The same segments go, for the same reasons, and the same log is left."""
@@ -120,7 +121,7 @@ def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
     assert outcome.rolled == (len(gone) == len(log.segments))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(logs(), policies)
 def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
     """A segment goes at `deletable_at` and not before; without one it never goes by time."""
@@ -136,7 +137,7 @@ def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
             assert (base in left) == (at is None or now < at or base == alive.end)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(logs(), policies)
 def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
     """So many bytes later the size policy takes the segment, one byte earlier it does not."""
@@ -159,7 +160,7 @@ def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
             assert goes == (bytes_more >= verdict.bytes_to_append or below_start)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(logs(), policies)
 def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Policy) -> None:
     """With everything replicated, or without the segment in the way, a blocked one goes."""
@@ -180,7 +181,7 @@ def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Pol
         assert base in [one.segment.base_offset for one in gone]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(logs(), policies, st.integers(1, 5))
 def test_the_forecast_adds_up(log: LogFacts, policy: Policy, days: int) -> None:
     """Every segment that time takes up to the end of the forecast is in one day of it."""

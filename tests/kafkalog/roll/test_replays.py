@@ -13,6 +13,7 @@ from kafkalog.columns.header_table import table_of
 from kafkalog.model import Batch
 from kafkalog.roll import Replay, RollSettings, SimulatedSegment
 from kafkalog.roll.columns import ColumnReplay
+from tests.sampling import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,7 @@ def told(segments: list[SimulatedSegment]) -> list[tuple]:
     ]
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(appends(), limits, st.lists(st.integers(0, 5), min_size=1, max_size=4))
 def test_a_replay_is_what_counting_gives(
     batches: list[Batch], given: RollSettings, jitters: list[int]
@@ -144,7 +145,7 @@ def test_a_replay_is_what_counting_gives(
     assert told(replay.segments()) == counted(batches, given, jitters)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(
     appends(),
     limits,

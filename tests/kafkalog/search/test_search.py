@@ -151,15 +151,15 @@ def test_a_log_that_cannot_be_read_does_not_end_the_search(
 ) -> None:
     for name in ("a-0", "b-0", "c-0"):
         partition(tmp_path, name, batch(0, [record(0, b"k")]))
-    from kafkalog.search import run
+    from kafkalog.search import scanning
 
     def unreadable(target: Any, selection: Selection) -> Any:
         if target.partition.topic == "b":
             raise UnreadableError("Input/output error", path=target.partition.path)
         return plan(target, selection)
 
-    plan = run.plan_of
-    monkeypatch.setattr(run, "plan_of", unreadable)
+    plan = scanning.plan_of
+    monkeypatch.setattr(scanning, "plan_of", unreadable)
     errors: list[Any] = []
     search = Search(open_targets([tmp_path]), Selection(key=b"k"), failed=errors.append)
     assert [one.topic for one in search.found() if not isinstance(one, Defect)] == ["a", "c"]

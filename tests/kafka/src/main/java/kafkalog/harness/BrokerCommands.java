@@ -181,6 +181,7 @@ public final class BrokerCommands {
 
     /** A node that has started; one that cannot is taken down again, and the exception is that of its start. */
     static KafkaRaftServer start(Properties config) {
+        config.putIfAbsent("broker.heartbeat.interval.ms", LiveBroker.HEARTBEAT_MS);
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         try {
             server.startup();

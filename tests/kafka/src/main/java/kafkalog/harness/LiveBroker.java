@@ -41,6 +41,8 @@ import java.util.concurrent.Callable;
  */
 public final class LiveBroker {
     private static final long PATIENCE_MS = 120_000; // the machine may have much else to do
+    /** Starts and shutdowns wait for heartbeats; the default is two seconds. */
+    static final String HEARTBEAT_MS = "500";
     private static final long QUIET_MS = 900; // some rounds of the checkpoint tasks
 
     private final Path out;
@@ -154,6 +156,7 @@ public final class LiveBroker {
         p.put("transaction.state.log.min.isr", "1");
         p.put("share.coordinator.state.topic.min.isr", "1");
         p.put("group.initial.rebalance.delay.ms", "0");
+        p.put("broker.heartbeat.interval.ms", HEARTBEAT_MS);
         // the data are of 2024: they stay, but what DeleteRecords cuts off becomes .deleted soon, and stays so
         p.put("log.retention.ms", "-1");
         p.put("log.retention.check.interval.ms", "200");

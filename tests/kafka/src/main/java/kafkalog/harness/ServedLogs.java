@@ -23,9 +23,14 @@ final class ServedLogs {
 
     /** A node that has started on some log directories, separated by commas; one that is not there is formatted. */
     static KafkaRaftServer start(String logDirs, int[] ports) throws Exception {
+        return start(logDirs, ports, Map.of());
+    }
+
+    private static KafkaRaftServer start(String logDirs, int[] ports, Map<String, String> more) throws Exception {
         Properties config = LiveBroker.config(ports, Path.of(logDirs));
         config.put("log.cleanup.policy", "delete");
         config.put("log.cleaner.enable", "false"); // what is served is what is there
+        config.putAll(more);
         if (Arrays.stream(logDirs.split(",")).noneMatch(one -> Files.exists(Path.of(one))))
             LiveBroker.format(config, Path.of(logDirs).resolveSibling("server.properties"));
         return BrokerCommands.start(config);
@@ -35,7 +40,8 @@ final class ServedLogs {
     static void serve(Path logDir, Path out) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
         String bootstrap = "127.0.0.1:" + ports[0];
-        KafkaRaftServer server = start(logDir.toString(), ports);
+        // no retention: of a topic with retention.ms more is over each time
+        KafkaRaftServer server = start(logDir.toString(), ports, Map.of("log.initial.task.delay.ms", "600000"));
         ObjectMapper json = new ObjectMapper().enable(SerializationFeature.INDENT_OUTPUT);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             LiveBroker.observe(admin, bootstrap, logDir, out, json);

@@ -1,0 +1,319 @@
+"""Where reading begins and ends, by the options of Spark's own Kafka source.
+
+Follows `KafkaSourceProvider`, `KafkaOffsetReaderAdmin` and `JsonUtils` of Spark 4.1.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from kafkalog.batches.lookup import lookup_timestamp
+from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.sightings import now_ms
+from kafkalog.tables.model import TableName, log_of
+from kafkalog.tables.moved import LOSS_HINT
+from kafkalog.tables.planning import find_targets, living_splits, tell_differences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kafkalog.model import Isolation
+    from kafkalog.tables import Bounds
+    from kafkalog.tables.model import Request, Split
+    from kafkalog.tables.planning import Target
+    from kafkalog.unified_log import UnifiedLog
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+_WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
+_SAYS: Final = 'It is JSON: {"orders": {"0": 23, "1": -2}}.'
+
+ByPartition = dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where reading begins, or where it ends.
+
+    Attributes:
+        option: the option that says so.
+        everywhere: an offset for all partitions, which may be EARLIEST or LATEST.
+        offsets: offsets by topic and partition, of which none may be left out.
+        times: timestamps in milliseconds, likewise.
+    """
+
+    option: str
+    everywhere: int | None = None
+    offsets: ByPartition | None = None
+    times: ByPartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Both edges, and what a timestamp means that is later than all records.
+
+    Attributes:
+        start, end: None for the usual ones.
+        fails_without_match: whether such a starting timestamp is an error; otherwise reading begins
+            at the end.
+        fails_on_loss: whether starting offsets that are not in a log any more are an error.
+    """
+
+    start: Edge | None = None
+    end: Edge | None = None
+    fails_without_match: bool = False
+    fails_on_loss: bool = True
+
+    def offset_in(self, edge: Edge, log: UnifiedLog, isolation: Isolation) -> int:
+        """Return the offset of an edge in a log.
+
+        Raises:
+            UsageError: the option leaves the partition out, or no record is as late as the time.
+            OffsetsMissingError: the log does not have the offset.
+        """
+        first, end = log.fetch_bounds(isolation)
+        partition = log.partition
+        key = partition.topic, -1 if partition.partition is None else partition.partition
+        name = f"{key[0]}-{key[1]}"
+        if edge.times is not None:
+            found = lookup_timestamp(log, _of(edge, edge.times, key)).offset
+            if found is None and edge is self.start and self.fails_without_match:
+                raise UsageError(
+                    f"No offset matched from request of topic-partition {name} and timestamp "
+                    f"{edge.times[key]}.",
+                    hint="startingOffsetsByTimestampStrategy=latest begins at the end.",
+                )
+            return end if found is None else found
+        offset = edge.everywhere
+        if edge.offsets is not None:
+            offset = _of(edge, edge.offsets, key)
+        if offset in (EARLIEST, LATEST):
+            return first if offset == EARLIEST else end
+        assert offset is not None, "an edge has one of the three"
+        if not first <= offset <= log.log_end_offset and self.fails_on_loss:
+            raise OffsetsMissingError(
+                f"{edge.option} has offset {offset} of {name}, whose log has {first} to {end - 1}.",
+                path=partition.path,
+                hint=LOSS_HINT,
+            )
+        return max(offset, first)
+
+
+def _of(edge: Edge, numbers: ByPartition, key: tuple[str, int]) -> int:
+    if key not in numbers:
+        raise UsageError(
+            f"If {edge.option} contains specific offsets, you must specify all TopicPartitions; "
+            f"{key[0]}-{key[1]} is missing.",
+            hint="Use -1 for latest, -2 for earliest.",
+        )
+    return numbers[key]
+
+
+def edges_of(given: Mapping[str, str], *, fails_on_loss: bool) -> Edges:
+    """Parse the options of both edges; names are in lower case.
+
+    For each, `…OffsetsByTimestamp` comes before `…Offsets`, as in Spark's own source;
+    `startingTimestamp` and `endingTimestamp`, which come before both, are bounds of a request.
+
+    Raises:
+        UsageError: a value is malformed.
+    """
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise UsageError(
+            f"The option startingOffsetsByTimestampStrategy cannot be {strategy!r}.",
+            hint="It is one of error, latest.",
+        )
+    start, end = _edge(given, "starting"), _edge(given, "ending")
+    return Edges(start, end, strategy == "error", fails_on_loss)
+
+
+def _edge(given: Mapping[str, str], which: str) -> Edge | None:
+    option = f"{which}OffsetsByTimestamp"
+    if f"{which}timestamp" in given:
+        return None
+    if (text := given.get(option.lower())) is not None:
+        return Edge(option, times=_by_partition(option, text, 0))
+    option = f"{which}Offsets"
+    text = given.get(option.lower())
+    if text is None:
+        return None
+    word = text.strip().lower()
+    if word in _WORDS:
+        return Edge(option, everywhere=_WORDS[word])
+    return Edge(option, offsets=_by_partition(option, text, EARLIEST))
+
+
+def _by_partition(option: str, text: str, smallest: int) -> ByPartition:
+    found: ByPartition = {}
+    for topic, numbers in _topics(option, text, dict).items():
+        for partition, number in numbers.items():
+            is_number = isinstance(number, int) and not isinstance(number, bool)
+            if not partition.isdecimal() or not is_number or not smallest <= number < 1 << 63:
+                raise UsageError(f"The option {option} cannot be {text!r}.", hint=_SAYS)
+            found[topic, int(partition)] = number
+    return found
+
+
+def assigned_of(text: str) -> frozenset[tuple[str, int]]:
+    """Parse the option `assign`: `{"orders": [0, 1]}`."""
+    found = set()
+    for topic, numbers in _topics("assign", text, list).items():
+        for number in numbers:
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise UsageError(
+                    f"The option assign cannot be {text!r}.", hint='It is JSON: {"orders": [0, 1]}.'
+                )
+            found.add((topic, number))
+    return frozenset(found)
+
+
+def _topics(option: str, text: str, kind: type) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not all(isinstance(one, kind) for one in value.values()):
+        hint = _SAYS if kind is dict else 'It is JSON: {"orders": [0, 1]}.'
+        raise UsageError(f"The option {option} cannot be {text!r}.", hint=hint)
+    return value
+
+
+def require_batch(edges: Edges) -> None:
+    """Raise `UsageError` for edges that a batch cannot have, as Spark's own source does."""
+    if edges.start is not None and (
+        edges.start.everywhere == LATEST or LATEST in (edges.start.offsets or {}).values()
+    ):
+        raise UsageError(
+            "A batch cannot start at the latest offsets.",
+            hint="startingTimestamp selects what is new; streams take startingOffsets=latest.",
+        )
+    if edges.end is not None and (
+        edges.end.everywhere == EARLIEST or EARLIEST in (edges.end.offsets or {}).values()
+    ):
+        raise UsageError("A batch cannot end at the earliest offsets.")
+
+
+def planned(
+    paths: Sequence[str], request: Request, edges: Edges, gaps: Callable[[Target], object]
+) -> list[Split]:
+    """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
+    at_ms = now_ms()
+    targets = find_targets(paths, request)
+    tell_differences(targets, None)
+    splits: list[Split] = []
+    for target in targets:
+        bounds = request.bounds
+        if (edges.start or edges.end) and request.table in (TableName.RECORDS, TableName.BATCHES):
+            log = log_of(target, request)
+            low, high = bounds.from_offset, bounds.to_offset
+            if edges.start is not None:
+                start = edges.offset_in(edges.start, log, request.isolation)
+                low = start if low is None else max(low, start)
+            if edges.end is not None:
+                end = edges.offset_in(edges.end, log, request.isolation)
+                high = end if high is None else min(high, end)
+            bounds = replace(bounds, from_offset=low, to_offset=high)
+            if low is not None and high is not None and low >= high:
+                continue
+        splits += living_splits(target, replace(request, bounds=bounds), at_ms, gaps)[0]
+    return splits
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
+    """Return the bounds, narrowed by filters of `pyspark.sql.datasource`.
+
+    All filters must hold. Filters of unknown columns or kinds change nothing.
+    """
+    for one in filters:
+        column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
+        if column in ("topic", "partition"):
+            bounds = _of_names(one, column, bounds)
+        elif column == "offset" and isinstance(getattr(one, "value", None), int):
+            bounds = _of_numbers(one, one.value, "offset", bounds)
+        elif column == "timestamp_ms" and isinstance(getattr(one, "value", None), int):
+            bounds = _of_numbers(one, one.value, "time", bounds)
+        elif column == "timestamp" and isinstance(getattr(one, "value", None), datetime):
+            bounds = _of_times(one, bounds)
+    return bounds
+
+
+def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
+    if isinstance(one, EqualTo):
+        wanted = {one.value}
+    elif isinstance(one, In):
+        wanted = set(one.value)
+    else:
+        return bounds
+    if column == "topic":
+        topics = wanted if bounds.topics is None else wanted & bounds.topics
+        return replace(bounds, topics=frozenset(topics))
+    partitions = wanted if bounds.partitions is None else wanted & bounds.partitions
+    return replace(bounds, partitions=frozenset(partitions))
+
+
+def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
+    """Return the range of whole numbers that a comparison allows."""
+    lower = upper = None
+    if isinstance(one, EqualTo):
+        lower, upper = value, value + 1
+    elif isinstance(one, GreaterThan):
+        lower = value + 1
+    elif isinstance(one, GreaterThanOrEqual):
+        lower = value
+    elif isinstance(one, LessThan):
+        upper = value
+    elif isinstance(one, LessThanOrEqual):
+        upper = value + 1
+    return _narrowed(bounds, what, lower, upper)
+
+
+def _of_times(one: Any, bounds: Bounds) -> Bounds:
+    """Return the range of times that a comparison allows, rounded to milliseconds."""
+    value: datetime = one.value
+    if value.tzinfo is None:
+        value = value.astimezone()
+    whole = (value - _EPOCH) // _MILLISECOND  # the millisecond that contains it
+    is_whole = whole * _MILLISECOND + _EPOCH == value
+    lower = upper = None
+    if isinstance(one, EqualTo):
+        lower, upper = whole, whole + 1
+    elif isinstance(one, GreaterThan):
+        lower = whole + 1
+    elif isinstance(one, GreaterThanOrEqual):
+        lower = whole if is_whole else whole + 1
+    elif isinstance(one, LessThan):
+        upper = whole if is_whole else whole + 1
+    elif isinstance(one, LessThanOrEqual):
+        upper = whole + 1
+    return _narrowed(bounds, "time", lower, upper)
+
+
+def _narrowed(bounds: Bounds, what: str, lower: int | None, upper: int | None) -> Bounds:
+    if what == "offset":
+        first, last = _inner(bounds.from_offset, lower, max), _inner(bounds.to_offset, upper, min)
+        return replace(bounds, from_offset=first, to_offset=last)
+    first, last = _inner(bounds.from_time, lower, max), _inner(bounds.to_time, upper, min)
+    return replace(bounds, from_time=first, to_time=last)
+
+
+def _inner(one: int | None, other: int | None, choose: Callable[[int, int], int]) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)

@@ -1,0 +1,304 @@
+"""The log that several copies of a partition are together, as planners see it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.segment import OpenSegment, cut_positions
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import AbortedTransaction, Batch, Defect
+from kafkalog.paths.source import Source
+from kafkalog.targets import best_replica
+from kafkalog.text_files import read_topic_id
+from kafkalog.unified_log import END, UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.producers import AppendInfo
+    from kafkalog.tables.model import Split
+    from kafkalog.tables.planning import Target
+    from kafkalog.tables.soundness import Lineage
+
+from kafkalog.tables.merging import Copies, clean_to_of, segment_of, sound_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a segment, and the offsets for which it is responsible."""
+
+    segment: Segment
+    start: int
+    end: int
+    first_offset: int
+    next_offset: int
+
+
+def slices(
+    segments: Sequence[Segment], bounds: tuple[int, int], log_end: int, size: int
+) -> Iterator[Slice]:
+    """Yield parts of a log of about a size that together answer for a range of offsets.
+
+    Offsets that no segment has belong to the part before them, or to the first part. Positions
+    come from offset indexes, and offsets from the batches there.
+    """
+    first, end = bounds
+    parts = [part for one in segments for part in _parts_of_segment(one, size)]
+    for number, (segment, start, stop, offset) in enumerate(parts):
+        low = offset if number else min(offset, first)
+        high = parts[number + 1][3] if number + 1 < len(parts) else max(log_end, offset)
+        if high <= first or (low >= end and number):
+            continue
+        if offset < first:
+            start, low = _sought(segment, first, (start, low), stop)
+        yield Slice(segment, start, stop, low, high)
+
+
+def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, int, int, int]]:
+    positions, offsets = [0], [segment.base_offset]
+    length = segment.log.end or segment.log.size_bytes
+    with suppress(KafkaLogError), OpenSegment(segment) as opened:
+        length = opened.source.size_bytes
+        for position in cut_positions(opened, 0, length, size):
+            offset = opened.base_offset_at(position)
+            following = segment.next_base_offset
+            if offset is None or offset <= offsets[-1]:
+                continue
+            if following is None or offset < following:
+                positions.append(position)
+                offsets.append(offset)
+    for start, end, offset in zip(positions, [*positions[1:], length], offsets, strict=True):
+        yield segment, start, end, offset
+
+
+def _sought(segment: Segment, offset: int, usual: tuple[int, int], end: int) -> tuple[int, int]:
+    """Return where to begin in a part for an offset, and which offset is there."""
+    with suppress(KafkaLogError), OpenSegment(segment) as opened:
+        entry = opened.index_entry(offset)
+        if entry is not None and usual[0] < entry.position < end:
+            low = opened.base_offset_at(entry.position)
+            if low is not None and usual[1] < low <= offset:
+                return entry.position, low
+    return usual
+
+
+class MergedLog(UnifiedLog):
+    """The log that several copies of a partition are together, as planners see it.
+
+    Args:
+        partition: the most complete copy, as a view shows it.
+        copies: the others, likewise.
+        plain: a split with its topic, its partition and its view.
+        to_end: whether it ends at its end, instead of the high watermark.
+    """
+
+    def __init__(
+        self, partition: PartitionDir, copies: Sequence[PartitionDir], plain: Split, *,
+        to_end: bool,
+    ) -> None:  # fmt: skip
+        main = UnifiedLog(partition)
+        logs = [UnifiedLog(one) for one in copies]
+        epoch = _latest_epoch(main)
+        others = [one for one in logs if _latest_epoch(one) >= epoch]
+        ends = [_known(one, "log_end_offset", 0) for one in others]
+        marks = [one.checkpoint(file_names.HIGH_WATERMARKS) for one in (main, *others)]
+        starts = [one.checkpoint(file_names.LOG_STARTS) or 0 for one in (main, *logs)]
+        self._first = min(one.first_offset for one in (main, *logs) if one.segments or one is main)
+        mark = max((one for one in marks if one is not None), default=None)
+        self._has_watermark = mark is not None
+        super().__init__(
+            partition,
+            high_watermark=END if to_end else mark,
+            log_start_offset=max(starts),
+            log_end_offset=max(main.log_end_offset, *ends, 0),
+        )
+        self.copies = tuple(one.path for one in copies)
+        lineages = [_lineage(one) for one in (main, *logs)]
+        self._plain = replace(
+            plain,
+            copies=self.copies,
+            lineages=tuple(dict.fromkeys(one for one in lineages if one)),
+            clean_to=clean_to_of(main),
+        )
+        self._logs = (main, *logs)
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether the checkpoint of a copy has a high watermark."""
+        return self._has_watermark
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first segment that a copy has."""
+        return self._first
+
+    def splits(self, first: int, end: int, size: int) -> Iterator[Split]:
+        """Yield splits of about a size that answer for a range of offsets."""
+        for one in slices(self.segments, (first, end), self.log_end_offset, size):
+            yield replace(
+                self._plain, path=one.segment.log.path, base_offset=one.segment.base_offset,
+                start=one.start, end=one.end, first_offset=one.first_offset,
+                next_offset=one.next_offset,
+            )  # fmt: skip
+
+    def planned(self, wanted: Split, size: int) -> Iterator[Split]:
+        """Yield splits of about a size for the offsets, times and transactions of another one."""
+        first = self.first_offset if wanted.from_offset is None else wanted.from_offset
+        end = self.log_end_offset if wanted.to_offset is None else wanted.to_offset
+        for one in self.splits(first, end, size):
+            low, high = one.first_offset or 0, one.next_offset or 0
+            seen = None
+            with suppress(KafkaLogError), Source(one.path) as source:
+                if wanted.seen is not None:
+                    seen = wanted.seen.of_part(source, one.start, one.end)
+            yield replace(
+                wanted, path=one.path, base_offset=one.base_offset, start=one.start, end=one.end,
+                first_offset=low, next_offset=high, copies=one.copies, lineages=one.lineages,
+                clean_to=one.clean_to, seen=seen,
+                aborted=tuple(some for some in wanted.aborted if some[2] >= low and some[1] < high),
+            )  # fmt: skip
+
+    def lacks(self, first: int, end: int) -> bool:
+        """Return whether no copy has some offsets of a range between segments of this one."""
+        lineages = self._plain.lineages
+        copies = Copies(self.copies, self._plain, lineages[0] if lineages else None)
+        return bool(copies.fill(first, end)[1])
+
+    @cached_property
+    def _has_one_story(self) -> bool:
+        """Whether the transactions can be taken from the most complete copy alone.
+
+        Its log has no damage where they are looked for, and no copy tells others.
+        """
+        stories = []
+        for log in self._logs:
+            end = min(self.high_watermark, _known(log, "log_end_offset", 0))
+            one = UnifiedLog(log.partition, high_watermark=end)
+            try:
+                told = one.hidden_transactions()
+            except KafkaLogError:
+                return False
+            opened = {some.producer_id for some in one.open_transactions()}
+            stories.append((log.log_start_offset, end, told, opened))
+            if one.damage:
+                return False
+        main, *others = stories
+        is_whole = main[0] <= self.log_start_offset and main[1] >= self.high_watermark
+        return is_whole and all(_agree(main, other) for other in others)
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions that are listed; without sound lists none."""
+        return super().aborted_transactions() if self._has_one_story else []
+
+    def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+        if self._has_one_story:
+            return super()._producers_in_snapshot()
+        return {}, self.log_start_offset
+
+    def batches_from(
+        self, offset: int, *, transactional: bool = False
+    ) -> Iterator[tuple[Batch, OpenSegment]]:
+        """Yield the batch headers from an offset on, of all copies if they differ."""
+        if self._has_one_story:
+            yield from super().batches_from(offset, transactional=transactional)
+            return
+        for split in self.splits(offset, self.log_end_offset, 1 << 30):
+            for part in sound_parts(split, lambda _: None):
+                with OpenSegment(segment_of(part)) as opened:
+                    for found in scan_batches(opened.source, part.start, part.end):
+                        if isinstance(found, Defect):
+                            self._passed_over(found)
+                        elif found.last_offset >= max(offset, part.from_offset or 0) and (
+                            part.to_offset is None or found.base_offset < part.to_offset
+                        ):
+                            yield found, opened
+
+
+_Story = tuple[int, int, list[AbortedTransaction], set[int]]
+
+
+def _agree(one: _Story, other: _Story) -> bool:
+    """Return whether two copies tell the same transactions, where both have the log."""
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    told = [
+        {
+            (some.producer_id, some.first_offset, some.last_offset)
+            for some in story[2]
+            if low <= some.first_offset and some.last_offset < high
+        }
+        for story in (one, other)
+    ]
+    return told[0] == told[1] and (one[1] != other[1] or one[3] == other[3])
+
+
+def _lineage(log: UnifiedLog) -> Lineage:
+    return tuple((one.epoch, one.start_offset) for one in log.leader_epochs)
+
+
+def _latest_epoch(log: UnifiedLog) -> int:
+    """Return the latest leader epoch that is noted, or of the last batch; -1 if unknown."""
+    if log.leader_epochs:
+        return log.leader_epochs[-1].epoch
+    with suppress(KafkaLogError):
+        for segment in log.segments[-1:]:
+            with OpenSegment(segment) as opened:
+                found = [one.partition_leader_epoch for one in opened.batches(0)]
+            return found[-1] if found else -1
+    return -1
+
+
+def _known(log: UnifiedLog, name: str, usual: int) -> int:
+    """Return an offset of a log, or another value if it cannot be read."""
+    with suppress(KafkaLogError):
+        return int(getattr(log, name))
+    return usual
+
+
+def best_targets(
+    targets: Sequence[Target],
+    failed: Sequence[tuple[PartitionDir, KafkaLogError]] = (),
+    *,
+    merges: bool,
+) -> list[Target]:
+    """Return the most complete replica of each partition; among equals the first.
+
+    Args:
+        targets: the replicas.
+        failed: those that cannot be listed, and why; an error unless there is another one.
+        merges: whether it has the others as its copies, unless they belong to another topic of
+            that name. A single file stays alone.
+    """
+    names = {(one.partition.topic, one.partition.partition) for one in targets}
+    for one, error in failed:
+        if (one.topic, one.partition) not in names:
+            raise error
+    found: dict[tuple[str, int | None], list[Target]] = {}
+    for target in targets:
+        found.setdefault((target.partition.topic, target.partition.partition), []).append(target)
+    best = []
+    for some in found.values():
+        partition = best_replica([one.partition for one in some])
+        chosen = next(one for one in some if one.partition is partition)
+        others = [one for one in some if one is not chosen and _is_copy(one, chosen)]
+        is_merged = merges and not chosen.is_file
+        best.append(replace(chosen, copies=tuple(others)) if is_merged else chosen)
+    return best
+
+
+def _is_copy(one: Target, other: Target) -> bool:
+    ids = {_topic_id(target.listed) for target in (one, other)} - {None}
+    is_same = one.partition.state == other.partition.state and not one.is_file
+    return is_same and len(ids) < 2 and one.listed.path != other.listed.path
+
+
+def _topic_id(partition: PartitionDir) -> str | None:
+    with suppress(KafkaLogError):
+        return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
+    return None

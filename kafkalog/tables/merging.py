@@ -1,0 +1,332 @@
+"""One log out of several copies of a partition: of each range of offsets, batches that are sound.
+
+The most complete copy is read. Where it has damage, a gap, or batches of another leader epoch than
+its lineage says, the other copies are asked in turn. By Kafka's log matching, two copies have the
+same batch at an offset if it was appended in the same leader epoch, so that any sound one will do.
+
+Copies are looked at split by split, where they are read: a split is checked, and then read from the
+page cache. A hole that the cleaner left is no gap: what it removed stays removed.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from formats.file_names import parse_file_name
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.segment import OpenSegment
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log_dir import FileEntry, Segment, open_partition
+from kafkalog.model import Batch, Defect
+from kafkalog.paths.source import Source
+from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.tables.model import Split
+    from kafkalog.tables.soundness import Lineage, Odd, Run, Survey
+
+
+def clean_to_of(log: UnifiedLog) -> int:
+    """Return the offset below which a copy may have been compacted, 0 if it was not."""
+    noted = log.checkpoint(file_names.CLEANER_OFFSETS)
+    return log.segments[-1].base_offset if log.segments and noted is not None else 0
+
+
+_TAIL_SIZE: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class _After:
+    """Sound bytes at the end of a segment, and nothing after them.
+
+    A copy that has the same bytes at the same position was cleaned as far, or not at all: if it has
+    more batches, they were lost here.
+    """
+
+    path: str
+    position: int
+
+    def is_in(self, log: UnifiedLog) -> bool:
+        """Return whether a copy has the same bytes there."""
+        name = os.path.basename(self.path)
+        other = next((one.log.path for one in log.segments if one.log.name.name == name), None)
+        if other is None:
+            return False
+        with suppress(KafkaLogError), Source(self.path) as mine, Source(other) as its:
+            start = max(0, self.position - _TAIL_SIZE)
+            size = self.position - start
+            return its.size_bytes >= self.position and (
+                mine.read(start, size) == its.read(start, size)
+            )
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A run of another copy, and the offsets it is read for."""
+
+    path: str
+    segment: Segment
+    run: Run
+    first_offset: int
+    next_offset: int
+
+
+class Copies:
+    """The other copies of a partition, looked at on demand."""
+
+    def __init__(self, paths: Sequence[str], split: Split, lineage: Lineage | None) -> None:
+        self._paths = paths
+        self._view = split.view
+        self._lineages = () if lineage is None else (lineage,)
+
+    @cached_property
+    def _logs(self) -> list[UnifiedLog]:
+        found = []
+        for path in self._paths:
+            with suppress(KafkaLogError):
+                found.append(UnifiedLog(show(open_partition(path), self._view).partition))
+        return found
+
+    def fill(
+        self, first: int, end: int, after: _After | None = None
+    ) -> tuple[list[_Piece], list[tuple[int, int]]]:
+        """Return what some copy has of a range of offsets, in order, and what none has.
+
+        Args:
+            first, end: the range.
+            after: what the range comes after; copies that have something else there are not asked.
+        """
+        pieces: list[_Piece] = []
+        missing = [(first, end)] if first < end else []
+        for claims in (False, True):  # what a cleaner may have left out counts last
+            for log in self._logs:
+                if missing and (after is None or after.is_in(log)):
+                    missing = self._taken(log, missing, None if claims else pieces)
+        return sorted(pieces, key=lambda one: one.first_offset), missing
+
+    def _taken(
+        self, log: UnifiedLog, missing: list[tuple[int, int]], pieces: list[_Piece] | None
+    ) -> list[tuple[int, int]]:
+        """Return what is still missing; without `pieces`, holes at ends of segments count."""
+        left = []
+        for start, stop in missing:
+            at = start
+            for segment, run in self._runs(log, start, stop):
+                bounds = run.first_offset, run.next_offset
+                if pieces is None:
+                    bounds = run.covers
+                low, high = max(at, bounds[0]), min(stop, bounds[1])
+                if low < high:
+                    if pieces is not None:
+                        pieces.append(_Piece(log.partition.path, segment, run, low, high))
+                    left += [(at, low)] if at < low else []
+                    at = high
+            left += [(at, stop)] if at < stop else []
+        return left
+
+    def _runs(self, log: UnifiedLog, first: int, end: int) -> Iterator[tuple[Segment, Run]]:
+        clean_to = clean_to_of(log)
+        for segment in log.segments:
+            following = segment.next_base_offset
+            if (following is not None and following <= first) or segment.base_offset >= end:
+                continue
+            with suppress(KafkaLogError):
+                for run in self._survey(segment, first, end, clean_to):
+                    yield segment, run
+
+    def _survey(self, segment: Segment, first: int, end: int, clean_to: int) -> list[Run]:
+        from kafkalog.tables.soundness import Survey  # it needs numpy
+
+        with OpenSegment(segment) as opened:
+            entry = opened.index_entry(first)
+            start = 0 if entry is None else entry.position
+            low = opened.base_offset_at(start)
+            start = 0 if low is None or low > first else start  # the index may be damaged
+            size = opened.source.size_bytes
+        base, following = segment.base_offset, segment.next_base_offset
+        survey = Survey(base, following, self._lineages, clean_to)
+        survey.read(segment.log.path, start, size, end)
+        runs = survey.runs
+        if not runs:
+            return []
+        # At both ends of a segment, too, the cleaner makes holes.
+        head, tail = runs[0], runs[-1]
+        if head.start == 0 and (survey.is_compacted or base < clean_to):
+            runs[0] = replace(head, covers=(base, head.covers[1]))
+        is_cleaned = survey.is_compacted or tail.next_offset < clean_to
+        if tail.end == size and following is not None and is_cleaned:
+            runs[-1] = replace(runs[-1], covers=(runs[-1].covers[0], following))
+        return runs
+
+
+def sound_parts(split: Split, notes: Callable[[Defect], object] | None = None) -> list[Split]:
+    """Return the splits that have the rows of a split: itself, unless other copies must help.
+
+    Args:
+        split: of records or batches, with the copies that can help.
+        notes: called with a finding for each range that comes from another copy; if None, a
+            `UserWarning` tells it.
+
+    Cost:
+        Reads a split of a partition with several copies once, for its checksums; of other copies
+        only the ranges that are needed.
+    """
+    if not split.copies or split.first_offset is None or split.next_offset is None:
+        return [split]
+    try:
+        return _parts(split, notes or _warn)
+    except NotFoundError:
+        return [split]  # a broker has just replaced the file, which its reader handles
+
+
+def _warn(note: Defect) -> None:
+    warnings.warn(note.detail, stacklevel=4)
+
+
+def _parts(split: Split, notes: Callable[[Defect], object]) -> list[Split]:
+    survey, lineage = _surveyed(split)
+    copies = Copies(split.copies, split, lineage)
+    plain = replace(split, copies=(), lineages=(), seen=None)
+    parts: list[Split] = []
+    has_changed = False
+    for region in _regions(split, survey.items):
+        first, end, odd, run = region
+        after = None
+        if (
+            not odd
+            and first >= split.base_offset
+            and (survey.is_compacted or (survey.items and first < split.clean_to))
+        ):  # the cleaner may have made this hole
+            after = _After(split.path, survey.runs[-1].end if survey.runs else 0)
+            end = first if run is not None else end
+        if first < end or odd:
+            pieces, missing = copies.fill(first, end, after)
+            if pieces or (odd and not missing):
+                has_changed = True
+                run = _without_moved(run, pieces)
+                parts += _filled(plain, pieces, missing, odd)
+                _tell(split, pieces, notes)
+            elif odd:
+                parts.append(replace(plain, start=odd[0].start, end=odd[-1].end))
+        if run is not None:
+            parts.append(replace(plain, start=run.start, end=run.end))
+    return [one for one in parts if one.start < one.end] if has_changed else [split]
+
+
+def _surveyed(split: Split) -> tuple[Survey, Lineage | None]:
+    """Judge a split, by the lineage that most of its batches fit; the first among equals."""
+    from kafkalog.tables.soundness import Survey
+
+    lineages = split.lineages
+    number = 0
+    while True:
+        order = (lineages[number], *lineages[:number], *lineages[number + 1 :]) if lineages else ()
+        survey = Survey(split.first_offset, split.next_offset, order, split.clean_to)
+        if split.start < split.end:
+            survey.read(split.path, split.start, split.end)
+        if number or not any(survey.misfits):
+            return survey, order[0] if order else None
+        number = survey.misfits.index(min(survey.misfits))
+        if not number:
+            return survey, order[0]
+
+
+def _regions(
+    split: Split, items: Sequence[Run | Odd]
+) -> Iterator[tuple[int, int, list[Odd], Run | None]]:
+    """Yield what is before each sound run: a range of offsets, and odd bytes; then the rest."""
+    from kafkalog.tables.soundness import Run
+
+    at = split.first_offset or 0
+    odd: list[Odd] = []
+    for one in items:
+        if not isinstance(one, Run):
+            odd.append(one)
+            continue
+        yield at, max(at, one.first_offset), odd, one
+        at, odd = max(at, one.next_offset), []
+    yield at, max(at, split.next_offset or 0), odd, None
+
+
+def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
+    """Leave out the first batch if it is one of those filled in: its base offset is wrong."""
+    if run is None:
+        return None
+    crc, size, position = run.head
+    for piece in pieces:
+        with suppress(KafkaLogError), Source(piece.segment.log.path) as source:
+            for one in scan_batches(source, piece.run.start, piece.run.end):
+                if isinstance(one, Batch) and (one.crc, one.size_bytes) == (crc, size):
+                    is_filled = piece.first_offset <= one.base_offset < piece.next_offset
+                    if is_filled and one.base_offset != run.first_offset:
+                        return replace(run, start=position)
+    return run
+
+
+def _filled(
+    plain: Split,
+    pieces: Sequence[_Piece],
+    missing: Sequence[tuple[int, int]],
+    odd: Sequence[Odd],
+) -> list[Split]:
+    """Return the splits for a region: other copies' batches, and what only this copy has."""
+    found = [
+        (
+            one.first_offset,
+            replace(
+                plain,
+                log_dir=os.path.dirname(one.path),
+                path=one.segment.log.path,
+                base_offset=one.segment.base_offset,
+                start=one.run.start,
+                end=one.run.end,
+                from_offset=max(one.first_offset, plain.from_offset or 0),
+                to_offset=min(
+                    [one.next_offset, *([] if plain.to_offset is None else [plain.to_offset])]
+                ),
+            ),
+        )
+        for one in pieces
+    ]
+    for one in odd:
+        if one.first_offset < 0:
+            if missing:  # its finding counts: nobody has some of these offsets
+                found.append((missing[0][0], replace(plain, start=one.start, end=one.end)))
+            continue
+        for start, stop in missing:
+            if start <= one.first_offset and one.next_offset <= stop:
+                found.append((one.first_offset, replace(plain, start=one.start, end=one.end)))
+    return [part for _, part in sorted(found, key=lambda item: item[0])]
+
+
+def _tell(split: Split, pieces: Sequence[_Piece], notes: Callable[[Defect], object]) -> None:
+    for piece in pieces:
+        if split.to_offset is not None and piece.first_offset >= split.to_offset:
+            continue
+        if split.from_offset is not None and piece.next_offset <= split.from_offset:
+            continue
+        name = f"{split.topic}-{split.partition}"
+        detail = (
+            f"Offsets {piece.first_offset} to {piece.next_offset - 1} of {name} come from the copy "
+            f"in {piece.path}."
+        )
+        note = make_defect("read-from-copy", split.path, detail, offset=piece.first_offset)
+        notes(note)
+
+
+def segment_of(split: Split) -> Segment:
+    """Return the segment that a split is of, without its indexes."""
+    name = parse_file_name(split.path.rpartition("/")[2])
+    log = FileEntry(split.path, name, split.end)
+    return Segment(split.base_offset, log, None, None, None, None)

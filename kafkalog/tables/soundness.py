@@ -1,0 +1,212 @@
+"""Which batches of a part of a log are sound, and fit to offsets, leader epochs and each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columns import header_table as h
+from kafkalog.columns.headers import batch_columns
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.model import Defect, Level
+from kafkalog.paths.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+
+Lineage = tuple[tuple[int, int], ...]
+"""Leader epochs and their start offsets, as in `leader-epoch-checkpoint`."""
+
+UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sound batches of one file that follow each other.
+
+    Attributes:
+        start, end: positions in the file.
+        first_offset, next_offset: of the first batch, and after the last.
+        head: checksum and size of the first batch, and where the second begins.
+        covers: bounds of the offsets of which this copy seems to have nothing else: wider, if the
+            cleaner may have made holes at the ends of a segment.
+    """
+
+    start: int
+    end: int
+    first_offset: int
+    next_offset: int
+    head: tuple[int, int, int]
+    covers: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Bytes that are no sound batch, or a batch whose offsets or epoch do not fit."""
+
+    start: int
+    end: int
+    first_offset: int = UNKNOWN
+    next_offset: int = UNKNOWN
+    crc: int = UNKNOWN
+
+
+class Survey:
+    """The batches of a part of a file, judged one by one.
+
+    Args:
+        low, high: bounds of the offsets that can be there; None if unknown.
+        lineages: possible lineages; the first one counts.
+        clean_to: offset below which the cleaner may have made holes.
+    """
+
+    def __init__(
+        self, low: int | None, high: int | None, lineages: Sequence[Lineage], clean_to: int
+    ) -> None:
+        self.items: list[Run | Odd] = []
+        self.misfits = [0] * len(lineages)
+        self._low, self._high = low, high
+        self._lineages, self._clean_to = lineages, clean_to
+        self.is_compacted = False
+        self._held: tuple[NDArray[np.int64], NDArray[np.bool_]] | None = None
+        self._before: int | None = None
+
+    def read(self, path: str, start: int, end: int, to_offset: int | None = None) -> None:
+        """Judge the batches between two positions; from an offset on only one more."""
+        position = start
+        try:
+            with Source(path) as source:
+                end = min(end, source.size_bytes)
+                for found in batch_columns(source, Level.STANDARD, 1, position=start, end=end):
+                    if isinstance(found, Defect):
+                        self._flush()
+                        size = found.size_bytes or end - (found.position or 0)
+                        position = min((found.position or 0) + size, end)
+                        self.items.append(Odd(found.position or 0, position))
+                        continue
+                    self._take(found.headers, found.crc_valid)
+                    position = int(found.headers[h.POSITION, -1] + found.headers[h.SIZE, -1])
+                    if to_offset is not None and found.headers[h.BASE_OFFSET, -1] >= to_offset:
+                        break
+        except NotFoundError:
+            raise
+        except KafkaLogError:
+            self._flush()
+            self.items.append(Odd(position, end))
+        self._flush()
+        if self.is_compacted:
+            self.items = list(_without_holes(self.items))
+
+    def _take(self, headers: NDArray[np.int64], valid: NDArray[np.bool_]) -> None:
+        """Judge batches but the last, which the next one may contradict."""
+        if self._held is not None:
+            headers = np.concatenate([self._held[0], headers], axis=1)
+            valid = np.concatenate([self._held[1], valid])
+        self._held = headers[:, -1:].copy(), valid[-1:].copy()
+        self._judge(headers, valid, headers.shape[1] - 1)
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            self._judge(*self._held, 1)
+            self._held = None
+
+    def _judge(self, headers: NDArray[np.int64], valid: NDArray[np.bool_], count: int) -> None:
+        base, last = headers[h.BASE_OFFSET].copy(), headers[h.LAST_OFFSET]
+        is_new = headers[h.MAGIC] >= 2
+        first = int(base[0]) if self._before is None else self._before + 1
+        before = np.concatenate([[first - 1], last[:-1]])
+        # The header of compressed messages of magic 0 and 1 has their last offset only.
+        wrapped = ~is_new & (headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
+        base[wrapped] = np.minimum(before + 1, last)[wrapped]
+        overlaps = base <= before
+        known = (headers[h.MAGIC] >= 0) & (headers[h.MAGIC] <= 2)  # no checksum covers it
+        good = valid & known & (last >= base) & ~overlaps
+        good[:-1] &= ~overlaps[1:]
+        if self._low is not None:
+            good &= base >= self._low
+        if self._high is not None:
+            good &= last < self._high
+        for number, lineage in enumerate(self._lineages):
+            fits = ~is_new | _fits(lineage, base, headers[h.EPOCH])
+            self.misfits[number] += int((~fits & valid)[:count].sum())
+            if not number:
+                good &= fits
+        kept = last - base + 1 != headers[h.COUNT]
+        self.is_compacted |= bool((kept & good & is_new).any())
+        hole = is_new & (base > before + 1) & (before + 1 >= self._clean_to)
+        ends = [0, *(1 + np.flatnonzero(
+            ~good[1:count] | ~good[: count - 1] | hole[1:count]
+        )).tolist(), count] if count else []  # fmt: skip
+        for start, end in pairwise(ends):
+            self._add(headers, base, start, end, is_sound=bool(good[start]))
+        if count:
+            self._before = int(last[count - 1])
+
+    def _add(
+        self, headers: NDArray[np.int64], base: NDArray[np.int64], start: int, end: int, *,
+        is_sound: bool,
+    ) -> None:  # fmt: skip
+        position, size = headers[h.POSITION], headers[h.SIZE]
+        at, to = int(position[start]), int(position[end - 1] + size[end - 1])
+        first, following = int(base[start]), int(headers[h.LAST_OFFSET, end - 1]) + 1
+        crc = int(headers[h.CRC, start])
+        if not is_sound:
+            self.items.append(Odd(at, to, first, following, crc))
+            return
+        before = self.items[-1] if self.items else None
+        head = crc, int(size[start]), at + int(size[start])
+        run = Run(at, to, first, following, head, (first, following))
+        if isinstance(before, Run) and before.end == at and _is_next(before, run, self._clean_to):
+            run = _joined(before, run)
+            self.items.pop()
+        self.items.append(run)
+
+    @property
+    def runs(self) -> list[Run]:
+        """What is sound."""
+        return [one for one in self.items if isinstance(one, Run)]
+
+
+def _joined(one: Run, other: Run) -> Run:
+    covers = one.covers[0], other.covers[1]
+    return replace(one, end=other.end, next_offset=other.next_offset, covers=covers)
+
+
+def _is_next(before: Run, run: Run, clean_to: int) -> bool:
+    return before.next_offset == run.first_offset or before.next_offset < min(
+        run.first_offset, clean_to
+    )
+
+
+def _without_holes(items: Iterable[Run | Odd]) -> Iterator[Run | Odd]:
+    """Join runs that nothing but a hole is between."""
+    held: Run | None = None
+    for one in items:
+        if held is not None and isinstance(one, Run) and held.end == one.start:
+            held = _joined(held, one)
+            continue
+        if held is not None:
+            yield held
+        held = one if isinstance(one, Run) else None
+        if held is None:
+            yield one
+    if held is not None:
+        yield held
+
+
+def _fits(lineage: Lineage, base: NDArray[np.int64], epoch: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether batches have the leader epoch of their offsets; unknown ones fit."""
+    if not lineage:
+        return np.ones(len(base), np.bool_)
+    numbers = np.array([one for one, _ in lineage], np.int64)
+    starts = np.array([start for _, start in lineage], np.int64)
+    at = np.searchsorted(starts, base, "right") - 1
+    fits: NDArray[np.bool_] = (at < 0) | (numbers[at.clip(0)] == epoch)
+    return fits

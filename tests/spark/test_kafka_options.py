@@ -1,0 +1,186 @@
+"""The options of Spark's own Kafka source: its tests (`KafkaRelationSuite`), over files.
+
+As there, a topic has three partitions with the values 0 to 9, 10 to 19, and 20.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.source import TableReader, TailReader
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+EARLIEST, LATEST = -2, -1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    spark.dataSource.register(KafkaLogDataSource)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The topic, with a record a second, and another one."""
+    place = tmp_path_factory.mktemp("kafka-options")
+    for number, values in enumerate((range(10), range(10, 20), range(20, 21))):
+        some = [
+            batch(at, [record(0, b"k", str(value).encode())], base_time=1000 * value,
+                  max_time=1000 * value)
+            for at, value in enumerate(values)
+        ]  # fmt: skip
+        write_log(place / f"topic-{number}", *some)
+    write_log(place / "other-0", batch(0, [record(0, b"k", b"100")]))
+    return place
+
+
+def of_all(**numbers: int) -> str:
+    return json.dumps({"topic": {name[1:]: number for name, number in numbers.items()}})
+
+
+def values(logs: Path, **options: str) -> list[int]:
+    """Read through the reader that Spark calls, in its tasks."""
+    asked = parse_options({"path": str(logs), **options})
+    reader = KafkaLogDataSource({"path": str(logs), **options})
+    batch_reader = reader.reader(reader.schema())
+    assert isinstance(batch_reader, TableReader)
+    assert asked.columns is None
+    return sorted(
+        int(row["value"])
+        for task in batch_reader.partitions()
+        for one in batch_reader.read(task)
+        for row in one.to_pylist()
+    )
+
+
+TOPIC = {"subscribe": "topic"}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, range(21)),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(21)),
+        ({"startingOffsets": of_all(p0=-2, p1=-2, p2=-2),
+          "endingOffsets": of_all(p0=-1, p1=-1, p2=1)}, range(21)),
+        ({"startingOffsets": of_all(p0=4, p1=10, p2=-2),
+          "endingOffsets": of_all(p0=6, p1=-1, p2=0)}, range(4, 6)),
+        ({"startingOffsetsByTimestamp": of_all(p0=8000, p1=18500, p2=0)}, [8, 9, 19, 20]),
+        ({"endingOffsetsByTimestamp": of_all(p0=2000, p1=11500, p2=99000)}, [0, 1, 10, 11, 20]),
+        ({"startingOffsetsByTimestamp": of_all(p0=8000, p1=19000, p2=99000),
+          "startingOffsetsByTimestampStrategy": "latest"}, [8, 9, 19]),
+        # The more special option comes first.
+        ({"startingOffsetsByTimestamp": of_all(p0=8000, p1=19000, p2=0),
+          "startingOffsets": "earliest"}, [8, 9, 19, 20]),
+        ({"startingTimestamp": "18000", "startingOffsets": "earliest"}, [18, 19, 20]),
+    ],
+)  # fmt: skip
+def test_a_batch_reads_between_the_edges(
+    logs: Path, options: dict[str, str], wanted: list[int]
+) -> None:
+    assert values(logs, **TOPIC, **options) == list(wanted)
+
+
+def test_topics_and_partitions_are_chosen_as_for_kafka(logs: Path) -> None:
+    assert values(logs, subscribePattern="to.*") == list(range(21))
+    assert values(logs, subscribePattern="topi|o.*") == [100]
+    assert values(logs, assign='{"topic": [0, 2], "other": [0]}') == [*range(10), 20, 100]
+    assert values(
+        logs, assign='{"topic": [1]}', startingOffsets='{"topic": {"1": 8}}'
+    ) == [18, 19]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "A batch cannot start at the latest offsets"),
+        ({"startingOffsets": of_all(p0=-1, p1=0, p2=0)}, "cannot start at the latest offsets"),
+        ({"endingOffsets": "earliest"}, "A batch cannot end at the earliest offsets"),
+        ({"endingOffsets": of_all(p0=-2, p1=0, p2=0)}, "cannot end at the earliest offsets"),
+        ({"startingOffsets": of_all(p0=0)}, "must specify all TopicPartitions; topic-1 is missing"),
+        ({"startingOffsets": "{"}, "The option startingOffsets cannot be"),
+        ({"startingOffsets": '{"topic": {"0": "x"}}'}, "The option startingOffsets cannot be"),
+        ({"startingOffsets": of_all(p0=11, p1=0, p2=0)}, "has offset 11 of topic-0"),
+        ({"startingOffsetsByTimestamp": of_all(p0=99000, p1=0, p2=0)},
+         "No offset matched from request of topic-partition topic-0 and timestamp 99000"),
+        ({"subscribePattern": "t.*"}, "Only one of assign, subscribe, subscribePattern"),
+    ],
+)  # fmt: skip
+def test_wrong_edges_are_refused(
+    spark: SparkSession, logs: Path, options: dict[str, str], words: str
+) -> None:
+    reader = spark.read.format("kafkalog").options(**TOPIC, **options)
+    with pytest.raises((AnalysisException, PySparkException), match=words):
+        reader.load(str(logs)).collect()
+
+
+def test_a_partition_that_is_assigned_has_to_be_there(logs: Path) -> None:
+    with pytest.raises(Exception, match="No partition topic-7 is here"):
+        values(logs, assign='{"topic": [0, 7]}')
+
+
+def test_columns_and_tasks(spark: SparkSession, logs: Path) -> None:
+    """The columns have the names and types of Spark's own source, without headers if asked."""
+    reader = spark.read.format("kafkalog").options(**TOPIC)
+    kinds = {one.name: one.dataType.simpleString() for one in reader.load(str(logs)).schema}
+    assert kinds == {
+        "key": "binary", "value": "binary", "topic": "string", "partition": "int",
+        "offset": "bigint", "timestamp": "timestamp", "timestampType": "int",
+        "headers": "array<struct<key:string,value:binary>>",
+    }  # fmt: skip
+    without = reader.option("includeHeaders", "false").load(str(logs))
+    assert without.columns == [name for name in kinds if name != "headers"]
+    source = KafkaLogDataSource({"path": str(logs), **TOPIC, "minPartitions": "3"})
+    assert len(source.reader(source.schema()).partitions()) == 3
+
+
+def stream(logs: Path, **options: str) -> TailReader:
+    source = KafkaLogDataSource({"path": str(logs), **TOPIC, **options})
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, TailReader)
+    return reader
+
+
+def offsets(position: dict[str, Any]) -> list[int]:
+    return [position[key][0] for key in sorted(position)]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, [0, 0, 0]),
+        ({"startingOffsets": "latest"}, [10, 10, 1]),
+        ({"startingOffsets": of_all(p0=4, p1=-1, p2=-2)}, [4, 10, 0]),
+        ({"startingOffsetsByTimestamp": of_all(p0=3500, p1=0, p2=20000)}, [4, 0, 0]),
+    ],
+)
+def test_a_stream_starts_where_it_is_told(
+    logs: Path, options: dict[str, str], wanted: list[int]
+) -> None:
+    assert offsets(stream(logs, **options).initialOffset()) == wanted
+
+
+def test_a_stream_takes_so_many_offsets_at_a_time(logs: Path) -> None:
+    """Of each partition its share, as in `maxOffsetsPerTrigger` of `KafkaMicroBatchSource`."""
+    reader = stream(logs, maxOffsetsPerTrigger="10")
+    start = reader.initialOffset()
+    found = []
+    for _ in range(4):
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+        found.append(offsets(start))
+    assert found == [[4, 4, 1], [9, 9, 1], [10, 10, 1], [10, 10, 1]]
+
+
+def test_a_stream_has_no_ending_offsets(logs: Path) -> None:
+    with pytest.raises(Exception, match="A stream has no end: endingOffsets"):
+        stream(logs, endingOffsets="latest")
