@@ -91,22 +91,28 @@ class IcebergTable:
                 hint="--to CATALOG.NAMESPACE.TABLE",
             )
         self.shown = name
+        self._name = catalog
         self._properties = dict(properties)
         self._warehouse = properties.get("warehouse", "").removeprefix(LOCAL)
-        self._catalog = self._opened(catalog)
+        self._catalog = self._opened()
         self.table: Table | None = None
         self.load()
 
-    def _opened(self, name: str) -> Catalog:
+    def close(self) -> None:
+        """End the connections to the catalog."""
+        with suppress(Exception):
+            self._catalog.close()
+
+    def _opened(self) -> Catalog:
         is_local = self._properties.get("uri", "").startswith("sqlite:///")
         if is_local and self._warehouse.startswith("/"):
             with suppress(OSError):  # the catalog says what is wrong
                 make_directories(self._warehouse)
         try:
-            catalog = load_catalog(name, **self._properties)
+            catalog = load_catalog(self._name, **self._properties)
         except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
             raise UsageError(
-                f"The catalog {name} cannot be opened: {self._words(error)}.",
+                f"The catalog {self._name} cannot be opened: {self._words(error)}.",
                 hint="Describe it in ~/.pyiceberg.yaml or with --catalog-conf, or let --warehouse "
                 "DIR have one in an SQLite file.",
             ) from None  # the cause would show credentials
@@ -327,7 +333,10 @@ class IcebergTable:
         except CommitFailedException:
             return False
         except Exception as error:  # noqa: BLE001 # a lost connection, for example
+            # A connection that failed to commit may still show what it has not committed.
+            self.close()
             with suppress(KafkaLogError):
+                self._catalog = self._opened()
                 self.load()
                 if self.table and self.table.metadata.snapshot_by_id(adding.snapshot_id):
                     return True

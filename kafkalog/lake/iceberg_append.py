@@ -85,7 +85,8 @@ class IcebergAppend:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: no lock is held."""
+        """End the connections to the catalog; no lock is held."""
+        self._table.close()
 
     def run(self, engine: Engine | None) -> None:
         """Write the files, then commit them.

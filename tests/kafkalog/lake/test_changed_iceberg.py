@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -229,3 +231,18 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     tasks = iceberg(lake).scan().plan_files()
     assert {task.file.partition[0] for task in tasks} == {0, 1, 2, 3}
     assert iceberg(lake).scan(row_filter="offset = 77").to_arrow()["note"].to_pylist() == [None]
+
+
+def test_a_commit_that_a_reader_of_the_catalog_prevents_is_told(tmp_path: Path):
+    """SQLite refuses it in its last step; that connection would still show the new rows."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    append(tmp_path / "log", to=to, form=ICEBERG)
+    grow(partition, 120, 2)
+    with contextlib.closing(sqlite3.connect(to / "catalog.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert len(reader.execute("SELECT * FROM iceberg_tables").fetchall()) == 1
+        with pytest.raises(UncertainError, match=r"It is unknown .*database is locked"):
+            append(tmp_path / "log", to=to, form=ICEBERG)
+    assert rows_of(to, ICEBERG) == rows(0, 120)
+    append(tmp_path / "log", to=to, form=ICEBERG)
+    assert rows_of(to, ICEBERG) == rows(0, 126)

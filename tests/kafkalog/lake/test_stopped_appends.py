@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 import kafkalog.lake.append
-from kafkalog.storage import FileTree
-from tests.kafkalog.lake.appending import DELTA, FILES, append, grow, rows, rows_of
+from kafkalog.lake.iceberg_files import SyncedFileIO, _SyncedFile
+from kafkalog.storage import FileTree, NewFile
+from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, append, grow, rows, rows_of
 from tests.kafkalog.tables.test_other_disks import make_log
+from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +51,22 @@ class Killing:
             commit(*arguments)
             self._count()
 
+        def around(kind: type, name: str) -> None:
+            made = getattr(kind, name)
+
+            def counting(*arguments: Any, **named: Any) -> Any:
+                self._count()
+                result = made(*arguments, **named)
+                self._count()
+                return result
+
+            monkeypatch.setattr(kind, name, counting)
+
+        around(_SyncedFile, "__init__")
+        around(NewFile, "_publish")
+        around(SyncedFileIO, "delete")
+        for name in ("create_namespace", "create_table", "commit_table"):
+            around(SqlCatalog, name)
         monkeypatch.setattr(FileTree, "create", creating)
         monkeypatch.setattr(FileTree, "remove", removing)
         monkeypatch.setattr(kafkalog.lake.append, "append_delta", committing)
@@ -101,3 +121,45 @@ def test_a_run_that_stops_at_any_write(
             break
         at += 1
     assert at > 15, "it writes a plan, files, entries and a commit"
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
+@pytest.mark.parametrize("changes", ["nothing", "deleted"])
+def test_a_run_into_iceberg_that_stops_at_any_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: str
+) -> None:
+    """Whether it makes the table or adds to it; files of no snapshot are no rows."""
+    killing = Killing(monkeypatch)
+    step = 1 if tries_everything() else 9
+    tries = 0
+    for is_first in (True, False):
+        at = drawn_for(f"{changes} {is_first}").randrange(step)
+        is_stopped = True
+        while is_stopped:
+            log, to = tmp_path / f"log{tries}", tmp_path / f"lake{tries}"
+            partition = make_log(log)
+            end = 120
+            if not is_first:
+                append(log, to=to, form=ICEBERG)
+                grow(partition, 120, 2)
+                grow(partition, 126, 2)
+                end = 132
+            killing.calls = at
+            try:
+                append(log, to=to, form=ICEBERG)
+            except StoppedError:
+                is_stopped = True
+            else:
+                is_stopped = False
+            killing.calls = None
+            gc.collect()  # a process that is killed leaves no connection open
+            assert rows_of(to, ICEBERG) in (rows(0, 0 if is_first else 120), rows(0, end))
+            if changes == "deleted" and not is_first:
+                (partition / f"{0:020}.log").unlink()
+            grow(partition, end, 2)
+            append(log, to=to, form=ICEBERG)
+            assert rows_of(to, ICEBERG) == rows(0, end + 6)
+            assert append(log, to=to, form=ICEBERG)[0].was_complete
+            at += step
+            tries += 1
+        assert at > 12, "files of data, manifests, metadata, and the catalog"
