@@ -128,6 +128,9 @@ class Sending:
                 if self._is_open:
                     self._producer.abort_transaction(REQUEST_S)
             self._consumer.close()
+        if kind is SystemError:
+            # The client's binding has lost the exception of a callback. Ours end only by Ctrl-C.
+            raise KeyboardInterrupt
 
     def send(
         self,

@@ -352,7 +352,8 @@ def test_ctrl_c_aborts_and_the_command_given_again_goes_on(
         next(line for line in process.stderr if line == "committed\n")
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT_S) == 130
+        said = process.stderr.read()
+        assert process.wait(WAIT_S) == 130, said
     done = len(target.read(name))
     assert done < 1000
     assert kafkalog(*words).status == 0

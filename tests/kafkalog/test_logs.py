@@ -95,14 +95,14 @@ def test_a_partition_that_cannot_be_listed_costs_no_other(
     for name in ("a-0", "b-0"):
         write_log(tmp_path / name, batch(0, [record()]))
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
-    listed = listing._list
+    listed = listing.list_files
 
     def failing(path: str) -> Any:
         if path.endswith("a-0"):
             raise UnreadableError("Permission denied.", path=path)
         return listed(path)
 
-    monkeypatch.setattr(listing, "_list", failing)
+    monkeypatch.setattr(listing, "list_files", failing)
     found = kafkalog.LogDir(tmp_path)
     assert [*found] == ["a-0", "b-0"]
     with pytest.raises(UnreadableError):

@@ -368,6 +368,10 @@ MADE_IN = {
     "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
+    "read-from-copy": "kafkalog/tables/test_merging.py",
+    "remote-segment-missing": "kafka/test_tiers.py",
+    "remote-segment-orphan": "kafka/test_tiers.py",
+    "remote-size-wrong": "kafka/test_tiers.py",
     "replicas-fork": "kafkalog/check/test_replicas.py",
     "view-differs": "kafkalog/test_view.py",
 }
