@@ -24,8 +24,10 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
+import java.util.stream.Collectors;
 
 /**
  * All that clients are told by a broker: topics with ids, replicas and configs, groups, transactional ids, ACLs, SCRAM users, quotas,
@@ -35,6 +37,7 @@ final class BrokerReport {
     private static final long PATIENCE_MS = 30_000;
     /** So many rounds are asked before the first one is answered. */
     private static final int TOGETHER = 5;
+    private static final String GROUPS = "__consumer_offsets";
 
     private final String bootstrap;
     private final Map<String, Object> report = new TreeMap<>();
@@ -56,6 +59,7 @@ final class BrokerReport {
     Map<String, Object> write(Path out, Map<String, List<Long>> targets) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             List<TopicPartition> led = topics(admin);
+            awaitGroups(admin, led);
             report.put("groups", GroupMoments.groups(admin));
             report.put("transactions", GroupMoments.transactions(admin));
             metadata(admin);
@@ -105,6 +109,16 @@ final class BrokerReport {
             }
             Thread.sleep(100);
         }
+    }
+
+    /** Waits for coordinators that still load: they list the groups that they have, but answer about one only when they have all. */
+    private void awaitGroups(Admin admin, List<TopicPartition> led) throws Exception {
+        Set<Integer> awaited = led.stream().filter(one -> one.topic().equals(GROUPS)).map(TopicPartition::partition).collect(Collectors.toSet());
+        if (awaited.isEmpty()) return;
+        int partitions = admin.describeTopics(List.of(GROUPS)).allTopicNames().get().get(GROUPS).partitions().size();
+        for (int number = 0; !awaited.isEmpty(); number++)
+            if (awaited.remove((("group-" + number).hashCode() & Integer.MAX_VALUE) % partitions))
+                admin.listConsumerGroupOffsets("group-" + number).all().get();
     }
 
     /** Those that somebody set. */
