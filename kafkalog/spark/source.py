@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 
 _BATCH_SIZE: Final = 4 << 20
+_UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 class SplitPartition(InputPartition):
@@ -82,14 +83,20 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
     settle(asked.paths)  # the splits carry only the paths of URIs
-    defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
-    losses = None if asked.fails_on_loss else _warn
+    hearers = hearers_of(asked)
     batches = (
-        batch
-        for split in partition.splits
-        for batch in read_split(split, schema, defects=defects, losses=losses, notes=_warn)
+        batch for split in partition.splits for batch in read_split(split, schema, **hearers)
     )
     return _gathered(batches)
+
+
+def hearers_of(asked: SourceOptions) -> dict[str, Any]:
+    """Return who hears of defects, losses and notes in a task."""
+    return {
+        "defects": _pass_over if asked.mode == Mode.PERMISSIVE else None,
+        "losses": None if asked.fails_on_loss else _warn,
+        "notes": _warn,
+    }
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
@@ -295,12 +302,34 @@ def run_query(
         usual = table_schema(table).names
         _make_view(reader, table, columns_for(query, usual, SCHEMAS[table].names))
     frame = session.sql(query)
-    if not is_remote(session):
+    shorter = _in_two_steps(session, query, reader, frame, as_text=options.get("decode") == "text")
+    if shorter is not None:
+        frame = shorter
+    elif not is_remote(session):
         for table, columns in _used_columns(frame).items():
             _make_view(reader, table, columns)
         frame = session.sql(query)
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
     return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
+
+
+def _in_two_steps(
+    session: SparkSession, query: str, reader: DataFrameReader, frame: DataFrame, *, as_text: bool
+) -> DataFrame | None:
+    """Return the same answer, joined from what tasks return of each group, if they can do so."""
+    from kafkalog.spark.aggregates import OPTION, AggregatingDataSource
+    from kafkalog.spark.rewriting import VIEW, two_steps
+
+    in_utc = session.conf.get("spark.sql.session.timeZone") in _UTC
+    steps = two_steps(query, text=as_text, in_utc=in_utc)
+    if steps is None:
+        return None
+    session.dataSource.register(AggregatingDataSource)
+    first = reader.format(AggregatingDataSource.name()).option("table", steps.table)
+    first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
+    found = session.sql(steps.query).toDF(*frame.columns)
+    types = [[field.dataType for field in one.schema.fields] for one in (frame, found)]
+    return found if types[0] == types[1] else None
 
 
 def tables_of(query: str) -> list[TableName]:
