@@ -7,10 +7,10 @@ the file follows. A run that was killed is continued by the next one, or its fil
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.documents import Anything, Fields, read_document
+from kafkalog.documents import Anything, Fields, Text, read_document
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -19,16 +19,19 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
-from kafkalog.lake.files import append_delta, delta_commit
+from kafkalog.lake.evolution import Evolution, schema_from, schema_text
 from kafkalog.lake.model import (
     COMMITS,
+    DELETED,
     MANIFEST,
     PLAN,
     SUCCESS,
     Increment,
+    TableFormat,
     commit_name,
 )
 from kafkalog.lake.options import require_same_options
+from kafkalog.lake.part import rows_schema
 from kafkalog.lake.plan import (
     INCREMENT,
     Plan,
@@ -36,14 +39,16 @@ from kafkalog.lake.plan import (
     require_own,
     require_unchanged,
 )
-from kafkalog.lake.run import Export
+from kafkalog.lake.run import Export, delta_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.lake.model import ExportedPart, ExportRequest, Gap
 
-_COMMIT = Fields({"options": Anything(), "increment": INCREMENT}, others=Anything())
+_COMMIT = Fields(
+    {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
+)
 _SHOWN_MAX = 5
 _ALLOW = "With --allow-gaps the run goes on after them, and the commit names them."
 
@@ -78,13 +83,27 @@ class Append(Export):
 
     def __enter__(self) -> Self:
         self._last: Increment | None = None
+        self._before: Any = None
         self._last = self._last_commit()
         return super().__enter__()
 
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        return make_plan(self._asked, self.differences.append, last=self._last)
+        plan = make_plan(self._asked, self.differences.append, last=self._last)
+        schema = rows_schema(self._asked, plan.columns)
+        if self._before is not None:
+            # Readers of plain files take the types from one of them; for Delta see there.
+            evolution = Evolution(self._before, schema, self._target.shown, widens=False)
+            schema, self._columns = evolution.schema, evolution.changes
+        plan = replace(plan, schema=schema_text(schema))
+        if self._asked.table_format == TableFormat.DELTA:
+            log, place = delta_log(), self._target.shown
+            log.require_fitting(place, log.delta_schema(place, self._table_schema(plan)))
+        return plan
+
+    def _file_schema(self, plan: Plan) -> Any:
+        return schema_from(plan.schema or "", f"{self._target.shown}/{PLAN}")
 
     def _last_commit(self) -> Increment | None:
         """Read the last commit.
@@ -111,6 +130,7 @@ class Append(Export):
             self._target.read(name) or b"", _COMMIT, place, "a commit of an export"
         )
         require_same_options(fields["options"], self._asked, self._target.shown)
+        self._before = schema_from(fields["schema"], place)
         return Increment.from_json(fields["increment"])
 
     def _take_up(self, now: Plan) -> None:
@@ -153,10 +173,12 @@ class Append(Export):
             self._clear_up(sizes)
             return False
         require_same_options(plan.options, self._asked, self._target.shown)
+        is_same = (plan.columns, plan.schema) == (now.columns, now.schema)
+        now = now if is_same else replace(now, columns=plan.columns)
         require_own(plan, now, self._asked.writing.suffix, place)
         self.plan = plan
         is_committed = self._is_in_delta(number)
-        is_asked = plan.options["paths"] == list(self._asked.paths)
+        is_asked = is_same and plan.options["paths"] == list(self._asked.paths)
         if is_committed or (is_asked and _can_be_read(plan)):
             self._take_entries(sizes)
             if is_committed and self.missing:
@@ -177,7 +199,7 @@ class Append(Export):
         """
         if self._delta is None:
             return False
-        found = delta_commit(self._target.shown)
+        found = delta_log().delta_commit(self._target.shown)
         if found not in (number, number - 1 if number else None):
             raise self._is_at_another_commit(found)
         return found == number
@@ -213,8 +235,10 @@ class Append(Export):
                 raise
         self._require_all_parts()
         if self._delta is not None and not self._is_in_delta(increment.number):
-            append_delta(self._target.shown, self._delta, self.summary().parts, increment)
-        self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
+            parts = self.summary().parts
+            delta_log().append_delta(self._target.shown, self._delta, parts, increment)
+        more = {"increment": asdict(increment), "schema": self.plan.schema}
+        self._conclude(commit_name(increment.number), more)
 
 
 def refuse_gaps(gaps: tuple[Gap, ...], place: str) -> None:
@@ -236,7 +260,7 @@ def refuse_losses(parts: Iterable[ExportedPart]) -> None:
     """Raise `RefusedError` if records were deleted between the plan and the reading."""
     for part in parts:
         for defect in part.defects:
-            if defect.reference == "deleted-while-reading":
+            if defect.reference == DELETED:
                 raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW)
 
 

@@ -32,6 +32,7 @@ from pyiceberg.types import TimestamptzType
 
 from kafkalog.engine import failures_kept
 from kafkalog.errors import KafkaLogError, UnwritableError
+from kafkalog.lake.evolution import converted
 from kafkalog.lake.files import CountedFile, as_text, row_groups
 from kafkalog.lake.model import Codec, Writing
 from kafkalog.lake.part import Rows
@@ -214,8 +215,10 @@ class _Files:
             if field.name in constant:
                 value = pa.scalar(constant[field.name], field.type)
                 arrays.append(pa.repeat(value, group.num_rows))
+            elif field.name not in group.column_names:  # the table needs it for its partitions
+                arrays.append(pa.nulls(group.num_rows, field.type))
             else:
-                array = group.column(field.name).combine_chunks().cast(field.type)
+                array = converted(group.column(field.name).combine_chunks(), field.type)
                 arrays.append(_in_calendar(array) if field.name == "timestamp" else array)
         return pa.Table.from_arrays(arrays, schema=self._file_schema)
 

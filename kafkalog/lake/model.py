@@ -33,6 +33,8 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
+DELETED: Final = "deleted-while-reading"
+"""The reference of what was deleted between the plan and the reading."""
 CATALOG: Final = "catalog.db"
 """The SQLite file of a local catalog of Iceberg tables."""
 
@@ -284,6 +286,21 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnChanges:
+    """How the columns of a run differ from those of the table, with dots before their fields.
+
+    Attributes:
+        added: what the table gets; it is null in the rows before.
+        widened: what gets a wider type in the table.
+        absent: what the run lacks; it is null in its rows.
+    """
+
+    added: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedPart:
     """A part of an export, as its manifest describes it.
 
@@ -341,6 +358,7 @@ class ExportSummary:
         swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
+        columns: how its columns differ from those that the table had.
     """
 
     destination: str
@@ -350,6 +368,7 @@ class ExportSummary:
     swept: int
     left_out: LeftOut = field(default_factory=LeftOut)
     increment: Increment | None = None
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OF_A_RUN: Final = ("paths", "split_bytes")
 """Options that may differ from run to run of a table that grows."""
+OF_COLUMNS: Final = ("columns", "typed")
+"""Further ones, where readers find the columns in each file."""
 
 
 def require_what_applies(asked: ExportRequest) -> None:
@@ -64,14 +66,16 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
 def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     """Raise unless an earlier run had the same options.
 
-    The runs of a table that grows may have other paths, splits, and schemas of writers.
+    The runs of a table that grows may have other paths, splits, and schemas of writers; if it
+    consists of Parquet files, also other columns.
 
     Raises:
         DestinationExistsError: it had others.
     """
     wanted = json.loads(json.dumps(options_of(asked)))
     if asked.append and isinstance(stored, dict):
-        stored = {**stored, **{name: wanted[name] for name in OF_A_RUN}}
+        free = OF_A_RUN if asked.writing.form != FileFormat.PARQUET else (*OF_A_RUN, *OF_COLUMNS)
+        stored = {**stored, **{name: wanted[name] for name in free}}
         if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
             stored["typed"] = wanted["typed"]
     if stored == wanted:

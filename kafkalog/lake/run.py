@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.defects import corrupt_data
@@ -15,15 +16,16 @@ from kafkalog.errors import (
     CorruptDataError,
     DestinationExistsError,
     UnreadableError,
+    UnsupportedError,
     UsageError,
 )
-from kafkalog.lake.files import commit_delta, delta_schema
 from kafkalog.lake.model import (
     MANIFEST,
     OWN,
     PARTS,
     PLAN,
     SUCCESS,
+    ColumnChanges,
     ExportedPart,
     ExportRequest,
     ExportSummary,
@@ -32,7 +34,7 @@ from kafkalog.lake.model import (
     entry_name,
 )
 from kafkalog.lake.options import require_same_options
-from kafkalog.lake.part import column_types, full_schema, write_parts
+from kafkalog.lake.part import column_types, rows_schema, with_path_columns, write_parts
 from kafkalog.lake.plan import (
     Plan,
     make_plan,
@@ -108,6 +110,7 @@ class Export:
                 hint="Choose another prefix.",
             )
         self._delta: Any = None
+        self._columns = ColumnChanges()
         self._swept = 0
         self._written = 0
         self._was_complete = False
@@ -118,7 +121,7 @@ class Export:
         self._refuse_what_is_not_ours()
         now = self._plan()
         if self._asked.table_format == TableFormat.DELTA:
-            self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
+            self._delta = delta_log().delta_schema(self._target.shown, self._table_schema(now))
         with ExitStack() as held:
             held.enter_context(self._target.locked())
             self._take_up(now)
@@ -170,7 +173,7 @@ class Export:
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
-            self.plan.left_out, self.plan.increment,
+            self.plan.left_out, self.plan.increment, self._columns,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------
@@ -178,6 +181,14 @@ class Export:
     def _plan(self) -> Plan:
         """Make the plan that the present files call for."""
         return make_plan(self._asked, self.differences.append, self.lost.append)
+
+    def _file_schema(self, plan: Plan) -> Any:
+        """Return the `pyarrow.Schema` of the files of a plan."""
+        return rows_schema(self._asked, plan.columns)
+
+    def _table_schema(self, plan: Plan) -> Any:
+        """Return that of the whole table, with the columns in paths last."""
+        return with_path_columns(self._asked, self._file_schema(plan))
 
     def _refuse_what_is_not_ours(self) -> None:
         """Raise unless the destination is empty, or holds an export of this kind."""
@@ -307,6 +318,7 @@ class Export:
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": self.plan.options["writing"],
+            "schema": self.plan.schema,
             "fail_fast": self._fail_fast,
         }
         return tasks_of(self.missing, self._asked.request.split_bytes, common)
@@ -314,7 +326,7 @@ class Export:
     def _finish(self) -> None:
         self._require_all_parts()
         if self._delta is not None:
-            commit_delta(self._target.shown, self._delta, self.summary().parts)
+            delta_log().commit_delta(self._target.shown, self._delta, self.summary().parts)
         self._conclude(MANIFEST, {})
 
     def _conclude(self, name: str, more: dict[str, Any]) -> None:
@@ -324,7 +336,7 @@ class Export:
             "version": 1,
             "plan": self.plan.id,
             "table": self.plan.table,
-            "columns": column_types(self._asked, self.plan.columns),
+            "columns": column_types(self._asked, self._file_schema(self.plan)),
             "options": self.plan.options,
             **more,
             "sources": self.plan.sources,
@@ -377,3 +389,18 @@ class Export:
             if name == PLAN or name.startswith(f"{PARTS}/"):
                 self._target.remove(name)
         self._target.sweep()
+
+
+def delta_log() -> Any:
+    """Return the module that writes the log of a Delta table.
+
+    Raises:
+        UnsupportedError: `deltalake` is not installed.
+    """
+    try:
+        return import_module("kafkalog.lake.delta")
+    except ImportError as error:
+        raise UnsupportedError(
+            "Delta tables are written by deltalake, which is not installed.",
+            hint="pip install 'kafkalog[delta]'",
+        ) from error

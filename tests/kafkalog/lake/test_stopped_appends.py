@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-import kafkalog.lake.append
+from kafkalog.lake import delta
 from kafkalog.lake.iceberg_files import SyncedFileIO, _SyncedFile
 from kafkalog.storage import FileTree, NewFile
 from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, append, grow, rows, rows_of
@@ -33,7 +33,7 @@ class Killing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: int | None = None
-        create, remove, commit = FileTree.create, FileTree.remove, kafkalog.lake.append.append_delta
+        create, remove, commit = FileTree.create, FileTree.remove, delta.append_delta
 
         @contextmanager
         def creating(tree: FileTree, name: str) -> Iterator[Any]:
@@ -69,7 +69,7 @@ class Killing:
             around(SqlCatalog, name)
         monkeypatch.setattr(FileTree, "create", creating)
         monkeypatch.setattr(FileTree, "remove", removing)
-        monkeypatch.setattr(kafkalog.lake.append, "append_delta", committing)
+        monkeypatch.setattr(delta, "append_delta", committing)
 
     def _count(self) -> None:
         if self.calls is not None:
