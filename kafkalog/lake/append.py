@@ -44,6 +44,7 @@ from kafkalog.lake.run import Export, delta_log
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportedPart, ExportRequest, Gap
 
 _COMMIT = Fields(
@@ -141,6 +142,7 @@ class Append(Export):
                 "Another run has added to the table meanwhile.",
                 path=self._target.shown,
                 hint="Repeat the command.",
+                is_temporary=True,
             )
         sizes = self._target.sizes()
         if PLAN not in sizes:
@@ -221,6 +223,17 @@ class Append(Export):
         self._clear_up(self._target.sizes())
         if self._last is not None:
             self._mark_complete()
+
+    def run(self, engine: Engine | None) -> None:
+        """Write the missing parts, commit them, and merge small files of the table if asked.
+
+        Raises:
+            as `Export.run`.
+        """
+        super().run(engine)
+        size = self._asked.compact_below
+        if size is not None and not self.is_continued:
+            self._merged = delta_log().merge_small(self._target.shown, size, self._asked.writing)
 
     # The work --------------------------------------------------------------------------------
 

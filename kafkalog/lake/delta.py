@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from kafkalog.errors import (
@@ -25,14 +25,23 @@ from kafkalog.errors import (
 )
 from kafkalog.lake.evolution import Evolution
 from kafkalog.lake.files import as_text
+from kafkalog.lake.model import Codec, Merged
+from kafkalog.storage import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.lake.model import ExportedPart, Increment
+    from kafkalog.lake.model import ExportedPart, Increment, Writing
 
 _BY_PATH: Final = ["topic", "partition"]
 _APP: Final = "kafkalog"
+_CODECS: Final = {
+    Codec.SNAPPY: "SNAPPY",
+    Codec.ZSTD: "ZSTD",
+    Codec.LZ4: "LZ4_RAW",
+    Codec.GZIP: "GZIP",
+    Codec.NONE: "UNCOMPRESSED",
+}
 _NO_TOPIC: Final = "/"
 """No directory of a topic has this name."""
 
@@ -167,6 +176,32 @@ def append_delta(
             create_table_with_add_actions(
                 place, schema, adds, partition_by=_BY_PATH, commit_properties=properties
             )
+
+
+def merge_small(place: str, size: int, writing: Writing) -> Merged:
+    """Merge files that are smaller into files of about this size, in one commit without new rows.
+
+    The files before stay until they are removed as `DeltaTable.vacuum` does. If another program
+    changes the same files meanwhile, nothing is merged.
+
+    On disk after a crash: the table before, or after the commit, and perhaps files of no table.
+
+    Raises:
+        UnwritableError: files or log cannot be written.
+    """
+    codec = _CODECS.get(writing.codec or Codec.NONE)
+    properties = WriterProperties(compression=codec, max_row_group_size=writing.row_group_rows)
+    with _failing(UnwritableError, place, "changed"):
+        if not _is_table(place):
+            return Merged()
+        try:
+            done = DeltaTable(place).optimize.compact(
+                target_size=size, writer_properties=properties
+            )
+        except CommitFailedError:
+            return Merged()
+        sync_file_system(place)  # deltalake syncs nothing
+        return Merged(done["numFilesRemoved"], done["numFilesAdded"])
 
 
 def _is_table(place: str) -> bool:

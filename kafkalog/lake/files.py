@@ -61,21 +61,26 @@ def _taken(waiting: list[Any]) -> Any:
     return table
 
 
+_OF_BYTES: Final = (
+    pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string,
+)  # fmt: skip
+
+
 def _row_sizes(column: Any) -> NDArray[np.int64]:
     """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
     kind = column.type
     if pa.types.is_struct(kind):
         parts = [_row_sizes(part) for part in column.flatten()]
         return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(len(column), np.int64)
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        items = column.values if pa.types.is_list(kind) else pa.StructArray.from_arrays(
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        items = column.values if not pa.types.is_map(kind) else pa.StructArray.from_arrays(
             [column.keys, column.items], ["key", "value"]
         )  # fmt: skip
         ends = np.concatenate(([0], np.cumsum(_row_sizes(items))))
         offsets = column.offsets.to_numpy()
         result: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]]
         return result
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+    if any(is_kind(kind) for is_kind in _OF_BYTES):
         lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         return np.asarray(lengths, np.int64)
     if pa.types.is_null(kind):

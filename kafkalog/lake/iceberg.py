@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
     from kafkalog.lake.model import ExportRequest
     from kafkalog.model import Defect
@@ -60,6 +60,8 @@ _SEQUENCE: Final = "kafkalog.sequence-number"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _MERGES: Final = "commit.manifest-merge.enabled"
 _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
+_BUSY: Final = {"ConnectionError", "Timeout", "TimeoutError", "ServiceUnavailableError"}
+"""What is raised by catalogs of all kinds, and the libraries by which they are reached."""
 _DEFECTS_SAID: Final = 1000
 _TRIES: Final = 10
 _WAIT_S: Final = 0.2
@@ -114,6 +116,7 @@ class IcebergTable:
                 f"The catalog {self._name} cannot be opened: {self._words(error)}.",
                 hint="Describe it in ~/.pyiceberg.yaml or with --catalog-conf, or let --warehouse "
                 "DIR have one in an SQLite file.",
+                is_temporary=_is_busy(error),
             ) from None  # the cause would show credentials
         self._properties.update(
             (key, value) for key, value in catalog.properties.items() if isinstance(value, str)
@@ -128,7 +131,7 @@ class IcebergTable:
 
     def load(self) -> None:
         """Read the present state of the table."""
-        with self._failing(UnreadableError, "read"):
+        with self.failing(UnreadableError, "read"):
             try:
                 self.table = self._catalog.load_table(self._identifier)
                 if self.table.location().startswith((LOCAL, "/")):
@@ -154,7 +157,7 @@ class IcebergTable:
         if self.table is not None:
             return
         wanted = iceberg_schema(schema)
-        with self._failing(UnwritableError, "created"):
+        with self.failing(UnwritableError, "created"):
             for count in range(1, len(self._identifier)):
                 with suppress(NamespaceAlreadyExistsError):
                     self._catalog.create_namespace(self._identifier[:count])
@@ -177,7 +180,7 @@ class IcebergTable:
         """
         assert self.table is not None, "it was created"
         evolution = evolution_of(self.table, schema, self.shown)
-        with self._failing(UnreadableError, "read"):
+        with self.failing(UnreadableError, "read"):
             change = self.table.transaction()
             if evolution.changes != ColumnChanges():
                 self._evolved = evolution.schema
@@ -236,7 +239,12 @@ class IcebergTable:
         """Return what `write_data_files` must know about the table."""
         assert self.table is not None, "it was created"
         assert self._columns is not None, "evolve() was called"
-        table, columns = self.table, self._columns
+        return self.task_for(self._columns)
+
+    def task_for(self, columns: Schema) -> dict[str, Any]:
+        """Return what `NewDataFiles` must know about the table, for rows with these columns."""
+        assert self.table is not None, "it was created"
+        table = self.table
         return {
             "io": {key: value for key, value in table.io.properties.items()
                    if isinstance(value, str)},
@@ -257,7 +265,7 @@ class IcebergTable:
         for part in parts:
             if part.file is None:
                 continue
-            with self._failing(UnreadableError, "read"):
+            with self.failing(UnreadableError, "read"):
                 size = len(self.table.io.new_input(part.file))
             if size != part.size_bytes:
                 raise UnreadableError(
@@ -291,12 +299,14 @@ class IcebergTable:
                     "Another run has added to the table meanwhile.",
                     path=self.shown,
                     hint="Repeat the command.",
+                    is_temporary=True,
                 )
             if self.table.spec().spec_id != spec_id:
                 raise ChangedSinceError(
                     "The partitions of the table were changed meanwhile.",
                     path=self.shown,
                     hint="Repeat the command.",
+                    is_temporary=True,
                 )
             if self._has_committed(self.table, files, asked, notes):
                 return
@@ -304,6 +314,7 @@ class IcebergTable:
             "Other programs change the table all the time.",
             path=self.shown,
             hint="Repeat the command.",
+            is_temporary=True,
         )
 
     def _has_committed(
@@ -313,13 +324,9 @@ class IcebergTable:
         """Try once; return False if the table has changed since it was read."""
         merges = table.properties.get(_MERGES, "false").lower() == "true"
         sequence = table.metadata.next_sequence_number()
-        # pyiceberg itself would try again, on top of what another run has added.
-        table.metadata = table.metadata.model_copy(
-            update={"properties": {**table.properties, **_NO_RETRIES}}
-        )
         options = {key: value for key, value in options_of(asked).items() if key not in OF_A_RUN}
-        with self._failing(UnwritableError, "written"):
-            change = table.transaction()
+        with self.failing(UnwritableError, "written"):
+            change = once(table)
             if self._evolved is not None:
                 add_columns(change, self._evolved)
             assert self._columns is not None, "evolve() was called"
@@ -329,6 +336,7 @@ class IcebergTable:
                     "The columns of the table were changed meanwhile.",
                     path=self.shown,
                     hint="Repeat the command.",
+                    is_temporary=True,
                 )
             update = change.update_snapshot(snapshot_properties=dict(notes))
             adding = update.merge_append() if merges else update.fast_append()
@@ -343,6 +351,10 @@ class IcebergTable:
                     _SEQUENCE: str(sequence),
                 }
             )
+        return self.is_made(change, adding.snapshot_id)
+
+    def is_made(self, change: Transaction, snapshot_id: int) -> bool:
+        """Commit a transaction; return False if the table has changed since it was read."""
         try:
             change.commit_transaction()
         except CommitFailedException:
@@ -353,12 +365,13 @@ class IcebergTable:
             with suppress(KafkaLogError):
                 self._catalog = self._opened()
                 self.load()
-                if self.table and self.table.metadata.snapshot_by_id(adding.snapshot_id):
+                if self.table and self.table.metadata.snapshot_by_id(snapshot_id):
                     return True
             raise UncertainError(
                 f"It is unknown whether the catalog made the commit: {self._words(error)}.",
                 path=self.shown,
                 hint="Repeat the command: it continues where the table ends.",
+                is_temporary=True,
             ) from None
         return True
 
@@ -370,7 +383,7 @@ class IcebergTable:
                 self.table.io.delete(file)
 
     @contextmanager
-    def _failing(self, kind: type[KafkaLogError], done: str) -> Iterator[None]:
+    def failing(self, kind: type[KafkaLogError], done: str) -> Iterator[None]:
         """Turn what catalogs and file systems raise into an error."""
         try:
             yield
@@ -378,7 +391,9 @@ class IcebergTable:
             raise
         except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
             raise kind(
-                f"The Iceberg table cannot be {done}: {self._words(error)}.", path=self.shown
+                f"The Iceberg table cannot be {done}: {self._words(error)}.",
+                path=self.shown,
+                is_temporary=_is_busy(error),
             ) from None  # the cause may show credentials
 
     def _words(self, error: Exception) -> str:
@@ -390,6 +405,20 @@ class IcebergTable:
             elif any(word in name.lower() for word in _SECRET) and value:
                 text = text.replace(value, "…")
         return text.rstrip(".")
+
+
+def _is_busy(error: Exception) -> bool:
+    """Return whether a catalog may answer a little later."""
+    names = {one.__name__ for one in type(error).__mro__}
+    return bool(names & _BUSY) or "database is locked" in str(error)
+
+
+def once(table: Table) -> Transaction:
+    """Begin a transaction that is tried once; pyiceberg would try again on top of other changes."""
+    table.metadata = table.metadata.model_copy(
+        update={"properties": {**table.properties, **_NO_RETRIES}}
+    )
+    return table.transaction()
 
 
 def _notes(increment: Increment, defects: Sequence[Defect]) -> dict[str, str]:

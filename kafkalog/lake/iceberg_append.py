@@ -11,8 +11,9 @@ from kafkalog.engine import told_error
 from kafkalog.lake.append import refuse_gaps, refuse_losses
 from kafkalog.lake.iceberg import IcebergTable, UncertainError
 from kafkalog.lake.iceberg_columns import iceberg_schema
+from kafkalog.lake.iceberg_compaction import merge_small
 from kafkalog.lake.iceberg_files import write_data_files
-from kafkalog.lake.model import ColumnChanges, ExportedPart, ExportSummary
+from kafkalog.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
 from kafkalog.lake.part import rows_schema, with_path_columns
 from kafkalog.lake.plan import make_plan, tasks_of
 from kafkalog.paths.file_system import absolute
@@ -67,6 +68,7 @@ class IcebergAppend:
         self._parts: list[ExportedPart] = []
         self._was_complete = False
         self._columns = ColumnChanges()
+        self._merged = Merged()
 
     def __enter__(self) -> Self:
         sources = [path for path in self._asked.paths if not is_object(path)]
@@ -97,8 +99,13 @@ class IcebergAppend:
         Raises:
             as `Export.run`.
         """
-        if self._was_complete:
-            return
+        if not self._was_complete:
+            self._add(engine)
+        size = self._asked.compact_below
+        if size is not None:
+            self._merged = merge_small(self._table, size, self._asked.writing)
+
+    def _add(self, engine: Engine | None) -> None:
         if self._table.table is None:
             self._table.create(self._schema)
             self._table.evolve(self._schema)
@@ -149,5 +156,5 @@ class IcebergAppend:
         parts = tuple(self._parts)
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
-            self.plan.increment, self._columns,
+            self.plan.increment, self._columns, self._merged,
         )  # fmt: skip

@@ -212,6 +212,8 @@ class ExportRequest:
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
         append: whether each run adds what is new; otherwise there is one run.
+        compact_below: after that, files of the table that are smaller are merged into files of
+            about this size; None to leave them alone.
     """
 
     paths: tuple[str, ...]
@@ -221,6 +223,7 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
+    compact_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +304,19 @@ class ColumnChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging small files of a table has done.
+
+    Attributes:
+        files: how many were merged.
+        into: how many there are instead.
+    """
+
+    files: int = 0
+    into: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedPart:
     """A part of an export, as its manifest describes it.
 
@@ -359,6 +375,7 @@ class ExportSummary:
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
         columns: how its columns differ from those that the table had.
+        merged: which files of the table were merged.
     """
 
     destination: str
@@ -369,6 +386,7 @@ class ExportSummary:
     left_out: LeftOut = field(default_factory=LeftOut)
     increment: Increment | None = None
     columns: ColumnChanges = field(default_factory=ColumnChanges)
+    merged: Merged = field(default_factory=Merged)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -29,6 +29,7 @@ from kafkalog.lake.model import (
     ExportedPart,
     ExportRequest,
     ExportSummary,
+    Merged,
     TableFormat,
     commit_name,
     entry_name,
@@ -111,6 +112,7 @@ class Export:
             )
         self._delta: Any = None
         self._columns = ColumnChanges()
+        self._merged = Merged()
         self._swept = 0
         self._written = 0
         self._was_complete = False
@@ -174,6 +176,7 @@ class Export:
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment, self._columns,
+            self._merged,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------

@@ -295,7 +295,7 @@ def test_a_delta_table_that_others_have_changed(tmp_path: Path) -> None:
 def test_columns_of_an_iceberg_table_that_change_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files know columns by numbers that the table now gives to others; repeated, it goes on."""
+    """The files know columns by numbers that the table now gives to others."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     names = ("offset", "value", "leader_epoch")
     run(tmp_path / "log", to, ICEBERG, columns=names)
