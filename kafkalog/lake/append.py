@@ -26,6 +26,7 @@ from kafkalog.lake.model import (
     MANIFEST,
     PLAN,
     SUCCESS,
+    ColumnChanges,
     Increment,
     TableFormat,
     commit_name,
@@ -176,7 +177,8 @@ class Append(Export):
             return False
         require_same_options(plan.options, self._asked, self._target.shown)
         is_same = (plan.columns, plan.schema) == (now.columns, now.schema)
-        now = now if is_same else replace(now, columns=plan.columns)
+        if not is_same:
+            now, self._columns = replace(now, columns=plan.columns), ColumnChanges()
         require_own(plan, now, self._asked.writing.suffix, place)
         self.plan = plan
         is_committed = self._is_in_delta(number)

@@ -156,5 +156,6 @@ class IcebergAppend:
         parts = tuple(self._parts)
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
-            self.plan.increment, self._columns, self._merged,
+            self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
+            self._merged,
         )  # fmt: skip

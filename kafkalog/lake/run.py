@@ -175,8 +175,8 @@ class Export:
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
-            self.plan.left_out, self.plan.increment, self._columns,
-            self._merged,
+            self.plan.left_out, self.plan.increment,
+            ColumnChanges() if self._was_complete else self._columns, self._merged,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------

@@ -46,9 +46,12 @@ if TYPE_CHECKING:
 SIZE = 1 << 20
 
 
-def merge(log: Path, to: Path, form: TableFormat, size: int = SIZE) -> ExportSummary:
+def merge(
+    log: Path, to: Path, form: TableFormat, size: int | None = SIZE,
+    columns: tuple[str, ...] | None = None,
+) -> ExportSummary:  # fmt: skip
     """Add what is new, and merge files that are smaller."""
-    asked = replace(asking(log, form=form), compact_below=size)
+    asked = replace(asking(log, form=form), compact_below=size, columns=columns)
     catalog = local_catalog(str(to)) if form == ICEBERG else None
     while True:
         with appending(asked, TABLE if form == ICEBERG else str(to), catalog=catalog) as one:
@@ -124,6 +127,21 @@ def test_the_rows_are_the_same(
         assert len(table.scan(snapshot_id=before_last.snapshot_id).to_arrow()) == 132
         table.manage_snapshots().rollback_to_snapshot(before_last.snapshot_id).commit()
         assert append(log, to=to, form=form)[0].was_complete
+
+
+@pytest.mark.parametrize("form", [DELTA, ICEBERG])
+def test_files_with_other_columns(tmp_path: Path, form: TableFormat) -> None:
+    """The file that replaces them has all columns of the table."""
+    log, to = tmp_path / "log", tmp_path / "lake"
+    partition = make_log(log)
+    fewer = ("offset", "value", "leader_epoch")
+    for first, columns in ((120, fewer), (123, (*fewer, "headers", "timestamp")), (126, fewer)):
+        merge(log, to, form, None, columns)
+        grow(partition, first, 1)
+    before = all_rows(to, form)
+    assert {one["headers"] is None for one in before} == {True, False}
+    assert merge(log, to, form, SIZE, fewer).merged.into == 1
+    assert [one for one in all_rows(to, form) if one["offset"] < 126] == before
 
 
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])

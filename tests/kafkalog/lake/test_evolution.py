@@ -282,9 +282,12 @@ def test_a_delta_table_that_others_have_changed(tmp_path: Path) -> None:
     run(tmp_path / "log", to, DELTA, columns=names)
     more = pa.schema([("note", pa.string()), ("key", pa.int32())])
     DeltaTable(to).alter.add_columns(Schema.from_arrow(more).fields)
+    DeltaTable(to).alter.set_column_metadata("value", {"comment": "of the producer"})
     grow(partition, 120, 1)
     run(tmp_path / "log", to, DELTA, columns=(*names, "producer_id"))
     assert read(to, DELTA, "offset", "note", "producer_id")[-1] == (122, None, -1)
+    [value] = [one for one in DeltaTable(to).schema().fields if one.name == "value"]
+    assert value.metadata == {"comment": "of the producer"}
     grow(partition, 123, 1)
     before = files_of(to)
     with pytest.raises(DestinationExistsError, match="key has the type int32 in the table, and"):
@@ -349,7 +352,8 @@ def test_a_run_with_new_columns_that_stops_at_any_write(
         killing.calls = None
         run(log, to, form, columns=(*names, "sequence"))
         assert rows_of(to, form) == rows(0, 126)
-        assert run(log, to, form, columns=names).was_complete
+        done = run(log, to, form, columns=names)
+        assert (done.was_complete, done.columns.absent) == (True, ())
         at += step
 
 
