@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.schema import index_name_by_id
 
 from kafkalog.errors import UnwritableError
 from kafkalog.lake.evolution import conformed
@@ -69,7 +70,8 @@ def merge_small(iceberg: IcebergTable, size: int, writing: Writing) -> Merged:
 def _small_files(table: Table, size: int) -> list[list[FileScanTask]]:
     """Return files of one partition each, to be merged into a file of about `size` bytes.
 
-    Files that other programs have deleted rows of, or written by other partitions, are left alone.
+    Files are left alone if other programs have deleted rows of them, or renamed columns that they
+    have, or if they were written by other partitions.
     """
     spec_id = table.spec().spec_id
     small = [
@@ -78,6 +80,7 @@ def _small_files(table: Table, size: int) -> list[list[FileScanTask]]:
         if one.file.file_size_in_bytes < size
         and not one.delete_files
         and one.file.spec_id == spec_id
+        and _has_known_columns(table, one)
     ]
     groups = []
     small.sort(key=lambda one: (_partition(one), *_bounds(table, one), one.file.file_path))
@@ -116,7 +119,7 @@ def _written_again(
         UnwritableError: a file cannot be written, or does not have the rows that it should.
 
     Cost:
-        The rows of one of the files, and three times a row group.
+        Three times a row group.
     """
     made: list[dict[str, Any]] = []
     try:
@@ -143,8 +146,30 @@ def _written_again(
 
 def _rows(table: Table, group: Sequence[FileScanTask]) -> Iterator[Any]:
     """Yield the rows of files with the columns that the table has now."""
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    # Not by a scan of pyiceberg: for it, a null list of structs is an empty list.
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     for one in group:
-        for batch in scan.to_record_batches([one]):
-            yield conformed(batch, schema)
+        with _opened(table, one) as file:
+            for batch in file.iter_batches():
+                yield conformed(batch, schema)
+
+
+@contextmanager
+def _opened(table: Table, task: FileScanTask) -> Iterator[pq.ParquetFile]:
+    with table.io.new_input(task.file.file_path).open() as stream, pq.ParquetFile(stream) as file:
+        yield file
+
+
+def _has_known_columns(table: Table, task: FileScanTask) -> bool:
+    """Return whether the columns of a file have the names by which the table knows them now."""
+    with _opened(table, task) as file:
+        try:
+            found = index_name_by_id(pyarrow_to_schema(file.schema_arrow))
+        except ValueError:  # its columns have no ids
+            return False
+    known = index_name_by_id(table.schema())
+    ids = {name: number for number, name in known.items()}
+    return all(
+        ids.get(name, number) == number and known.get(number, name) == name
+        for number, name in found.items()
+    )
