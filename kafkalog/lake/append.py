@@ -203,7 +203,7 @@ class Append(Export):
         """
         if self._delta is None:
             return False
-        found = delta_log().delta_commit(self._target.shown)
+        found: int | None = delta_log().delta_commit(self._target.shown)
         if found not in (number, number - 1 if number else None):
             raise self._is_at_another_commit(found)
         return found == number

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BY_PATH: Final = ["topic", "partition"]
 _APP: Final = "kafkalog"
-_CODECS: Final = {
+_CODECS: Final[dict[Codec, Any]] = {
     Codec.SNAPPY: "SNAPPY",
     Codec.ZSTD: "ZSTD",
     Codec.LZ4: "LZ4_RAW",
