@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -23,8 +24,21 @@ VALUE_SIZE_MAX: Final = 16 << 20
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
-def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, int]:
-    """Return the typed column, and the number of values that are null because they do not decode.
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """A value that does not decode, and is null in the typed column.
+
+    Attributes:
+        row: its row in the column.
+        reason: why.
+    """
+
+    row: int
+    reason: str
+
+
+def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
+    """Return the typed column, and the values that are null there because they do not decode.
 
     Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
 
@@ -33,25 +47,26 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
         decoder: the result of `column.decoder`.
         data: a `pyarrow.BinaryArray`.
     """
-    parts, failures = [], 0
+    parts = []
+    failures: list[Undecoded] = []
     for start, end in _slices(data):
         values: list[Any] = []
-        for one in data.slice(start, end - start):
+        for row, one in enumerate(data.slice(start, end - start), start):
             value = None
             if one.is_valid:
                 try:
                     value = decoder.decode(*column.unframed(_small(one)))
-                except ValueError:
-                    failures += 1
+                except ValueError as error:
+                    failures.append(Undecoded(row, brief(error)))
             values.append(value)
         try:
             parts.append(pa.array(values, decoder.type))
         except _UNFIT:
-            array, unfit = _one_by_one(values, decoder.type)
+            array, unfit = _one_by_one(values, decoder.type, start)
             parts.append(array)
             failures += unfit
     if not parts:
-        return pa.array([], decoder.type), 0
+        return pa.array([], decoder.type), []
     return pa.concat_arrays(parts), failures
 
 
@@ -82,17 +97,18 @@ def _slices(data: Any) -> Iterator[tuple[int, int]]:
 
 def _small(value: Any) -> bytes:
     if value.as_buffer().size > VALUE_SIZE_MAX:
-        raise ValueError("too large")
+        raise ValueError(f"larger than {VALUE_SIZE_MAX} bytes")
     data: bytes = value.as_py()
     return data
 
 
-def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, int]:
-    parts, failures = [], 0
-    for value in values:
+def _one_by_one(values: list[Any], kind: Any, start: int) -> tuple[Any, list[Undecoded]]:
+    parts = []
+    failures: list[Undecoded] = []
+    for row, value in enumerate(values, start):
         try:
             parts.append(pa.array([value], kind))
-        except _UNFIT:
+        except _UNFIT as error:
             parts.append(pa.nulls(1, kind))
-            failures += 1
+            failures.append(Undecoded(row, brief(error)))
     return pa.concat_arrays(parts), failures

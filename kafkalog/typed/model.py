@@ -130,12 +130,18 @@ class TypedColumn:
         """
         if self.framing == Framing.NONE:
             return data, None
-        if len(data) < MAGIC_SIZE or data[0]:
+        schema_id = self.schema_id_of(data)
+        if schema_id is None:
             raise ValueError("no schema id")
-        schema_id = int.from_bytes(data[1:MAGIC_SIZE], "big")
         if self.schema_id not in (None, schema_id):
-            raise ValueError("another schema")
+            raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
         return data[MAGIC_SIZE:], schema_id
+
+    def schema_id_of(self, data: bytes) -> int | None:
+        """Return the schema id in the prefix of data; None if it has none."""
+        if self.framing == Framing.NONE or len(data) < MAGIC_SIZE or data[0]:
+            return None
+        return int.from_bytes(data[1:MAGIC_SIZE], "big")
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""

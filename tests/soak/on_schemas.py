@@ -115,7 +115,9 @@ def check_schema(files: Files, rng: Random, _place: Place) -> None:
     array.validate(full=True)
     assert array.type == decoder.type
     assert len(array) == len(values)
-    assert 0 <= failures <= array.null_count
+    assert len(failures) <= array.null_count
+    assert len({one.row for one in failures}) == len(failures)
+    assert all(one.reason and not array[one.row].is_valid for one in failures)
 
 
 _TEXTS = (
