@@ -5,6 +5,7 @@ A value that does not decode is null there, and told with the reason.
 
 from __future__ import annotations
 
-from kafkalog.typed.model import Framing, TypedColumn, TypedForm
+from kafkalog.typed.framing import Framing
+from kafkalog.typed.model import TypedColumn, TypedForm
 
 __all__ = ["Framing", "TypedColumn", "TypedForm"]

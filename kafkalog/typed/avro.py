@@ -18,6 +18,8 @@ from kafkalog.typed.schema_size import SchemaSize, brief
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.typed.framing import SchemaId
+
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -50,7 +52,8 @@ class AvroDecoder:
     of milliseconds and microseconds, uuid; others are treated as their underlying types.
 
     Args:
-        schema: the schema of the column.
+        schema: the schema of the column, or the texts of it and, before it, of those that it
+            refers to.
         writers: the schemas that values were written with, by id, each after those that it refers
             to. Values are resolved from theirs to the column's, as Avro specifies it. If empty, all
             values were written with the column's.
@@ -60,17 +63,23 @@ class AvroDecoder:
         ModuleNotFoundError: fastavro is missing.
     """
 
-    def __init__(self, schema: bytes, writers: Mapping[int, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        schema: bytes | Sequence[str],
+        writers: Mapping[SchemaId, Sequence[str]] | None = None,
+    ) -> None:
+        texts: Sequence[str | bytes] = [schema] if isinstance(schema, bytes) else schema
         try:
-            self._schema = fastavro.parse_schema(json.loads(schema))
-            tree = fastavro.schema.expand_schema(json.loads(schema))
+            schemas = [json.loads(text) for text in texts]
+            tree = _expanded(schemas)
+            self._schema = _parsed(schemas)
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
         self._texts = writers or {}
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[SchemaId, Any] = {}
 
-    def decode(self, data: bytes, schema_id: int | None = None) -> Any:
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return the decoded value."""
         file = io.BytesIO(data)
         writer, reader = self._schema, None
@@ -84,23 +93,28 @@ class AvroDecoder:
             raise ValueError("more bytes than the value has")
         return _plain(value)
 
-    def _writer(self, schema_id: int | None) -> Any:
+    def _writer(self, schema_id: SchemaId | None) -> Any:
         """Return the parsed schema of an id; raise `ValueError` if there is none to decode with."""
         texts = None if schema_id is None else self._texts.get(schema_id)
         if schema_id is None or texts is None:
             raise ValueError(f"the schema {schema_id} is unknown")
         if schema_id not in self._writers:
             try:
-                self._writers[schema_id] = _parsed(texts)
+                schemas = [json.loads(text) for text in texts]
+                _type(_expanded(schemas), "#", SchemaSize())
+                self._writers[schema_id] = _parsed(schemas)
             except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
                 raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
         return self._writers[schema_id]
 
 
-def _parsed(texts: Sequence[str]) -> Any:
-    """Parse a writer's schema after those that it refers to; refuse what could decode endlessly."""
-    schemas = [json.loads(text) for text in texts]
-    _type(fastavro.schema.expand_schema(schemas)[-1], "#", SchemaSize())
+def _expanded(schemas: Sequence[Any]) -> Any:
+    """Return the last schema with the definition of each name that it uses."""
+    return fastavro.schema.expand_schema(list(schemas))[-1]
+
+
+def _parsed(schemas: Sequence[Any]) -> Any:
+    """Parse a schema after those that it refers to."""
     named: dict[str, Any] = {}
     return [fastavro.parse_schema(one, named_schemas=named) for one in schemas][-1]
 

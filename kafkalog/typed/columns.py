@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.typed.framing import VALUE_SIZE_MAX
 from kafkalog.typed.schema_size import brief
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 # How many rows, and how many bytes of them, are Python objects at a time.
 _ROWS_AT_ONCE: Final = 4096
 _SIZE_AT_ONCE: Final = 4 << 20
-VALUE_SIZE_MAX: Final = 16 << 20
-"""Larger values are not decoded, since each byte can become a Python object."""
 # A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 

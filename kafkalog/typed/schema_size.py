@@ -10,6 +10,11 @@ from kafkalog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MALFORMED: Final = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
+    MemoryError, NotImplementedError, AssertionError,
+)  # fmt: skip
+"""What the libraries raise for malformed schemas, besides errors of their own."""
 _DEPTH_MAX: Final = 64
 _NODES_MAX: Final = 10_000
 

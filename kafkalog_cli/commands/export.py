@@ -94,7 +94,7 @@ def export(
         "--bytes", help="Keys and values in NDJSON and CSV.",
     )] = BytesForm.BASE64,
     key: Annotated[TypedForm | None, typer.Option(
-        "--key", help="Decode keys by --key-schema.",
+        "--key", help="Decode keys by --key-schema or --schemas.",
     )] = None,
     key_schema: Annotated[str | None, typer.Option(
         metavar="FILE", help="Like --value-schema, for keys.",
@@ -106,7 +106,7 @@ def export(
         metavar="FRAMING", help="Like --value-framing, for keys.",
     )] = "none",
     value: Annotated[TypedForm | None, typer.Option(
-        "--value", help="Decode values by --value-schema.",
+        "--value", help="Decode values by --value-schema or --schemas.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
@@ -228,8 +228,8 @@ def export(
         table_format,
         append,
     )
-    if schemas is not None and TypedForm.AVRO not in (key, value):
-        raise UsageError("--schemas requires --value avro or --key avro.")
+    if schemas is not None and key is None and value is None:
+        raise UsageError("--schemas requires --value or --key.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
         raise UsageError(f"{name} requires --append.")

@@ -129,7 +129,7 @@ def registry(answer: bytes, user: str | None = None) -> Iterator[str]:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
     thread.start()
     name = "" if user is None else f"{user}@"
     try:
