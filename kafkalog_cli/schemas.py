@@ -24,10 +24,11 @@ ValueSchemaOption = Annotated[str | None, typer.Option(
 ValueMessageOption = Annotated[str | None, typer.Option(
     metavar="NAME", help="Full name of the Protobuf message.",
 )]  # fmt: skip
-ValueFramingOption = Annotated[str, typer.Option(
+ValueFramingOption = Annotated[str | None, typer.Option(
     metavar="FRAMING",
     help="What precedes the data: none, confluent (five bytes with any schema id), "
-         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue.",
+         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue. "
+         "Default: none; confluent with --schemas.",
 )]  # fmt: skip
 
 SchemasOption = Annotated[str | None, typer.Option(
@@ -42,7 +43,7 @@ def typed_columns(
     form: TypedForm | None,
     schema: str | None,
     message: str | None,
-    framing: str,
+    framing: str | None,
     *,
     option: str | None = None,
     schemas: str | None = None,
@@ -55,16 +56,18 @@ def typed_columns(
         form: the value of `option`.
         schema: a file.
         message: the full name of a Protobuf message.
-        framing: what precedes the data.
+        framing: what precedes the data; None for the usual.
         option: the option that asks for it; `--key` or `--value` if None.
         schemas: the place with the schemas that the data was written with.
         topics: the topics that are read.
     """
     asking = option or f"--{source}"
     if form is None:
-        if schema is not None or message is not None or framing != "none":
+        if schema is not None or message is not None or framing not in (None, "none"):
             raise UsageError(f"{asking} is missing.", hint=f"{asking} json, avro or protobuf")
         return ()
+    if framing is None:
+        framing = Framing.NONE if schemas is None else Framing.CONFLUENT
     name, colon, number = framing.partition(":")
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
         raise UsageError(
@@ -72,14 +75,15 @@ def typed_columns(
             hint="none, confluent, confluent:ID, apicurio, apicurio4 or glue",
         )
     schema_id = int(number) if colon else None
-    if schemas is None and schema is None:
+    is_by_id = schemas is not None and name != Framing.NONE
+    if schema is None and not is_by_id:
         raise UsageError(f"{asking} {form} needs a schema.", hint=f"--{source}-schema FILE")
     kind = Framing(name)
     if schema is not None:
         given = TypedColumn(source, form, _contents(schema), message, kind, schema_id)
     else:
         given = TypedColumn(source, form, b"", message, kind, schema_id)
-    return (given if schemas is None else _by_id(given, schemas, topics),)
+    return (_by_id(given, schemas, topics) if schemas and is_by_id else given,)
 
 
 def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn:
@@ -91,8 +95,6 @@ def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn
     from kafkalog.schema_registry import read_registry
     from kafkalog.typed.proto_files import MAIN, compiled
 
-    if given.framing == Framing.NONE:
-        given = replace(given, framing=Framing.CONFLUENT)
     registry = read_registry(place)
     schemas = registry.of_form(given.form.upper())
     if not given.schema:

@@ -318,7 +318,7 @@ class Export:
 
     def _can_discard(self) -> bool:
         """Return whether no reader has been promised these files."""
-        return not self._target.has(MANIFEST)
+        return not (self._target.has(MANIFEST) or self._target.has("_delta_log"))
 
     def _discard(self, plan: Plan) -> None:
         """Remove the files of a plan that is not completed."""

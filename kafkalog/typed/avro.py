@@ -6,7 +6,7 @@ import io
 import json
 import struct
 from decimal import DecimalException
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
 import pyarrow as pa
@@ -77,35 +77,57 @@ class AvroDecoder:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
         self._texts = writers or {}
-        self._writers: dict[SchemaId, Any] = {}
+        self._writers: dict[SchemaId, _Writer] = {}
+        self._own = _Writer(self._schema, None, _has_uuids(schemas))
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return the decoded value."""
         file = io.BytesIO(data)
-        writer, reader = self._schema, None
+        writer = self._own
         if self._texts:
-            writer, reader = self._writer(schema_id), self._schema
+            found = None if schema_id is None else self._writers.get(schema_id)
+            writer = self._writer(schema_id) if found is None else found
         try:
-            value = fastavro.schemaless_reader(file, writer, reader)
+            value = fastavro.schemaless_reader(file, writer.schema, writer.reader)
         except _DAMAGE as error:
             raise ValueError(str(error)) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
-        return _plain(value)
+        return _plain(value) if writer.has_uuids else value
 
-    def _writer(self, schema_id: SchemaId | None) -> Any:
-        """Return the parsed schema of an id; raise `ValueError` if there is none to decode with."""
+    def _writer(self, schema_id: SchemaId | None) -> _Writer:
+        """Return the schema of an id; raise `ValueError` if there is none to decode with."""
         texts = None if schema_id is None else self._texts.get(schema_id)
         if schema_id is None or texts is None:
             raise ValueError(f"the schema {schema_id} is unknown")
-        if schema_id not in self._writers:
-            try:
-                schemas = [json.loads(text) for text in texts]
-                _type(_expanded(schemas), "#", SchemaSize())
-                self._writers[schema_id] = _parsed(schemas)
-            except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
-                raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
-        return self._writers[schema_id]
+        try:
+            schemas = [json.loads(text) for text in texts]
+            _type(_expanded(schemas), "#", SchemaSize())
+            schema = _parsed(schemas)
+        except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
+            raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
+        reader = None if schema == self._schema else self._schema
+        found = _Writer(schema, reader, self._own.has_uuids or _has_uuids(schemas))
+        self._writers[schema_id] = found
+        return found
+
+
+class _Writer(NamedTuple):
+    """A parsed schema that values were written with.
+
+    Attributes:
+        schema: the schema.
+        reader: that of the column; None if it is the same.
+        has_uuids: whether values have UUIDs, which are no types of Arrow.
+    """
+
+    schema: Any
+    reader: Any
+    has_uuids: bool
+
+
+def _has_uuids(schemas: Sequence[Any]) -> bool:
+    return '"uuid"' in json.dumps(schemas)
 
 
 def _expanded(schemas: Sequence[Any]) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # How many rows, and how many bytes of them, are Python objects at a time.
 _ROWS_AT_ONCE: Final = 4096
 _SIZE_AT_ONCE: Final = 4 << 20
+_TOO_LARGE: Final = f"larger than {VALUE_SIZE_MAX} bytes"
 # A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -48,13 +49,20 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
     """
     parts = []
     failures: list[Undecoded] = []
-    for start, end in _slices(data):
+    decode, unframed = decoder.decode, column.unframed
+    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
+    sizes = sizes.to_numpy(zero_copy_only=False)
+    for start, end in _slices(sizes):
         values: list[Any] = []
-        for row, one in enumerate(data.slice(start, end - start), start):
+        if sizes[start] > VALUE_SIZE_MAX:
+            failures.append(Undecoded(start, _TOO_LARGE))
+            parts.append(pa.nulls(1, decoder.type))
+            continue
+        for row, one in enumerate(data.slice(start, end - start).to_pylist(), start):
             value = None
-            if one.is_valid:
+            if one is not None:
                 try:
-                    value = decoder.decode(*column.unframed(_small(one)))
+                    value = decode(*unframed(one))
                 except ValueError as error:
                     failures.append(Undecoded(row, brief(error)))
             values.append(value)
@@ -74,7 +82,7 @@ def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | 
     if data is None:
         return None
     if len(data) > VALUE_SIZE_MAX:
-        return f"larger than {VALUE_SIZE_MAX} bytes"
+        return _TOO_LARGE
     try:
         pa.array([decoder.decode(*column.unframed(data))], decoder.type)
     except _UNFIT as error:
@@ -82,23 +90,19 @@ def failure(column: TypedColumn, decoder: Decoder, data: bytes | None) -> str | 
     return None
 
 
-def _slices(data: Any) -> Iterator[tuple[int, int]]:
-    """Cut a column into ranges of rows, by count and by bytes."""
-    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
-    ends = sizes.to_numpy(zero_copy_only=False).cumsum()
+def _slices(sizes: Any) -> Iterator[tuple[int, int]]:
+    """Cut a column into ranges of rows, by count and by bytes; values too large are alone."""
+    ends = sizes.cumsum()
+    large = (sizes > VALUE_SIZE_MAX).nonzero()[0]
     start = before = 0
-    while start < len(data):
+    while start < len(sizes):
         end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
-        end = min(end, start + _ROWS_AT_ONCE, len(data))
+        end = min(end, start + _ROWS_AT_ONCE, len(sizes))
+        following = int(large.searchsorted(start))
+        if following < len(large):
+            end = min(end, max(int(large[following]), start + 1))
         yield start, end
         start, before = end, int(ends[end - 1])
-
-
-def _small(value: Any) -> bytes:
-    if value.as_buffer().size > VALUE_SIZE_MAX:
-        raise ValueError(f"larger than {VALUE_SIZE_MAX} bytes")
-    data: bytes = value.as_py()
-    return data
 
 
 def _one_by_one(values: list[Any], kind: Any, start: int) -> tuple[Any, list[Undecoded]]:

@@ -30,30 +30,34 @@ import base64, json, os, sys, tempfile
 import grpc_tools
 from grpc_tools import protoc
 known = os.path.join(os.path.dirname(grpc_tools.__file__), "_proto")
-for line in sys.stdin:
-    files = json.loads(line)
-    with tempfile.TemporaryDirectory(prefix="kafkalog-") as place:
-        root, out, said = (os.path.join(place, name) for name in ("in", "out", "said"))
-        for name, text in files:
-            path = os.path.normpath(os.path.join(root, name))
-            if not path.startswith(root + os.sep):
-                continue
+
+def compile(files, place):
+    root, out, said = (os.path.join(place, name) for name in ("in", "out", "said"))
+    for name, text in files:
+        path = os.path.normpath(os.path.join(root, name))
+        if path.startswith(root + os.sep):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        kept = os.dup(2)
-        with open(said, "wb") as file:
-            os.dup2(file.fileno(), 2)
-            status = protoc.main(["protoc", "-I", root, "-I", known, "--include_imports", "-o", out,
-                                  files[-1][0]])
-            os.dup2(kept, 2)
-            os.close(kept)
-        if status == 0:
-            with open(out, "rb") as file:
-                found = {"set": base64.b64encode(file.read()).decode()}
-        else:
-            with open(said, encoding="utf-8", errors="replace") as file:
-                found = {"error": file.read(5000).replace(root + os.sep, "")}
+    kept = os.dup(2)
+    with open(said, "wb") as file:
+        os.dup2(file.fileno(), 2)
+        status = protoc.main(["protoc", "-I", root, "-I", known, "--include_imports", "-o", out,
+                              files[-1][0]])
+        os.dup2(kept, 2)
+        os.close(kept)
+    if status == 0:
+        with open(out, "rb") as file:
+            return {"set": base64.b64encode(file.read()).decode()}
+    with open(said, encoding="utf-8", errors="replace") as file:
+        return {"error": file.read(5000).replace(root + os.sep, "")}
+
+for line in sys.stdin:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-") as place:
+        try:
+            found = compile(json.loads(line), place)
+        except Exception as error:
+            found = {"error": str(error)}
     print(json.dumps(found), flush=True)
 """
 
@@ -135,6 +139,8 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             words = " ".join(str(error).split())[:200]
             raise UnreadableError(f"The Protobuf schemas cannot be compiled: {words}.") from error
+        if done.returncode > 0:
+            raise UnreadableError(f"The compiler of Protobuf ended with {done.returncode}.")
         if len(found) < len(schemas):
             found.append({"error": f"the compiler ended with {done.returncode}"})
     return found

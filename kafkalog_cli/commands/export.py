@@ -102,15 +102,15 @@ def export(
     key_message: Annotated[str | None, typer.Option(
         metavar="NAME", help="Like --value-message, for keys.",
     )] = None,
-    key_framing: Annotated[str, typer.Option(
+    key_framing: Annotated[str | None, typer.Option(
         metavar="FRAMING", help="Like --value-framing, for keys.",
-    )] = "none",
+    )] = None,
     value: Annotated[TypedForm | None, typer.Option(
         "--value", help="Decode values by --value-schema or --schemas.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = "none",
+    value_framing: ValueFramingOption = None,
     schemas: SchemasOption = None,
     max_rejects: Annotated[int | None, typer.Option(
         "--max-rejects", min=0, metavar="N", help="Most records that may not decode (0); they go "

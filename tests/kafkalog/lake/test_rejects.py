@@ -227,6 +227,35 @@ def test_a_run_that_was_stopped_is_counted_whole(
     assert in_rejects(to) == bad(30)
 
 
+@pytest.mark.parametrize("form", [FILES, DELTA])
+def test_nothing_but_rejects(tmp_path: Path, form: TableFormat) -> None:
+    """The table has no row, and no file."""
+    write_log(tmp_path / "a-0", batch(0, [record(0, b"k", b"no JSON")]))
+    with Export(asked(tmp_path / "a-0", form), str(tmp_path / "lake"), max_rejects=1) as run:
+        run.run(LocalEngine(1))
+        assert (run.summary().rows, run.summary().rejects) == (0, 1)
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+    assert in_rejects(tmp_path / "lake", form) == [(0, b"no JSON")]
+
+
+def test_a_delta_table_that_is_there_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that stopped after the commit is completed, also if fewer rejects are allowed now."""
+    log, to = tmp_path / "a-0", tmp_path / "lake"
+    grow(log, 0, 9)
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkalog.lake.run.commit_rejects", lambda *_: 1 // 0)
+        with (
+            Export(asked(log, DELTA), str(to), max_rejects=9) as run,
+            pytest.raises(ZeroDivisionError),
+        ):
+            run.run(LocalEngine(1))
+    with Export(asked(log, DELTA), str(to)) as run:
+        run.run(LocalEngine(1))
+    assert (in_table(to, DELTA), in_rejects(to, DELTA)) == (good(9), bad(9))
+
+
 def test_rejects_in_row_groups(tmp_path: Path) -> None:
     """Of limited size, as the rows of the table."""
     grow(tmp_path / "a-0", 0, 60)

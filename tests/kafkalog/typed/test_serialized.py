@@ -110,7 +110,7 @@ def test_rows_are_what_was_serialized(
         place = places.enter_context(registry(json.dumps(told).encode()))
     topic = name.removeprefix("glue-")
     [column] = typed_columns("value", TypedForm(case["form"]), schema, case.get("message"),
-                             case["framing"] if is_glue else "none", schemas=place,
+                             case["framing"] if is_glue else None, schemas=place,
                              topics=[topic])  # fmt: skip
     values = [b64decode(data) for data, _ in case["records"]]
     rows, reasons = decoded(column, [*values, None, b"plain"])
@@ -121,7 +121,7 @@ def test_rows_are_what_was_serialized(
     assert sorted(reasons) == sorted(wanted)
 
 
-def column_of(name: str, place: Path, framing: str = "none", **more: Any) -> TypedColumn:
+def column_of(name: str, place: Path, framing: str, **more: Any) -> TypedColumn:
     case = CASES[name]
     [column] = typed_columns("value", TypedForm(case["form"]), more.get("schema"),
                              more.get("message", case.get("message")), framing,
@@ -205,7 +205,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
         head + "int64 n = 1; M.In in = 2; message In { bool b = 1; } }",
     ]):  # fmt: skip
         (place / f"{number}.proto").write_text(text)
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, "none", schemas=str(place))
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
     values = [b"\0\0\0\0" + bytes([n]) + b"\0\x08\1" for n in range(8)]
     rows, reasons = decoded(column, values)
     assert rows == [{"n": 1, "in": None}, *[None] * 5, {"n": 1, "in": None}, None]
@@ -218,7 +218,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
     ], strict=False):  # fmt: skip
         assert wanted in found
     (place / "8.proto").write_text("nothing")
-    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, "none", schemas=str(place))
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, None, schemas=str(place))
     with pytest.raises(
         UsageError, match=r"schema, 8, decodes nothing: line 1:1: Expected top-level"
     ):
@@ -237,9 +237,25 @@ def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
         place = tmp_path / str(number)
         place.mkdir()
         (place / "1.json").write_text(json.dumps(tree))
-        [column] = typed_columns("value", TypedForm.JSON, None, None, "none", schemas=str(place))
+        [column] = typed_columns("value", TypedForm.JSON, None, None, None, schemas=str(place))
         with pytest.raises(UsageError, match=message):
             column.decoder()
+
+
+def test_plain_keys_beside_values_with_ids(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
+    """`--key-framing none` keeps --schemas from keys."""
+    case = CASES["pages"]
+    disk, schema = as_topic(tmp_path / "disk", case["versions"]), tmp_path / "key.json"
+    values = [b64decode(data) for data, _ in case["records"]]
+    write_log(disk / "pages-0", batch(0, [record(n, b"%d" % n, v) for n, v in enumerate(values)]))
+    schema.write_text('{"type": "integer"}')
+    words = ("export", disk, "--to", tmp_path / "lake", "--topic", "pages", "--value", "json",
+             "--schemas", disk, "--key", "json", "--key-schema", schema)  # fmt: skip
+    refused = kafkalog(*words)
+    assert (refused.status, "the key at 0: no schema id" in refused.stderr) == (4, True)
+    assert kafkalog(*words, "--key-framing", "none").status == 0
+    [file] = (tmp_path / "lake").rglob("*.parquet")
+    assert pq.ParquetFile(file).read(["key_decoded"]).column(0).to_pylist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["pages", "shipments"])
