@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
+from kafkalog.typed.avro_columns import AvroColumns, UnsupportedSchemaError
 from kafkalog.typed.schema_size import SchemaSize, brief
 
 if TYPE_CHECKING:
@@ -78,25 +79,34 @@ class AvroDecoder:
         self.type = _type(tree, "#", SchemaSize())
         self._texts = writers or {}
         self._writers: dict[SchemaId, _Writer] = {}
-        self._own = _Writer(self._schema, None, _has_uuids(schemas))
+        self._own = _Writer(self._schema, None, _has_uuids(schemas), _columns(tree, self.type))
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return the decoded value."""
         file = io.BytesIO(data)
-        writer = self._own
-        if self._texts:
-            found = None if schema_id is None else self._writers.get(schema_id)
-            writer = self._writer(schema_id) if found is None else found
+        writer = self._writer(schema_id) if self._texts else self._own
         try:
             value = fastavro.schemaless_reader(file, writer.schema, writer.reader)
+        except fastavro.read.SchemaResolutionError as error:
+            raise ValueError(f"the schema {schema_id} does not fit that of the column") from error
         except _DAMAGE as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(brief(error).partition(" from <")[0]) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
         return _plain(value) if writer.has_uuids else value
 
+    def by_columns(self, schema_id: SchemaId | None) -> AvroColumns | None:
+        """Return what decodes values of a schema by columns; None if that is impossible."""
+        try:
+            return (self._writer(schema_id) if self._texts else self._own).columns
+        except ValueError:
+            return None
+
     def _writer(self, schema_id: SchemaId | None) -> _Writer:
         """Return the schema of an id; raise `ValueError` if there is none to decode with."""
+        known = None if schema_id is None else self._writers.get(schema_id)
+        if known is not None:
+            return known
         texts = None if schema_id is None else self._texts.get(schema_id)
         if schema_id is None or texts is None:
             raise ValueError(f"the schema {schema_id} is unknown")
@@ -107,7 +117,8 @@ class AvroDecoder:
         except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
             raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
         reader = None if schema == self._schema else self._schema
-        found = _Writer(schema, reader, self._own.has_uuids or _has_uuids(schemas))
+        columns = self._own.columns if reader is None else None
+        found = _Writer(schema, reader, self._own.has_uuids or _has_uuids(schemas), columns)
         self._writers[schema_id] = found
         return found
 
@@ -119,11 +130,20 @@ class _Writer(NamedTuple):
         schema: the schema.
         reader: that of the column; None if it is the same.
         has_uuids: whether values have UUIDs, which are no types of Arrow.
+        columns: decodes values by columns, if that is possible.
     """
 
     schema: Any
     reader: Any
     has_uuids: bool
+    columns: AvroColumns | None
+
+
+def _columns(tree: Any, kind: Any) -> AvroColumns | None:
+    try:
+        return AvroColumns(tree, kind)
+    except UnsupportedSchemaError:
+        return None
 
 
 def _has_uuids(schemas: Sequence[Any]) -> bool:
@@ -138,7 +158,22 @@ def _expanded(schemas: Sequence[Any]) -> Any:
 def _parsed(schemas: Sequence[Any]) -> Any:
     """Parse a schema after those that it refers to."""
     named: dict[str, Any] = {}
-    return [fastavro.parse_schema(one, named_schemas=named) for one in schemas][-1]
+    return [fastavro.parse_schema(_usual(one), named_schemas=named) for one in schemas][-1]
+
+
+def _usual(node: Any) -> Any:
+    """Return a schema without logical types that a column lacks: fastavro knows more of them."""
+    if isinstance(node, list):
+        return [_usual(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("logicalType")
+    is_usual = kind == "decimal" or any(kind == name for _, name in _LOGICAL)
+    return {
+        name: _usual(one) if name in ("type", "fields", "items", "values") else one
+        for name, one in node.items()
+        if is_usual or name != "logicalType"
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -61,6 +61,8 @@ class EvolvedDecoder:
                 self._decoders[number] = made
             else:
                 self._decoders[number] = self._of_version(number)
+        if self.type is None:
+            raise UsageError("There is no schema for the column.")
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return the decoded value."""

@@ -10,6 +10,8 @@ from uuid import UUID
 VALUE_SIZE_MAX: Final = 16 << 20
 """Larger values are not decoded, since each byte can become a Python object."""
 _ID_SIZES: Final = {"confluent": 4, "apicurio": 8, "apicurio4": 4}
+PREFIX_SIZE: Final = 9
+"""The largest of these prefixes, with the zero byte before the id."""
 _GLUE_SIZE: Final = 18
 _GLUE_VERSION: Final = 3
 _GLUE_PLAIN: Final = 0

@@ -97,13 +97,15 @@ class TypedColumn:
         if self.form == TypedForm.JSON:
             from kafkalog.typed.json_schema import JsonDecoder, decoder_of_texts
 
+            if not self.writers:
+                return JsonDecoder(self.schema)
             made = JsonDecoder(self.schema) if self.schema else None
-            return self._evolved(decoder_of_texts, made) if self.writers or not made else made
+            return self._evolved(decoder_of_texts, made)
         if self.form == TypedForm.AVRO:
             from kafkalog.typed.avro import AvroDecoder
 
             writers = dict(self.writers)
-            return AvroDecoder(self.schema or writers[self.versions[0]], writers)
+            return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
         from kafkalog.typed.protobuf import ProtobufDecoder
 
         if self.writers:
@@ -135,6 +137,17 @@ class TypedColumn:
         if self.schema_id not in (None, schema_id):
             raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
         return unpacked(self.framing, data, start), schema_id
+
+    def prefix_of(self, data: bytes) -> tuple[SchemaId | None, int] | None:
+        """Return the schema id of all values that begin as this one, and the size of the prefix.
+
+        None if this one does not decode, or has more in front of it.
+        """
+        if self.framing == Framing.NONE:
+            return None, 0
+        schema_id, size = split(self.framing, data)
+        is_wanted = schema_id is not None and self.schema_id in (None, schema_id)
+        return (schema_id, size) if is_wanted and self.framing != Framing.GLUE else None
 
     def schema_id_of(self, data: bytes) -> SchemaId | None:
         """Return the schema id in the prefix of data; None if it has none."""

@@ -21,7 +21,7 @@ _NODES_MAX: Final = 10_000
 
 def brief(error: Exception) -> str:
     """Quote a library's error on one line; it can hold the whole schema."""
-    return " ".join(str(error).split())[:200]
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 class SchemaSize:
