@@ -19,7 +19,7 @@ from kafkalog.paths.uris import LOCAL
 from kafkalog.tables.model import LeftOut, LossReason, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from kafkalog.tables import Split
     from kafkalog.tables.model import Loss, Offsets
@@ -338,14 +338,6 @@ class ExportedPart:
     defect_count: int
     defects: tuple[Defect, ...]
     rejects: Rejects | None = None
-
-    @property
-    def outputs(self) -> Iterator[tuple[str, int, int | None]]:
-        """Name, size and CRC-32C of each file that was written."""
-        if self.file is not None:
-            yield self.file, self.size_bytes, self.crc32c
-        if self.rejects is not None and self.rejects.file is not None:
-            yield self.rejects.file, self.rejects.size_bytes, self.rejects.crc32c
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""

@@ -19,7 +19,7 @@ from kafkalog.tables.model import TableName, name_of
 from kafkalog.tables.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
     from typing import BinaryIO
 
@@ -47,6 +47,14 @@ _SHOWN_MAX: Final = 5
 def rejects_name(part: Part, writing: Writing) -> str:
     """Return the name of the file with the rejects of a part."""
     return f"{REJECTS}/{part.file.removesuffix(writing.suffix)}{SUFFIX}"
+
+
+def outputs(part: ExportedPart) -> Iterator[tuple[str, int, int | None]]:
+    """Yield name, size and CRC-32C of each file of a part: of its rows, and of its rejects."""
+    if part.file is not None:
+        yield part.file, part.size_bytes, part.crc32c
+    if part.rejects is not None and part.rejects.file is not None:
+        yield part.rejects.file, part.rejects.size_bytes, part.rejects.crc32c
 
 
 @dataclass

@@ -41,7 +41,7 @@ from kafkalog.lake.plan import (
     require_unchanged,
     tasks_of,
 )
-from kafkalog.lake.rejects import commit_rejects, rejects_name, require_few
+from kafkalog.lake.rejects import commit_rejects, outputs, rejects_name, require_few
 from kafkalog.lake.targets import LocalTarget, open_target
 from kafkalog.paths.file_system import absolute, portable
 from kafkalog.paths.uris import is_object
@@ -273,7 +273,7 @@ class Export:
             for part in parts
             if part.number in files
             and part.file in (None, files[part.number])
-            and all(sizes.get(name) == size for name, size, _ in part.outputs)
+            and all(sizes.get(name) == size for name, size, _ in outputs(part))
         }
         self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
         if self._is_complete:
@@ -301,7 +301,7 @@ class Export:
             return None
         is_whole = all(
             sizes.get(name) == size and self._target.checksum(name) in (None, crc)
-            for name, size, crc in entry.outputs
+            for name, size, crc in outputs(entry)
         )
         return entry if is_whole else None
 
@@ -386,7 +386,7 @@ class Export:
                 directory.
         """
         sizes = self._target.sizes()
-        for name, written, crc in (one for part in self._found.values() for one in part.outputs):
+        for name, written, crc in (one for part in self._found.values() for one in outputs(part)):
             size = sizes.get(name)
             if size == written:
                 checksum = self._target.checksum(name)
