@@ -27,14 +27,14 @@ ValueMessageOption = Annotated[str | None, typer.Option(
 ValueFramingOption = Annotated[str | None, typer.Option(
     metavar="FRAMING",
     help="What precedes the data: none, confluent (five bytes with any schema id), "
-         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue. "
-         "Default: none; confluent with --schemas.",
+         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue.",
 )]  # fmt: skip
 
 SchemasOption = Annotated[str | None, typer.Option(
     metavar="PLACE",
     help="Decode by the schema ids in the data: URL of a registry, log directory with "
-         "_schemas, or directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc.",
+         "_schemas, or directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc. "
+         "The framing is then confluent if none is given.",
 )]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ _MICROS: Final = tuple(
 _DAYS: Final = tuple(one.toordinal() - date(1970, 1, 1).toordinal() for one in (date.min, date.max))
 _DAY_MS: Final = 86_400_000
 # What Python's dates and times can hold; fastavro judges the rest.
-_BOUNDS: Final = {
+_BOUNDS: Final[dict[tuple[str, str], tuple[int, ...] | None]] = {
     ("int", ""): (-INT32_MAX - 1, INT32_MAX),
     ("int", "date"): _DAYS,
     ("int", "time-millis"): (0, _DAY_MS - 1),
