@@ -19,6 +19,13 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
+from kafkalog.lake.delta import (
+    append_delta,
+    delta_commit,
+    delta_schema,
+    merge_small,
+    require_fitting,
+)
 from kafkalog.lake.evolution import Evolution, schema_from, schema_text
 from kafkalog.lake.model import (
     COMMITS,
@@ -40,7 +47,8 @@ from kafkalog.lake.plan import (
     require_own,
     require_unchanged,
 )
-from kafkalog.lake.run import Export, delta_log
+from kafkalog.lake.rejects import commit_rejects
+from kafkalog.lake.run import Export
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +71,7 @@ class Append(Export):
         to: as for `Export`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
+        max_rejects: as for `Export`; for each commit.
 
     Attributes:
         is_continued: whether this run completes the plan of an interrupted one; then another run
@@ -77,9 +86,10 @@ class Append(Export):
     """
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False
-    ) -> None:
-        super().__init__(asked, to, fail_fast=fail_fast)
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
+        max_rejects: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects)
         self._allow_gaps = allow_gaps
         self.is_continued = False
 
@@ -100,8 +110,8 @@ class Append(Export):
             schema, self._columns = evolution.schema, evolution.changes
         plan = replace(plan, schema=schema_text(schema))
         if self._asked.table_format == TableFormat.DELTA:
-            log, place = delta_log(), self._target.shown
-            log.require_fitting(place, log.delta_schema(place, self._table_schema(plan)))
+            place = self._target.shown
+            require_fitting(place, delta_schema(place, self._table_schema(plan)))
         return plan
 
     def _file_schema(self, plan: Plan) -> Any:
@@ -203,7 +213,7 @@ class Append(Export):
         """
         if self._delta is None:
             return False
-        found: int | None = delta_log().delta_commit(self._target.shown)
+        found = delta_commit(self._target.shown)
         if found not in (number, number - 1 if number else None):
             raise self._is_at_another_commit(found)
         return found == number
@@ -217,12 +227,12 @@ class Append(Export):
             hint="Was one of them restored? Export into another directory.",
         )
 
+    def _can_discard(self) -> bool:
+        assert self.plan.increment is not None, "it was asked for"
+        return not self._is_in_delta(self.plan.increment.number)
+
     def _discard(self, plan: Plan) -> None:
-        """Remove the files of a plan that cannot be completed."""
-        self._found = {}
-        for part in plan.parts:
-            self._target.remove(part.file)
-        self._clear_up(self._target.sizes())
+        super()._discard(plan)
         if self._last is not None:
             self._mark_complete()
 
@@ -235,23 +245,25 @@ class Append(Export):
         super().run(engine)
         size = self._asked.compact_below
         if size is not None and not self.is_continued:
-            self._merged = delta_log().merge_small(self._target.shown, size, self._asked.writing)
+            self._merged = merge_small(self._target.shown, size, self._asked.writing)
 
     # The work --------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
-        if not self._allow_gaps:
+        if not self._allow_gaps and self._can_discard():
             try:
                 refuse_losses(self.summary().parts)
             except RefusedError:
                 self._discard(self.plan)
                 raise
         self._require_all_parts()
-        if self._delta is not None and not self._is_in_delta(increment.number):
-            parts = self.summary().parts
-            delta_log().append_delta(self._target.shown, self._delta, parts, increment)
+        parts = self.summary().parts
+        if self._delta is not None:
+            if not self._is_in_delta(increment.number):
+                append_delta(self._target.shown, self._delta, parts, increment)
+            commit_rejects(self._target.shown, parts, increment)
         more = {"increment": asdict(increment), "schema": self.plan.schema}
         self._conclude(commit_name(increment.number), more)
 

@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from kafkalog.errors import (
     DestinationExistsError,
@@ -30,6 +27,8 @@ from kafkalog.storage import sync_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from deltalake import DeltaTable
 
     from kafkalog.lake.model import ExportedPart, Increment, Writing
 
@@ -50,12 +49,20 @@ def delta_schema(place: str, schema: Any) -> Any:
     """Return the table's schema (a `pyarrow.Schema`, with topic and partition).
 
     Raises:
-        UnsupportedError: `deltalake` cannot name the directory, or Delta has no such type.
+        UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
+            no such type.
     """
     if as_text(place) != place:
         raise UnsupportedError(
             "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
         )
+    try:
+        from deltalake import Schema
+    except ImportError as error:
+        raise UnsupportedError(
+            "Delta tables are written by deltalake, which is not installed.",
+            hint="pip install 'kafkalog[delta]'",
+        ) from error
     try:
         return Schema.from_arrow(schema)
     except Exception as error:  # deltalake and arro3 raise exceptions of their own, some bare
@@ -72,6 +79,8 @@ def require_fitting(place: str, schema: Any) -> None:
         DestinationExistsError: a column has another type in the table.
         UnreadableError: its log cannot be read.
     """
+    from deltalake import DeltaTable
+
     with _failing(UnreadableError, place, "read"):
         if _is_table(place):
             _with_columns(DeltaTable(place), schema, place)
@@ -82,6 +91,8 @@ def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
 
     Types stay: readers know files with narrower ones only by a feature that deltalake lacks.
     """
+    from deltalake import Schema
+
     found = table.schema()
     here = pa.schema(found.to_arrow())
     merged = Evolution(here, pa.schema(schema.to_arrow()), place, widens=False).schema
@@ -110,6 +121,9 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
         DestinationExistsError: there is a table of other files.
         UnwritableError: its log cannot be written or read.
     """
+    from deltalake import DeltaTable
+    from deltalake.transaction import create_table_with_add_actions
+
     with _failing(UnwritableError, place, "created"):
         if _is_table(place):
             found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
@@ -129,6 +143,8 @@ def delta_commit(place: str) -> int | None:
     Raises:
         UnreadableError: its log cannot be read.
     """
+    from deltalake import DeltaTable
+
     with _failing(UnreadableError, place, "read"):
         return DeltaTable(place).transaction_version(_APP) if _is_table(place) else None
 
@@ -146,6 +162,9 @@ def append_delta(
     Raises:
         UnwritableError: its log cannot be written or read.
     """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.transaction import create_table_with_add_actions
+
     moved = {
         key: offset
         for key, (offset, _) in increment.end.items()
@@ -189,6 +208,9 @@ def merge_small(place: str, size: int, writing: Writing) -> Merged:
     Raises:
         UnwritableError: files or log cannot be written.
     """
+    from deltalake import DeltaTable, WriterProperties
+    from deltalake.exceptions import CommitFailedError
+
     codec = _CODECS.get(writing.codec or Codec.NONE)
     properties = WriterProperties(compression=codec, max_row_group_size=writing.row_group_rows)
     with _failing(UnwritableError, place, "changed"):
@@ -205,11 +227,15 @@ def merge_small(place: str, size: int, writing: Writing) -> Merged:
 
 
 def _is_table(place: str) -> bool:
+    from deltalake import DeltaTable
+
     return bool(DeltaTable.is_deltatable(place))
 
 
 def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
     """Return the actions that add the files of these parts."""
+    from deltalake.transaction import AddAction
+
     return [
         AddAction(
             part.file,  # unencoded: deltalake encodes it
@@ -235,6 +261,8 @@ def _words(error: Exception) -> str:
 @contextmanager
 def _failing(kind: type[KafkaLogError], place: str, done: str) -> Iterator[None]:
     """Turn what deltalake raises into an error."""
+    from deltalake.exceptions import DeltaError
+
     try:
         yield
     except (DeltaError, OSError) as error:

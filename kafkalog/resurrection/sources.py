@@ -78,14 +78,16 @@ def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Targe
     return targets
 
 
-def log_dirs_of(targets: Sequence[Target]) -> list[str]:
-    """Return the local log directories that targets are, or are in."""
+def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
+    """Return the local log directories that targets are, or are in, and the one of the metadata."""
     found: dict[str, None] = {}
     for target in targets:
         if uris.is_object(target.path):
             continue
         path = os.path.realpath(target.path)
         found[path if isinstance(target, LogDirListing) else os.path.dirname(path)] = None
+    if as_of is not None and not uris.is_object(as_of):
+        found[os.path.realpath(as_of)] = None
     return list(found)
 
 

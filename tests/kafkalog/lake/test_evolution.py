@@ -163,9 +163,9 @@ def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
     put(log, 0, framed(FIRST, old), None, framed(FIRST, {"id": 2, "note": None, "lines": []}))
     assert run(log, to, form, FIRST).columns.added == ()
     new = {"id": 3, "lines": [{"sku": "c", "count": 7}], "total": 2.5}
-    put(log, 3, framed(SECOND, new), framed(FIRST, {**old, "id": 4}), b"\0\0")
+    put(log, 3, framed(SECOND, new), framed(FIRST, {**old, "id": 4}), None)
     done = run(log, to, form, SECOND)
-    assert (done.rows, done.undecoded_values) == (3, 1)
+    assert done.rows == 3
     assert set(done.columns.added) == {
         "value_decoded.lines[].count", "value_decoded.total",
     }  # fmt: skip

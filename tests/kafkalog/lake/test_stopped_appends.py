@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from kafkalog.lake import delta
+import kafkalog.lake.append
+import kafkalog.lake.rejects
 from kafkalog.lake.iceberg_files import SyncedFileIO, _SyncedFile
 from kafkalog.storage import FileTree, NewFile
 from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, append, grow, rows, rows_of
@@ -33,7 +34,7 @@ class Killing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: int | None = None
-        create, remove, commit = FileTree.create, FileTree.remove, delta.append_delta
+        create, remove, commit = FileTree.create, FileTree.remove, kafkalog.lake.append.append_delta
 
         @contextmanager
         def creating(tree: FileTree, name: str) -> Iterator[Any]:
@@ -69,7 +70,8 @@ class Killing:
             around(SqlCatalog, name)
         monkeypatch.setattr(FileTree, "create", creating)
         monkeypatch.setattr(FileTree, "remove", removing)
-        monkeypatch.setattr(delta, "append_delta", committing)
+        monkeypatch.setattr(kafkalog.lake.append, "append_delta", committing)
+        monkeypatch.setattr(kafkalog.lake.rejects, "append_delta", committing)
 
     def _count(self) -> None:
         if self.calls is not None:
