@@ -19,14 +19,14 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
-from kafkalog.lake.evolution import Evolution, schema_from, schema_text
-from kafkalog.lake.files import (
+from kafkalog.lake.delta_log import (
     append_delta,
     delta_commit,
     delta_schema,
     merge_small,
     require_fitting,
 )
+from kafkalog.lake.evolution import Evolution, schema_from, schema_text
 from kafkalog.lake.model import (
     COMMITS,
     DELETED,

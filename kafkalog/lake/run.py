@@ -18,7 +18,7 @@ from kafkalog.errors import (
     UnreadableError,
     UsageError,
 )
-from kafkalog.lake.files import commit_delta, delta_schema
+from kafkalog.lake.delta_log import commit_delta, delta_schema
 from kafkalog.lake.model import (
     MANIFEST,
     OWN,
