@@ -185,7 +185,6 @@ def export(
     kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
     kafkalog export /var/lib/kafka --to lake --append --table-format delta
-    kafkalog export orders-0 --to a.b.c --warehouse w --append --compact-below 64MiB
     kafkalog export /var/lib/kafka --to a.kafka.log --append --warehouse /srv/lake
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
