@@ -87,8 +87,8 @@ def open_sources(
     return with_remote_parts(targets, tiers) if tiers else targets
 
 
-def log_dirs_of(targets: Sequence[Target]) -> list[str]:
-    """Return the local log directories that targets are, or are in."""
+def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
+    """Return the local log directories that targets are, or are in, and the one of the metadata."""
     found: dict[str, None] = {}
     for target in targets:
         if uris.is_object(target.path):
@@ -98,6 +98,8 @@ def log_dirs_of(targets: Sequence[Target]) -> list[str]:
         if place is not None and place.state == DirectoryState.REMOTE:
             continue
         found[path if isinstance(target, LogDirListing) else os.path.dirname(path)] = None
+    if as_of is not None and not uris.is_object(as_of):
+        found[os.path.realpath(as_of)] = None
     return list(found)
 
 

@@ -288,8 +288,10 @@ def best_targets(
         partition = best_replica([one.partition for one in some])
         chosen = next(one for one in some if one.partition is partition)
         others = [one for one in some if one is not chosen and _is_copy(one, chosen)]
-        is_merged = merges and not chosen.is_file
-        best.append(replace(chosen, copies=tuple(others)) if is_merged else chosen)
+        if merges and others and not chosen.is_file:
+            # What a start on one copy would change says nothing about all of them together.
+            chosen = replace(chosen, copies=tuple(others), difference=None)
+        best.append(chosen)
     return best
 
 
