@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.typed.framing import PREFIX_SIZE, VALUE_SIZE_MAX
+from kafkalog.typed.framing import VALUE_SIZE_MAX, Framing, prefix_size, split
 from kafkalog.typed.schema_size import brief
 
 if TYPE_CHECKING:
@@ -85,25 +85,31 @@ def _by_columns(
     """
     everything = np.arange(len(data))
     _, offsets, raw = data.buffers()
-    if not hasattr(decoder, "by_columns") or raw is None or not raw.size:
+    is_packed = column.framing == Framing.GLUE
+    if is_packed or not hasattr(decoder, "by_columns") or raw is None or not raw.size:
         return None, everything
     places = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1]
     there = data.is_valid().to_numpy(zero_copy_only=False)
     rows = there.nonzero()[0]
     starts, ends = places[:-1][rows].astype(np.int64), places[1:][rows].astype(np.int64)
     content = np.frombuffer(raw, np.uint8)
-    head = content[np.minimum(starts[:, None] + np.arange(PREFIX_SIZE), len(content) - 1)]
-    for one in dict.fromkeys(np.unique(head, axis=0, return_index=True)[1][:_SCHEMAS_MAX].tolist()):
-        prefix = column.prefix_of(content[starts[one] : ends[one]].tobytes())
-        columns = None if prefix is None else decoder.by_columns(prefix[0])
-        if prefix is None or columns is None:
-            continue
-        size = prefix[1]
-        has_it = (ends - starts >= size) & (head[:, :size] == head[one, :size]).all(axis=1)
-        rows, starts, ends = rows[has_it], starts[has_it] + size, ends[has_it]
-        break
+    size = prefix_size(column.framing)
+    is_whole = ends - starts >= size
+    head = content[np.minimum(starts[:, None] + np.arange(size), len(content) - 1)]
+    for _ in range(_SCHEMAS_MAX):
+        if not is_whole.any():
+            return None, everything
+        one = int(is_whole.argmax())
+        has_it = is_whole & (head == head[one]).all(axis=1)
+        schema_id, _ = split(column.framing, content[starts[one] : ends[one]].tobytes())
+        is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not size)
+        columns = decoder.by_columns(schema_id) if is_wanted else None
+        if columns is not None:
+            break
+        is_whole &= ~has_it
     else:
         return None, everything
+    rows, starts, ends = rows[has_it], starts[has_it] + size, ends[has_it]
     found, is_right = columns.decode(content, starts, ends)
     there[rows[is_right]] = False
     if len(rows) < len(data):

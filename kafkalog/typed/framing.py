@@ -10,8 +10,6 @@ from uuid import UUID
 VALUE_SIZE_MAX: Final = 16 << 20
 """Larger values are not decoded, since each byte can become a Python object."""
 _ID_SIZES: Final = {"confluent": 4, "apicurio": 8, "apicurio4": 4}
-PREFIX_SIZE: Final = 9
-"""The largest of these prefixes, with the zero byte before the id."""
 _GLUE_SIZE: Final = 18
 _GLUE_VERSION: Final = 3
 _GLUE_PLAIN: Final = 0
@@ -52,6 +50,11 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
     if size is None or len(data) <= size or data[0]:
         return None, 0
     return int.from_bytes(data[1 : 1 + size], "big"), 1 + size
+
+
+def prefix_size(framing: Framing) -> int:
+    """Return the size of the prefix."""
+    return _GLUE_SIZE if framing == Framing.GLUE else 1 + _ID_SIZES.get(framing, -1)
 
 
 def unpacked(framing: Framing, data: bytes, start: int) -> bytes:

@@ -138,17 +138,6 @@ class TypedColumn:
             raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
         return unpacked(self.framing, data, start), schema_id
 
-    def prefix_of(self, data: bytes) -> tuple[SchemaId | None, int] | None:
-        """Return the schema id of all values that begin as this one, and the size of the prefix.
-
-        None if this one does not decode, or has more in front of it.
-        """
-        if self.framing == Framing.NONE:
-            return None, 0
-        schema_id, size = split(self.framing, data)
-        is_wanted = schema_id is not None and self.schema_id in (None, schema_id)
-        return (schema_id, size) if is_wanted and self.framing != Framing.GLUE else None
-
     def schema_id_of(self, data: bytes) -> SchemaId | None:
         """Return the schema id in the prefix of data; None if it has none."""
         return split(self.framing, data)[0]

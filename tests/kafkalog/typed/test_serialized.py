@@ -1,7 +1,7 @@
 """Values that other serializers wrote, by the ids in them: formats, versions, registries, framings.
 
-`tests/corpus/serialized.json` has the bytes of Confluent's and Glue's serializers, and what went
-into them (`tests/serializers/values.py`).
+`tests/corpus/serialized.json` has the bytes of Confluent's, Apicurio's and Glue's serializers, and
+what went into them (`tests/serializers/values.py`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def places() -> Iterator[ExitStack]:
 
 
 def ways_to(case: dict[str, Any]) -> list[str]:
-    """Glue's schemas are in files alone; Avro's names of references cannot be in names of files."""
-    if case["framing"] == "glue":
+    """A registry of Confluent's, or files, where Avro has no references."""
+    if case["framing"] != "confluent":
         return ["files"]
     ways = ["registry", "topic"] + ["files"] * (case["name"] != "sales")
     return ways + ["descriptors"] * (case["form"] == "protobuf")
@@ -98,7 +98,7 @@ def test_rows_are_what_was_serialized(
     """By each way to the schemas; the column has the fields of all versions."""
     case = CASES[name]
     versions, newest = case["versions"], case["versions"][-1]
-    is_avro, is_glue = case["form"] == "avro", case["framing"] == "glue"
+    is_avro = case["form"] == "avro"
     schema = None
     if kind == "files":
         place = str(as_files(tmp_path / "files", versions))
@@ -108,10 +108,10 @@ def test_rows_are_what_was_serialized(
     else:
         told = versions if kind == "descriptors" else texts_of(versions)
         place = places.enter_context(registry(json.dumps(told).encode()))
-    topic = name.removeprefix("glue-")
+    topic = name.rpartition("-")[2]
+    framing = None if case["framing"] == "confluent" else case["framing"]
     [column] = typed_columns("value", TypedForm(case["form"]), schema, case.get("message"),
-                             case["framing"] if is_glue else None, schemas=place,
-                             topics=[topic])  # fmt: skip
+                             framing, schemas=place, topics=[topic])  # fmt: skip
     values = [b64decode(data) for data, _ in case["records"]]
     rows, reasons = decoded(column, [*values, None, b"plain"])
     assert rows == [*(row for _, row in case["records"]), None, None]
@@ -121,38 +121,21 @@ def test_rows_are_what_was_serialized(
     assert sorted(reasons) == sorted(wanted)
 
 
-def column_of(name: str, place: Path, framing: str, **more: Any) -> TypedColumn:
-    case = CASES[name]
-    [column] = typed_columns("value", TypedForm(case["form"]), more.get("schema"),
-                             more.get("message", case.get("message")), framing,
-                             schemas=str(as_files(place, case["versions"])))  # fmt: skip
-    return column
-
-
-def reframed(data: bytes, prefix: Callable[[int], bytes], skipped: int = 5) -> bytes:
-    return prefix(int.from_bytes(data[1:5], "big")) + data[skipped:]
-
-
 @pytest.mark.parametrize("framing", ["apicurio", "apicurio4"])
-@pytest.mark.parametrize("name", ["users", "pages", "shipments"])
-def test_framing_of_apicurio(tmp_path: Path, name: str, framing: str) -> None:
-    """Its prefix: a zero byte, an id of 8 or 4 bytes; for Protobuf the name, length before it."""
-    size = 8 if framing == "apicurio" else 4
-    is_protobuf = name == "shipments"
-    ref = b"\x0a\x0a\x08Shipment" if is_protobuf else b""
-
-    def prefix(number: int) -> bytes:
-        return b"\0" + number.to_bytes(size, "big") + ref
-
-    schema = str(tmp_path / "s" / "2.avsc") if name == "users" else None
-    column = column_of(name, tmp_path / "s", framing, schema=schema)
-    records = CASES[name]["records"]
-    values = [reframed(b64decode(data), prefix, 6 if is_protobuf else 5) for data, _ in records]
-    assert decoded(column, values) == ([row for _, row in records], [])
-    if is_protobuf:
-        for wrong in (b"\x07\x0a\x05Other", b"\x7f\x0a\x08Shipment", b"\x0a\x0a\x09Shipment", b""):
-            data = values[0].replace(ref, wrong)
-            assert decoded(column, [data])[0] == [None]
+def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
+    """The name before the data is that of another one, or is cut or no name."""
+    case = CASES[f"{framing}-shipments"]
+    place = as_files(tmp_path / "files", case["versions"])
+    [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, framing, schemas=str(place))
+    ref, value = b"\x0a\x0a\x08Shipment", b64decode(case["records"][0][0])
+    assert value.count(ref) == 1
+    for wrong, reason in [
+        (b"\x07\x0a\x05Other", "not shop.Shipment, but the message Other"),
+        (b"\x7f\x0a\x08Shipment", "no name of a message"),
+        (b"\x0a\x0a\x09Shipment", "no name of a message"),
+        (b"", "no name of a message"),
+    ]:
+        assert decoded(column, [value.replace(ref, wrong)]) == ([None], [reason])
 
 
 def test_framing_of_glue(tmp_path: Path) -> None:
