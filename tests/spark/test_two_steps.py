@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.spark import source
+from kafkalog.spark import queries
 from kafkalog.spark.aggregates import Aggregation
 from kafkalog.spark.job import errors_as_ours
 from kafkalog.spark.rewriting import two_steps
@@ -52,8 +52,8 @@ def answers(
     for in_steps in (True, False):
         with monkeypatch.context() as patched:
             if not in_steps:
-                patched.setattr(source, "_in_two_steps", lambda *_, **__: None)
-            answer = source.run_query(spark, query, [str(path)], options)
+                patched.setattr(queries, "_in_two_steps", lambda *_, **__: None)
+            answer = queries.run_query(spark, query, [str(path)], options)
             found.append((answer.names, answer.numeric, list(answer.rows)))
     return found
 
@@ -80,7 +80,7 @@ def test_counts_are_those_of_a_consumer(spark: SparkSession, corpus_dir: Path) -
     one = state(corpus_dir, "kafka-4.3", "txn")
     query = "select topic, partition, count(*), max(offset) from records group by topic, partition"
     options = {"isolation": "read_committed", "subscribe": "txn"}
-    answer = source.run_query(spark, query, [str(one.root)], options)
+    answer = queries.run_query(spark, query, [str(one.root)], options)
     noted = sorted((one.expected / "records-committed").glob("txn-*.offsets.json"))
     expected = []
     for number, path in enumerate(noted):
@@ -218,5 +218,5 @@ def test_damage_ends_a_query_that_shall_fail(
     log.write_bytes(flip(log.read_bytes(), 8 * 70))
     query, options = "select min(value) from records", {"mode": "failfast"}
     with pytest.raises(CorruptDataError, match="checksum"), errors_as_ours():
-        list(source.run_query(spark, query, [str(copy)], options).rows)
-    assert list(source.run_query(spark, query, [str(copy)], {}).rows), "it is skipped"
+        list(queries.run_query(spark, query, [str(copy)], options).rows)
+    assert list(queries.run_query(spark, query, [str(copy)], {}).rows), "it is skipped"
