@@ -85,6 +85,7 @@ class PartitionDir:
         loaded: what a broker would know of the log, if a view shows it as after a start.
         aborted: by base offset of their segment, the contents of the transaction indexes that a
             start would rewrite with other bytes.
+        end_offset: where the log ends, if a view of it in a store has seen that.
     """
 
     path: str
@@ -93,6 +94,7 @@ class PartitionDir:
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
     aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
+    end_offset: int | None = None
 
     @property
     def log_dir(self) -> str:

@@ -44,6 +44,7 @@ from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list
 from kafkalog.model import Batch, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
 from kafkalog.text_files import checkpointed
 from kafkalog.wording import counted
 
@@ -210,8 +211,12 @@ def _started(partition: PartitionDir) -> Shown | None:
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
     is_closed = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     changes_nothing = is_closed and not (is_swapped or _needs_a_look(partition, log_dir))
-    if changes_nothing and all(map(_ends_with_batches, partition.segments[-1:])):
-        return None
+    if changes_nothing:
+        ends = [_end_of(active) for active in partition.segments[-1:]]
+        if None not in ends:
+            # On a disk it is read again: a log may have grown.
+            is_kept = ends and is_object(partition.path)
+            return _closed(partition, ends[0]) if is_kept else None
     has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
     if has_top_files and not is_running:
@@ -238,8 +243,14 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
     return start is not None and bool(segments) and start > segments[-1].base_offset
 
 
-def _ends_with_batches(active: Segment) -> bool:
-    """Return whether the last entry of the index leads to a batch, and only batches follow.
+def _closed(partition: PartitionDir, end_offset: int | None) -> Shown:
+    """Return the files as they are, with the end of the log."""
+    shown = replace(partition, end_offset=end_offset)
+    return Shown(shown, shown.segments)
+
+
+def _end_of(active: Segment) -> int | None:
+    """Return where a log ends if its index leads to a batch, and only batches follow; else None.
 
     A start takes preallocated slots for entries that lead to the first batch. A clean shutdown cuts
     them off, but it may not have been the last to write the index.
@@ -250,10 +261,15 @@ def _ends_with_batches(active: Segment) -> bool:
         if index is not None and index.entry_count:
             last = index.entry(index.entry_count - 1)
             if opened.index_entry(last.offset) != last:
-                return False
+                return None
             if not index.is_padded:
                 position = last.position
-        return all(isinstance(found, Batch) for found in scan_batches(opened.source, position))
+        end = active.base_offset
+        for found in scan_batches(opened.source, position):
+            if not isinstance(found, Batch):
+                return None
+            end = found.next_offset
+        return end
 
 
 def _recovered(partition: PartitionDir) -> Shown:

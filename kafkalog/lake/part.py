@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.check.segments import missing_from
 from kafkalog.engine import failures_kept
 from kafkalog.errors import UnreadableError
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.lake.plan import Part
 from kafkalog.lake.targets import open_target
-from kafkalog.tables import TableName, read_split
+from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.typed import TypedColumn
 from kafkalog.typed.columns import typed_column
@@ -129,7 +132,10 @@ class Rows:
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            for batch in read_split(split, schema, defects=tell, losses=tell, notes=self._keep):
+            gaps = partial(self._tell_gap, split)
+            for batch in read_split(
+                split, schema, defects=tell, losses=tell, notes=self._keep, gaps=gaps
+            ):
                 self._note(batch, needed)
                 yield self._with_typed(batch)
 
@@ -154,6 +160,11 @@ class Rows:
     def _tell(self, defect: Defect) -> None:
         self.defect_count += 1
         self._keep(defect)
+
+    def _tell_gap(self, split: Split, offset: int) -> None:
+        """Record what is missing after a split, which is not counted as damage."""
+        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+            self._keep(defect)
 
     def _keep(self, defect: Defect) -> None:
         if len(self.defects) < DEFECTS_KEPT:
