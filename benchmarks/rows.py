@@ -245,6 +245,19 @@ def disk_usage_rows() -> list[Row]:
     ]
 
 
+def resurrection_rows() -> list[Row]:
+    """A new log directory of 10,000 partitions; a mere copy of it has a row of its own."""
+    make = "rm -rf {to} && {kafkalog} resurrect {log_dir} --to {to} -q"
+    copy = "rm -rf {to} && cp --recursive {log_dir} {to} && sync --file-system {to}"
+    wanted = (Wanted("s", at_most=60), Wanted("MB", at_most=300))
+    return [
+        Row("Resurrection", "resurrect, 10,000 partitions", MANY, ("sh", "-c", make),
+            wanted=wanted),
+        Row("Resurrection", "cp --recursive and sync, 10,000 partitions", MANY,
+            ("sh", "-c", copy)),
+    ]  # fmt: skip
+
+
 CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
 
 
@@ -400,7 +413,7 @@ def all_rows() -> list[Row]:
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
         *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
-        *serve_rows(),
+        *resurrection_rows(), *serve_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
         *physical_rows(),

@@ -36,6 +36,7 @@ from kafkalog.lake.plan import (
     require_own,
     require_unchanged,
 )
+from kafkalog.lake.rejects import commit_rejects
 from kafkalog.lake.run import Export
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Append(Export):
         to: as for `Export`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
+        max_rejects: as for `Export`; for each commit.
 
     Attributes:
         is_continued: whether this run completes the plan of an interrupted one; then another run
@@ -70,9 +72,10 @@ class Append(Export):
     """
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False
-    ) -> None:
-        super().__init__(asked, to, fail_fast=fail_fast)
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
+        max_rejects: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects)
         self._allow_gaps = allow_gaps
         self.is_continued = False
 
@@ -191,12 +194,12 @@ class Append(Export):
             hint="Was one of them restored? Export into another directory.",
         )
 
+    def _can_discard(self) -> bool:
+        assert self.plan.increment is not None, "it was asked for"
+        return not self._is_in_delta(self.plan.increment.number)
+
     def _discard(self, plan: Plan) -> None:
-        """Remove the files of a plan that cannot be completed."""
-        self._found = {}
-        for part in plan.parts:
-            self._target.remove(part.file)
-        self._clear_up(self._target.sizes())
+        super()._discard(plan)
         if self._last is not None:
             self._mark_complete()
 
@@ -205,15 +208,18 @@ class Append(Export):
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
-        if not self._allow_gaps:
+        if not self._allow_gaps and self._can_discard():
             try:
                 refuse_losses(self.summary().parts)
             except RefusedError:
                 self._discard(self.plan)
                 raise
         self._require_all_parts()
-        if self._delta is not None and not self._is_in_delta(increment.number):
-            append_delta(self._target.shown, self._delta, self.summary().parts, increment)
+        parts = self.summary().parts
+        if self._delta is not None:
+            if not self._is_in_delta(increment.number):
+                append_delta(self._target.shown, self._delta, parts, increment)
+            commit_rejects(self._target.shown, parts, increment)
         self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
 
 

@@ -14,6 +14,7 @@ from kafkalog.lake.iceberg_files import write_data_files
 from kafkalog.lake.model import ExportedPart, ExportSummary
 from kafkalog.lake.part import full_schema
 from kafkalog.lake.plan import make_plan, tasks_of
+from kafkalog.lake.rejects import require_few
 from kafkalog.paths.file_system import absolute
 from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
@@ -36,6 +37,7 @@ class IcebergAppend:
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         catalog: properties of the catalog, as for `IcebergTable`.
+        max_rejects: how many records may not decode; they are rows of the table, null there.
 
     Attributes:
         plan: the plan.
@@ -55,11 +57,12 @@ class IcebergAppend:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        catalog: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
         self._allow_gaps = allow_gaps
+        self._max_rejects = max_rejects
         self._table = IcebergTable(to, catalog or {})
         self.differences: list[Difference] = []
         self.lost: list[Defect] = []
@@ -103,6 +106,7 @@ class IcebergAppend:
             self._write(engine, files)
             if not self._allow_gaps:
                 refuse_losses(self._parts)
+            require_few(self._parts, self._max_rejects)
             self._table.require_files(self._parts)
             assert self.plan.increment is not None, "it was asked for"
             self._table.commit(files, self._asked, self._last, self.plan.increment)
@@ -122,6 +126,7 @@ class IcebergAppend:
             "typed": self.plan.options["typed"],
             "writing": json.loads(json.dumps(self.plan.options["writing"])),
             "fail_fast": self._fail_fast,
+            "max_rejects": self._max_rejects,
         }
         typed = json.loads(json.dumps(common["typed"]))
         split_bytes = self._asked.request.split_bytes

@@ -36,6 +36,7 @@ from kafkalog.lake.files import CountedFile, as_text, row_groups
 from kafkalog.lake.model import Codec, Writing
 from kafkalog.lake.part import Rows
 from kafkalog.lake.plan import Part
+from kafkalog.lake.rejects import RejectsOf
 from kafkalog.storage import NewFile, make_directories
 from kafkalog.typed import TypedColumn
 
@@ -107,7 +108,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         task: `io`, the properties of the file system; `location` and `properties` of the table;
             `schema` and `spec`, those of the table; `name`, the beginning of the files' names;
-            `columns`, `typed`, `writing`, `fail_fast`, `parts` as for `write_parts`.
+            `columns`, `typed`, `writing`, `fail_fast`, `max_rejects`, `parts` as for `write_parts`.
 
     Returns:
         `parts`: an `ExportedPart` for each file, or for a part without rows; `files`: what the
@@ -128,7 +129,10 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, found["failures"]):
-            rows = Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            rows = Rows(
+                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                fail_fast=task["fail_fast"],
+            )  # fmt: skip
             files = _Files(task, writing, part)
             with files:
                 groups = row_groups(rows.batches(), writing.row_group_rows, writing.row_group_size)
@@ -148,7 +152,9 @@ def _told(rows: Rows, written: list[dict[str, Any]]) -> Iterator[ExportedPart]:
         first, last = one.pop("offsets")
         only = {name: one[name] for name in ("file", "rows", "size_bytes", "crc32c")}
         yield replace(whole, **only, first_offset=first, last_offset=last)
-        whole = replace(whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=())
+        whole = replace(
+            whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=(), rejects=None
+        )
 
 
 class _Files:

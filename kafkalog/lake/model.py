@@ -33,6 +33,8 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
+REJECTS: Final = "_rejects"
+"""The directory of records that do not decode, a table beside that of the others."""
 CATALOG: Final = "catalog.db"
 """The SQLite file of a local catalog of Iceberg tables."""
 
@@ -284,6 +286,25 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejects:
+    """The records of a part that do not decode.
+
+    Attributes:
+        file: path relative to the destination, with slashes; None if they are in the table, null.
+        rows: number of records.
+        size_bytes: size of the file.
+        crc32c: checksum of the file.
+        first: the first of them, as a person is told.
+    """
+
+    file: str | None
+    rows: int
+    size_bytes: int = 0
+    crc32c: int | None = None
+    first: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedPart:
     """A part of an export, as its manifest describes it.
 
@@ -299,6 +320,7 @@ class ExportedPart:
         undecoded_keys, undecoded_values: numbers of keys and values that did not decode.
         defect_count: damage that was skipped, and deletions before the rows were read.
         defects: the first thousand of these.
+        rejects: the records that did not decode; None if all did.
     """
 
     number: int
@@ -315,6 +337,7 @@ class ExportedPart:
     undecoded_values: int
     defect_count: int
     defects: tuple[Defect, ...]
+    rejects: Rejects | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -326,7 +349,10 @@ class ExportedPart:
         defects = tuple(
             Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
         )
-        return cls(**{**fields, "defects": defects})
+        rejects = fields.get("rejects")
+        if rejects is not None:
+            rejects = Rejects(**{**rejects, "first": tuple(rejects["first"])})
+        return cls(**{**fields, "defects": defects, "rejects": rejects})
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +396,11 @@ class ExportSummary:
     def defect_count(self) -> int:
         """Number of defects that were skipped."""
         return sum(part.defect_count for part in self.parts)
+
+    @property
+    def rejects(self) -> int:
+        """Number of records that did not decode."""
+        return sum(part.rejects.rows for part in self.parts if part.rejects is not None)
 
     @property
     def undecoded_keys(self) -> int:

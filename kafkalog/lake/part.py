@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +20,7 @@ from kafkalog.errors import UnreadableError
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.lake.plan import Part
+from kafkalog.lake.rejects import RAW, RejectsOf
 from kafkalog.lake.targets import open_target
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.targets import Target
     from kafkalog.model import Defect
+    from kafkalog.typed.columns import Undecoded
     from kafkalog.typed.model import Decoder
 
 DEFECTS_KEPT: Final = 1000
@@ -44,13 +48,14 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `fail_fast`; `parts`. All as JSON values.
+            `fail_fast`; `max_rejects`; `parts`. All as JSON values.
 
     Returns:
         `parts`: the `ExportedPart`s as JSON values.
 
     Raises:
         CorruptDataError: something is damaged, with `fail_fast`.
+        RefusedError: more than `max_rejects` records of a part do not decode.
         UnreadableError, NotFoundError: a source cannot be read, or this process does not see the
             export at the target.
         UnwritableError: a file cannot be written.
@@ -73,7 +78,10 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, failures):
-            rows = Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            rows = Rows(
+                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                fail_fast=task["fail_fast"],
+            )  # fmt: skip
             written = rows.write(target, writing)
             entry = {"plan": task["plan"], **written.as_json()}
             with target.create(entry_name(part.number)) as file:
@@ -94,11 +102,15 @@ def _require_begun(target: Target) -> None:
 
 @dataclass
 class Rows:
-    """The rows of a part on their way into its files, and what is recorded about them."""
+    """The rows of a part on their way into its files, and what is recorded about them.
+
+    Records that do not decode go to the file of rejects; without one they stay, null.
+    """
 
     part: Part
     columns: list[str]
     decoders: dict[TypedColumn, Decoder]
+    rejects: RejectsOf
     fail_fast: bool
     count: int = 0
     first_offset: int | None = None
@@ -108,7 +120,12 @@ class Rows:
     defects: list[Defect] = field(default_factory=list)
 
     def write(self, target: Target, writing: Writing) -> ExportedPart:
-        """Write the file, unless there are no rows."""
+        """Write the file, unless there are no rows, and that of the rejects, if there are any."""
+        with ExitStack() as held:
+            self.rejects.writes_to(target, writing, held)
+            return self._write(target, writing)
+
+    def _write(self, target: Target, writing: Writing) -> ExportedPart:
         groups = row_groups(self.batches(), writing.row_group_rows, writing.row_group_size)
         first = next(groups, None)
         if first is None:
@@ -128,7 +145,7 @@ class Rows:
         """Yield the rows with the columns of the file; offsets are read for the entry."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
-        raw = [one.source for one in self.decoders]
+        raw = RAW if self.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
@@ -136,16 +153,25 @@ class Rows:
             for batch in read_split(
                 split, schema, defects=tell, losses=tell, notes=self._keep, gaps=gaps
             ):
-                self._note(batch, needed)
-                yield self._with_typed(batch)
+                yield self._with_typed(batch, needed)
 
-    def _with_typed(self, batch: Any) -> Any:
-        """Return the columns of the file, typed ones last."""
+    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
+        """Return the columns of the file, typed ones last, without the rejects."""
         found = batch.select(self.columns)
+        rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
         for column, decoder in self.decoders.items():
             array, failures = typed_column(column, decoder, batch.column(column.source))
-            self.undecoded[column.source] += failures
+            self.undecoded[column.source] += len(failures)
+            for one in failures:
+                rejected.setdefault(one.row, (column, one))
             found = found.append_column(pa.field(column.name, decoder.type), array)
+        if rejected:
+            self.rejects.add(batch, rejected)
+            if self.rejects.have_file:
+                is_kept = np.ones(len(batch), bool)
+                is_kept[list(rejected)] = False
+                batch, found = batch.filter(pa.array(is_kept)), found.filter(pa.array(is_kept))
+        self._note(batch, needed)
         return found
 
     def _note(self, batch: Any, needed: tuple[str, ...]) -> None:
@@ -177,6 +203,7 @@ class Rows:
             self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
             size_bytes, checksum, self.first_offset, self.last_offset,
             self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
+            self.rejects.told(),
         )  # fmt: skip
 
 

@@ -69,10 +69,7 @@ def run_into(
     require_own_checkpoints(place)
     with ExitStack() as held:
         held.enter_context(LogDirLock(place, writes=not dry_run))
-        others = log_dirs_of(targets)
-        if options.as_of_metadata is not None:
-            others.append(os.path.realpath(options.as_of_metadata))
-        for other in dict.fromkeys(others):
+        for other in log_dirs_of(targets, options.as_of_metadata):
             if other != place:
                 held.enter_context(LogDirLock(other))
         home = Home.of(log_dir, options)

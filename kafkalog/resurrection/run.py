@@ -87,7 +87,7 @@ def run_resurrection(
 ) -> ResurrectSummary:
     """Do what `kafkalog.resurrect` describes; `observe` is called after each step."""
     require_sense(destination, options)
-    log_dirs = log_dirs_of(targets)
+    log_dirs = log_dirs_of(targets, options.as_of_metadata)
     require_outside(destination, [*log_dirs, *(one.path for one in targets)])
     require_vacant(os.path.realpath(destination))
     directory, manifest, properties = None, None, None

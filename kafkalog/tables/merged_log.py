@@ -15,6 +15,7 @@ from kafkalog.model import AbortedTransaction, Batch, Defect, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
 from kafkalog.text_files import read_topic_id
+from kafkalog.tiers import is_remote
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class MergedLog(UnifiedLog):
             low, high = one.first_offset or 0, one.next_offset or 0
             seen = None
             with suppress(KafkaLogError), Source(one.path) as source:
-                if wanted.seen is not None:
+                if wanted.seen is not None and not is_remote(one.path):
                     seen = wanted.seen.of_part(source, one.start, one.end)
             yield replace(
                 wanted, path=one.path, base_offset=one.base_offset, start=one.start, end=one.end,
@@ -286,8 +287,10 @@ def best_targets(
         partition = best_replica([one.partition for one in some])
         chosen = next(one for one in some if one.partition is partition)
         others = [one for one in some if one is not chosen and _is_copy(one, chosen)]
-        is_merged = merges and not chosen.is_file
-        best.append(replace(chosen, copies=tuple(others)) if is_merged else chosen)
+        if merges and others and not chosen.is_file:
+            # What a start on one copy would change says nothing about all of them together.
+            chosen = replace(chosen, copies=tuple(others), difference=None)
+        best.append(chosen)
     return best
 
 

@@ -30,6 +30,7 @@ from kafkalog.tables.model import (
     log_of,
     partition_end,
 )
+from kafkalog.tiers import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -126,6 +127,7 @@ class _LogSplits:
             request.gaps_when_read
             and is_object(target.partition.path)
             and not (target.is_file or target.copies)
+            and not (target.partition.is_remote or target.partition.tier)
         )
         self._aborted = self._log.hidden_transactions() if self._committed else []
 
@@ -184,7 +186,7 @@ class _LogSplits:
                     return
 
     def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
-        seen = self._plain.seen
+        seen = None if is_remote(source.path) else self._plain.seen
         return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:

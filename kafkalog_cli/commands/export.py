@@ -36,7 +36,7 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.lake import Append, ExportRequest, ExportSummary, IcebergAppend
+    from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import ExportWriter
 
@@ -94,7 +94,7 @@ def export(
         "--bytes", help="Keys and values in NDJSON and CSV.",
     )] = BytesForm.BASE64,
     key: Annotated[TypedForm | None, typer.Option(
-        "--key", help="Decode keys by --key-schema.",
+        "--key", help="Decode keys by --key-schema or --schemas.",
     )] = None,
     key_schema: Annotated[str | None, typer.Option(
         metavar="FILE", help="Like --value-schema, for keys.",
@@ -102,16 +102,20 @@ def export(
     key_message: Annotated[str | None, typer.Option(
         metavar="NAME", help="Like --value-message, for keys.",
     )] = None,
-    key_framing: Annotated[str, typer.Option(
+    key_framing: Annotated[str | None, typer.Option(
         metavar="FRAMING", help="Like --value-framing, for keys.",
-    )] = "none",
+    )] = None,
     value: Annotated[TypedForm | None, typer.Option(
-        "--value", help="Decode values by --value-schema.",
+        "--value", help="Decode values by --value-schema or --schemas.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = "none",
+    value_framing: ValueFramingOption = None,
     schemas: SchemasOption = None,
+    max_rejects: Annotated[int | None, typer.Option(
+        "--max-rejects", min=0, metavar="N", help="Most records that may not decode (0); they go "
+        "to DIR/_rejects.",
+    )] = None,
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
     )] = "64MiB",
@@ -160,8 +164,10 @@ def export(
     it is missing, partitioned by topic and day. The snapshot itself has the next
     offsets, so data and offsets are one commit, and there is no DIR.
 
-    --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
-    that does not decode is null there, and counted; value and key keep the bytes.
+    --value and --key add columns value_decoded and key_decoded with the types of a
+    schema. A record whose value or key does not decode is a reject. It ends the run
+    with 4, and nothing is exported, unless --max-rejects allows it: then it goes to
+    the table DIR/_rejects, with its bytes, the id of its schema and the reason.
 
     Damaged batches, and records that a broker deletes before they are read, are left out and
     listed, and make the exit status 1; --fail-fast ends with 6 or 4.
@@ -177,7 +183,7 @@ def export(
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
     from kafkalog.jit import fast_path
-    from kafkalog.lake import ExportRequest, appending
+    from kafkalog.lake import Export, ExportRequest, appending
     from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
@@ -222,11 +228,14 @@ def export(
         table_format,
         append,
     )
-    if schemas is not None and TypedForm.AVRO not in (key, value):
-        raise UsageError("--schemas requires --value avro or --key avro.")
+    if schemas is not None and key is None and value is None:
+        raise UsageError("--schemas requires --value or --key.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
         raise UsageError(f"{name} requires --append.")
+    if max_rejects is not None and not asked.typed:
+        raise UsageError("--max-rejects requires --value or --key.")
+    most = max_rejects or 0
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
     from kafkalog_cli.outcome import Outcome
@@ -239,12 +248,14 @@ def export(
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
-                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog
-            )
+                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+                max_rejects=most,
+            )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
-        summary = _exported(asked, to, choice, outcome, fail_fast=fail_fast)
+        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most)
+        summary = _exported(one, choice, outcome)
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
     return outcome.of_work(has_changed=is_new, is_concerned=is_new)
@@ -263,12 +274,8 @@ def _catalog(
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
-def _exported(
-    asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
-) -> ExportSummary:
-    from kafkalog.lake import Export
-
-    with Export(asked, to, fail_fast=fail_fast) as export:
+def _exported(run: Export, choice: EngineChoice, outcome: Outcome) -> ExportSummary:
+    with run as export:
         outcome.differs(export.differences)
         for lost in export.lost:
             outcome.finding(lost)

@@ -35,9 +35,8 @@ def undo(
     or interrupted: once a broker has started on it, undo would lose newer records, and nothing is
     changed. The log directory is locked as a broker locks it. Each partition is exchanged in one
     step: if undo is killed at any point, the partition is the new log or the old one, and undo can
-    be repeated. Entries of the partition in checkpoints are restored too; the mark of a clean
-    shutdown is not.
-
+    be repeated. Entries of the partition in checkpoints and the mark of a clean shutdown are
+    restored too.
 
     \b
     kafkalog undo --list /backups

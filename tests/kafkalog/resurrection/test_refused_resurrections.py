@@ -165,8 +165,15 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("copy", ["auto", "reflink"])
-def test_a_broker_keeps_its_log_directory(tmp_path: Path, kafkalog: Any, copy: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("{root}/b", "--copy", "auto"), ("{root}/b", "--copy", "reflink"),
+     ("--as-of-metadata", "{root}/b")],
+    ids=["copy", "reflink", "metadata"],
+)  # fmt: skip
+def test_a_broker_keeps_its_log_directory(
+    tmp_path: Path, kafkalog: Any, words: tuple[str, ...]
+) -> None:
     """Of two sources one is locked: nothing is written, not even what would share its blocks."""
     plain(tmp_path)
     make(tmp_path / "b", "u-0", log_of(3), topic_id=OTHER_ID)
@@ -176,8 +183,8 @@ def test_a_broker_keeps_its_log_directory(tmp_path: Path, kafkalog: Any, copy: s
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        done = kafkalog("resurrect", tmp_path / "a", tmp_path / "b", "--to", tmp_path / "out", "-q",
-                        "--copy", copy)  # fmt: skip
+        more = [word.format(root=tmp_path) for word in words]
+        done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q", *more)
         holder.communicate(b"")
     assert (done.status, "log-dir-in-use" in done.stderr) == (4, True)
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
