@@ -209,6 +209,26 @@ class OpenSegment:
             following = found.next_offset
         return following
 
+    def sound_end(self) -> int | None:
+        """Return where a log ends if its index leads to a batch, and only batches follow; or None.
+
+        A start takes preallocated slots for entries that lead to the first batch. A clean shutdown
+        cuts them off, but it may not have been the last to write the index.
+        """
+        index, position = self.offset_index, 0
+        if index is not None and index.entry_count:
+            last = index.entry(index.entry_count - 1)
+            if self.index_entry(last.offset) != last:
+                return None
+            if not index.is_padded:
+                position = last.position
+        end = self.segment.base_offset
+        for found in scan_batches(self.source, position):
+            if not isinstance(found, Batch):
+                return None
+            end = found.next_offset
+        return end
+
     def _last_indexed_offset(self) -> int:
         """Return the offset of the last entry of the offset index, the base offset without one."""
         index = self.offset_index
