@@ -33,6 +33,8 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
+DELETED: Final = "deleted-while-reading"
+"""The reference of what was deleted between the plan and the reading."""
 REJECTS: Final = "_rejects"
 """The directory of records that do not decode, a table beside that of the others."""
 CATALOG: Final = "catalog.db"
@@ -212,6 +214,8 @@ class ExportRequest:
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
         append: whether each run adds what is new; otherwise there is one run.
+        compact_below: after that, files of the table that are smaller are merged into files of
+            about this size; None to leave them alone.
     """
 
     paths: tuple[str, ...]
@@ -221,6 +225,7 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
+    compact_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +288,34 @@ class Increment:
         """Rebuild the increment from the result of `asdict`."""
         gaps = tuple(Gap.from_json(one) for one in fields["gaps"])
         return cls(**{**fields, "gaps": gaps, "gone": tuple(fields["gone"])})
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChanges:
+    """How the columns of a run differ from those of the table, with dots before their fields.
+
+    Attributes:
+        added: what the table gets; it is null in the rows before.
+        widened: what gets a wider type in the table.
+        absent: what the run lacks; it is null in its rows.
+    """
+
+    added: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging small files of a table has done.
+
+    Attributes:
+        files: how many were merged.
+        into: how many there are instead.
+    """
+
+    files: int = 0
+    into: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +400,8 @@ class ExportSummary:
         swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
+        columns: how its columns differ from those that the table had.
+        merged: which files of the table were merged.
     """
 
     destination: str
@@ -376,6 +411,8 @@ class ExportSummary:
     swept: int
     left_out: LeftOut = field(default_factory=LeftOut)
     increment: Increment | None = None
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    merged: Merged = field(default_factory=Merged)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

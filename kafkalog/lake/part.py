@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from kafkalog.engine import failures_kept
 from kafkalog.errors import UnreadableError
+from kafkalog.lake.evolution import conformed, schema_from
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.lake.plan import Part
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.typed.model import Decoder
 
 DEFECTS_KEPT: Final = 1000
+_PATH_COLUMNS: Final = ("topic", "partition")
 _RANGE_COLUMNS: Final = {
     TableName.RECORDS: ("offset", "offset"),
     TableName.BATCHES: ("base_offset", "last_offset"),
@@ -45,7 +47,8 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `fail_fast`; `max_rejects`; `parts`. All as JSON values.
+            `schema`, that of the table, or None; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            values.
 
     Returns:
         `parts`: the `ExportedPart`s as JSON values.
@@ -70,6 +73,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
+    schema = None if task["schema"] is None else schema_from(task["schema"], target.shown)
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
@@ -77,7 +81,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
         with failures_kept(part.splits[0].path, failures):
             rows = Rows(
                 part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
-                fail_fast=task["fail_fast"],
+                fail_fast=task["fail_fast"], schema=schema,
             )  # fmt: skip
             written = rows.write(target, writing)
             entry = {"plan": task["plan"], **written.as_json()}
@@ -101,6 +105,7 @@ def _require_begun(target: Target) -> None:
 class Rows:
     """The rows of a part on their way into its files, and what is recorded about them.
 
+    With a schema of a table, the file has the columns of that: null where the rows have none.
     Records that do not decode go to the file of rejects; without one they stay, null.
     """
 
@@ -109,6 +114,7 @@ class Rows:
     decoders: dict[TypedColumn, Decoder]
     rejects: RejectsOf
     fail_fast: bool
+    schema: Any = None
     count: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -127,7 +133,9 @@ class Rows:
         first = next(groups, None)
         if first is None:
             return self.told(None, 0, None)
-        schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
+        schema = self.schema
+        if schema is None:
+            schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
         with target.create(self.part.file) as file:
             counted = CountedFile(file)
             with table_writer(counted, schema, writing) as write:
@@ -147,7 +155,8 @@ class Rows:
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
             for batch in read_split(split, schema, defects=tell, losses=tell, notes=self._keep):
-                yield self._with_typed(batch, needed)
+                found = self._with_typed(batch, needed)
+                yield found if self.schema is None else conformed(found, self.schema)
 
     def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
         """Return the columns of the file, typed ones last, without the rejects."""
@@ -206,21 +215,23 @@ def file_schema(
     return schema
 
 
-def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
-    """Return the `pyarrow.Schema` of the whole table, with the columns in paths last."""
-    table = asked.request.table
-    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
-    for name in ("topic", "partition"):
-        schema = schema.append(SCHEMAS[table].field(name))
+def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
+    """Return the `pyarrow.Schema` of the files that a request asks for."""
+    return file_schema(asked.request.table, columns, {one: one.decoder() for one in asked.typed})
+
+
+def with_path_columns(asked: ExportRequest, schema: Any) -> Any:
+    """Return the `pyarrow.Schema` of a table whose files have another, columns in paths last."""
+    for name in _PATH_COLUMNS:
+        schema = schema.append(SCHEMAS[asked.request.table].field(name))
     return schema
 
 
-def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Return names and types of the table's columns, with those in paths first."""
-    table = asked.request.table
-    by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
-               for name in ("topic", "partition")]  # fmt: skip
-    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+def column_types(asked: ExportRequest, schema: Any) -> list[dict[str, str]]:
+    """Return names and types of the columns of a table, with those in paths first."""
+    known = SCHEMAS[asked.request.table]
+    by_path = [{"name": name, "type": str(known.field(name).type), "in": "path"}
+               for name in _PATH_COLUMNS]  # fmt: skip
     return by_path + [
         {"name": field.name, "type": str(field.type), "in": "files"} for field in schema
     ]

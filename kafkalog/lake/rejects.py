@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.errors import RefusedError
-from kafkalog.lake.files import CountedFile, append_delta, commit_delta, delta_commit, delta_schema
+from kafkalog.lake.delta_log import append_delta, commit_delta, delta_commit, delta_schema
+from kafkalog.lake.files import CountedFile
 from kafkalog.lake.model import REJECTS, Rejects
 from kafkalog.tables.model import TableName, name_of
 from kafkalog.tables.schemas import SCHEMAS

@@ -18,22 +18,24 @@ from kafkalog.errors import (
     UnreadableError,
     UsageError,
 )
-from kafkalog.lake.files import commit_delta, delta_schema
+from kafkalog.lake.delta_log import commit_delta, delta_schema
 from kafkalog.lake.model import (
     MANIFEST,
     OWN,
     PARTS,
     PLAN,
     SUCCESS,
+    ColumnChanges,
     ExportedPart,
     ExportRequest,
     ExportSummary,
+    Merged,
     TableFormat,
     commit_name,
     entry_name,
 )
 from kafkalog.lake.options import require_same_options
-from kafkalog.lake.part import column_types, full_schema, write_parts
+from kafkalog.lake.part import column_types, rows_schema, with_path_columns, write_parts
 from kafkalog.lake.plan import (
     Plan,
     make_plan,
@@ -114,6 +116,8 @@ class Export:
                 hint="Choose another prefix.",
             )
         self._delta: Any = None
+        self._columns = ColumnChanges()
+        self._merged = Merged()
         self._swept = 0
         self._written = 0
         self._was_complete = False
@@ -124,7 +128,7 @@ class Export:
         self._refuse_what_is_not_ours()
         now = self._plan()
         if self._asked.table_format == TableFormat.DELTA:
-            self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
+            self._delta = delta_schema(self._target.shown, self._table_schema(now))
         with ExitStack() as held:
             held.enter_context(self._target.locked())
             self._take_up(now)
@@ -188,6 +192,7 @@ class Export:
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment,
+            ColumnChanges() if self._was_complete else self._columns, self._merged,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------
@@ -195,6 +200,14 @@ class Export:
     def _plan(self) -> Plan:
         """Make the plan that the present files call for."""
         return make_plan(self._asked, self.differences.append, self.lost.append)
+
+    def _file_schema(self, plan: Plan) -> Any:
+        """Return the `pyarrow.Schema` of the files of a plan."""
+        return rows_schema(self._asked, plan.columns)
+
+    def _table_schema(self, plan: Plan) -> Any:
+        """Return that of the whole table, with the columns in paths last."""
+        return with_path_columns(self._asked, self._file_schema(plan))
 
     def _refuse_what_is_not_ours(self) -> None:
         """Raise unless the destination is empty, or holds an export of this kind."""
@@ -336,6 +349,7 @@ class Export:
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": self.plan.options["writing"],
+            "schema": self.plan.schema,
             "fail_fast": self._fail_fast,
             "max_rejects": self._max_rejects,
         }
@@ -355,7 +369,7 @@ class Export:
             "version": 1,
             "plan": self.plan.id,
             "table": self.plan.table,
-            "columns": column_types(self._asked, self.plan.columns),
+            "columns": column_types(self._asked, self._file_schema(self.plan)),
             "options": self.plan.options,
             **more,
             "sources": self.plan.sources,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
@@ -36,6 +37,7 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.engine import Engine
     from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import ExportWriter
@@ -125,6 +127,10 @@ def export(
     allow_gaps: Annotated[bool, typer.Option(
         "--allow-gaps", help="Commit although records are gone, and name them.",
     )] = False,
+    compact_below: Annotated[str | None, typer.Option(
+        "--compact-below", metavar="SIZE", help="Delta, Iceberg: then merge smaller files of the "
+        "table, up to this size.",
+    )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Append again and again, at this interval.",
     )] = None,
@@ -156,7 +162,8 @@ def export(
     commit states the next offset of each partition, by topic id, so nothing is
     exported twice, from whichever disk it is read. Records that are gone before
     they were exported, by retention for instance, end the run with 4;
-    --allow-gaps commits the rest and names them, with status 1.
+    --allow-gaps commits the rest and names them, with status 1. Columns may be
+    added from run to run. --compact-below merges the small files that runs leave.
 
     --table-format iceberg, with --append, adds to a table of a catalog: one that
     ~/.pyiceberg.yaml, the environment or --catalog-conf describe to pyiceberg
@@ -227,6 +234,7 @@ def export(
         + decoded("value", value, value_schema, value_message, value_framing),
         table_format,
         append,
+        None if compact_below is None else opt.parse_size(compact_below),
     )
     if schemas is not None and key is None and value is None:
         raise UsageError("--schemas requires --value or --key.")
@@ -293,24 +301,48 @@ def _commits(
     outcome: Outcome,
     interval_s: float | None,
 ) -> Iterator[ExportSummary]:
-    """Yield the result of each commit: once all that is new, or repeatedly at an interval."""
+    """Yield the result of each commit: once all that is new, or repeatedly at an interval.
+
+    After the first time, a table or a catalog that is busy is waited for; Ctrl-C while nothing is
+    going on is the end.
+    """
+    from kafkalog_cli.outcome import show_note
+
     with choice.open() as engine:
+        is_first = True
         while True:
             began = time.monotonic()
-            is_continued = True
-            while is_continued:  # completes an interrupted run first
-                with run() as one:
-                    outcome.differs(one.differences)
-                    one.run(engine)
-                    yield one.summary()
-                    is_continued = one.is_continued
+            try:
+                yield from _round(run, engine, outcome)
+            except KafkaLogError as error:
+                if is_first or not error.is_temporary:
+                    raise
+                show_note(f"{error.message} The next round tries again.")
             if interval_s is None:
                 return
-            time.sleep(max(0.0, began + interval_s - time.monotonic()))
+            is_first = False
+            try:
+                time.sleep(max(0.0, began + interval_s - time.monotonic()))
+            except KeyboardInterrupt:
+                return
+
+
+def _round(
+    run: Callable[[], Append | IcebergAppend], engine: Engine, outcome: Outcome
+) -> Iterator[ExportSummary]:
+    """Complete an interrupted run, then add what is new."""
+    is_continued = True
+    while is_continued:
+        with run() as one:
+            outcome.differs(one.differences)
+            one.run(engine)
+            yield one.summary()
+            is_continued = one.is_continued
 
 
 def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
     writer.write(summary)
+    sys.stdout.flush()  # it may be long until the next one
     outcome.fail_if(bool(summary.gaps))
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)

@@ -108,6 +108,16 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
           lambda one: None if one.increment is None else one.increment.number),
     Field("gaps", INT, "gaps of the commit; objects of type `export_gap` precede",
           lambda one: len(one.gaps)),
+    Field("added_columns", ARRAY,
+          "columns that the table gets, or fields of columns as `value_decoded.total`: null before",
+          "columns.added"),
+    Field("widened_columns", ARRAY, "those that get a wider type", "columns.widened"),
+    Field("absent_columns", ARRAY,
+          "those of the table that this run does not have: null in its rows",
+          "columns.absent"),
+    Field("merged_files", INT, "files of the table that `--compact-below` has merged",
+          "merged.files"),
+    Field("merged_into", INT, "files that it has made of them", "merged.into"),
     Field("was_complete", BOOL, "whether an earlier run had done everything"),
     Field("left_overs_removed", INT, "leftover files of killed runs that were removed",
           "swept"),
@@ -222,7 +232,17 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     notes += [f"gap: {name_of(one.topic, one.partition)}: {one.detail}" for one in summary.gaps]
     if summary.was_complete:
         found = "nothing is new" if summary.increment else f"{what}: already complete"
-        return [f"{summary.destination}: {found}; nothing was done", *notes]
+        done = "" if summary.merged.files else "; nothing was done"
+        return [f"{summary.destination}: {found}{done}", *notes]
+    changes = (
+        ("new columns, null in the rows before", summary.columns.added),
+        ("columns with wider types", summary.columns.widened),
+        ("columns that are null in these rows", summary.columns.absent),
+    )
+    notes += [f"{what}: {some_of(list(names))}" for what, names in changes if names]
+    if summary.merged.files:
+        merged = counted(summary.merged.files, "file")
+        notes.append(f"merged {merged} of the table into {summary.merged.into}")
     commit = f"commit {summary.increment.number}: " if summary.increment else ""
     lines = [f"{summary.destination}: {commit}{what}", *notes]
     there = len(summary.parts) - summary.written
