@@ -214,7 +214,7 @@ class _Reader(TableReader):
             yield from table.to_batches()
 
     def _parts(self, split: Split, schema: Any) -> Iterator[Any]:
-        hearers = hearers_of(self._asked)
+        hearers = hearers_of(self._asked, split)
         constants = constants_of(split)
         if split.table != TableName.RECORDS or not constants.keys() >= {*self._wanted.columns}:
             for batch in read_split(split, self._schema, **hearers):
