@@ -36,7 +36,8 @@ TOPIC_PARTITIONS: Final = 100
 PREFIX: Final = "kafka"
 _SECONDS_MAX: Final = 3600
 _IN_SPARK: Final = """
-import sys
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 from kafkalog.spark import KafkaLogDataSource
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
