@@ -107,6 +107,7 @@ _FILES = {
         "text_files",
     ),
     FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "text_files", "text_files"),
+    FileKind.MANIFEST: ("`<base offset>-<segment id>.rsm-manifest`", "", "paths.chunked"),
 }
 
 _INTERNAL_TOPICS = (
@@ -128,7 +129,8 @@ def file_table() -> str:
             importlib.import_module(f"formats.{part}")
         if module:
             importlib.import_module(f"kafkalog.{module}")
-        layout = ", ".join(f"`formats.{part}`" for part in schemas.split()) or "empty"
+        layout = ", ".join(f"`formats.{part}`" for part in schemas.split())
+        layout = layout or ("JSON" if kind == FileKind.MANIFEST else "empty")
         meaning = f"`kafkalog.{module}`" if module else "listed only"
         rows.append(f"| {name} | `{kind}` | {layout} | {meaning} |\n")
     return f"| name | kind | layout | read by |\n|---|---|---|---|\n{''.join(rows)}"

@@ -26,6 +26,10 @@ TRANSACTION_INDEX: Final = ".txnindex"
 INDEXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 SNAPSHOT: Final = ".snapshot"
 
+# Beside the log of a segment that Aiven's plugin uploaded.
+MANIFEST: Final = ".rsm-manifest"
+INDEXES_OBJECT: Final = ".indexes"
+
 # States of a file.
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -74,6 +78,7 @@ class FileKind(StrEnum):
     LOCK = "lock"
     REMOTE_LOG_SNAPSHOT = "remote_log_snapshot"
     REMOTE_LOG_OFFSETS = "_rlmm_committed_offsets"
+    MANIFEST = "rsm-manifest"
     UNKNOWN = "unknown"
 
 
@@ -249,6 +254,27 @@ def parse_remote_directory_name(name: str) -> DirectoryName | None:
     if match is None or int(match[2]) > INT32_MAX:
         return None
     return DirectoryName(name, match[1], int(match[2]), DirectoryState.REMOTE, match[3])
+
+
+def plugin_directory(path: str) -> DirectoryName | None:
+    """Parse the path that Aiven's plugin gives a partition: a topic and its id, and the partition.
+
+    None if it is another path.
+    """
+    above, _, name = path.rpartition("/")
+    topic = above.rpartition("/")[2]
+    if not (is_topic_directory(topic) and name.isdecimal() and name.isascii()):
+        return None
+    if len(name) > 10 or int(name) > INT32_MAX:
+        return None
+    uid = topic[-22:]
+    named = topic.removesuffix(f"-{uid}")
+    return DirectoryName(f"{topic}/{name}", named, int(name), DirectoryState.REMOTE, uid)
+
+
+def partition_of(path: str) -> DirectoryName | None:
+    """Parse the path of a partition's directory, be it in a log directory or in remote storage."""
+    return plugin_directory(path) or partition_name(path.rpartition("/")[2])
 
 
 def partition_name(name: str) -> DirectoryName | None:

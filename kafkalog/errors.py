@@ -32,6 +32,7 @@ class KafkaLogError(Exception):
         position: byte position in that file.
         note: something worth knowing besides the message.
         hint: what to do next, ideally a command.
+        is_temporary: whether the same may succeed a little later, because something was busy.
     """
 
     reference: ClassVar[str] = "error"
@@ -45,8 +46,10 @@ class KafkaLogError(Exception):
         position: int | None = None,
         note: str | None = None,
         hint: str | None = None,
+        is_temporary: bool = False,
     ) -> None:
         super().__init__(message)
+        self.is_temporary = is_temporary
         self.message = message
         self.path = path
         self.position = position

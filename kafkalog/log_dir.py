@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ from formats.file_names import (
     is_in_remote_storage,
     is_of_aivens_plugin,
     parse_directory_name,
-    partition_name,
+    parse_file_name,
+    partition_of,
+    plugin_directory,
 )
 from kafkalog import tiers
 from kafkalog.errors import (
@@ -35,6 +37,7 @@ from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of
 from kafkalog.listing import file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
+from kafkalog.paths.chunked import is_part
 from kafkalog.paths.reading_errors import reading_error
 
 if TYPE_CHECKING:
@@ -85,6 +88,8 @@ class PartitionDir:
         loaded: what a broker would know of the log, if a view shows it as after a start.
         aborted: by base offset of their segment, the contents of the transaction indexes that a
             start would rewrite with other bytes.
+        tier: the part of the log in remote storage, if it was joined (`kafkalog.remote_logs`); a
+            view shows its files, too.
     """
 
     path: str
@@ -93,6 +98,7 @@ class PartitionDir:
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
     aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
+    tier: tiers.Tier | None = None
 
     @property
     def log_dir(self) -> str:
@@ -137,6 +143,23 @@ class PartitionDir:
             for entry in self.files
             if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         )
+
+    def listed_again(self) -> PartitionDir:
+        """List it again, with its part in remote storage. Raises as `list_partition`."""
+        found = list_partition(self.path)
+        return found if self.tier is None else self.tier.join(found)
+
+    def joined(self) -> PartitionDir:
+        """Return it with the files of its part in remote storage."""
+        above = () if self.tier is None else self.tier.files
+        return replace(self, files=(*above, *self.local().files))
+
+    def local(self) -> PartitionDir:
+        """Return it without the files of its part in remote storage."""
+        if self.tier is None:
+            return self
+        above = {one.path for one in self.tier.files}
+        return replace(self, files=tuple(one for one in self.files if one.path not in above))
 
     @property
     def is_remote(self) -> bool:
@@ -236,6 +259,8 @@ def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     path = file_system.normalize(path)
+    if is_part(path):
+        return _part(path)
     try:
         status = file_system.stat(path)
     except OSError as error:
@@ -245,13 +270,22 @@ def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
     return _directory(path) if stat.S_ISDIR(status.st_mode) else _file(path)
 
 
+def _part(path: str) -> FileEntry:
+    """Return a file of a segment that Aiven's plugin packed, under its own name."""
+    for entry in list_partition(os.path.dirname(path) or os.curdir).files:
+        if entry.path == path:
+            return replace(entry, name=parse_file_name(os.path.basename(path)))
+    raise NotFoundError("No manifest has such a file.", path=path)
+
+
 def _file(path: str) -> FileEntry:
     entry = file_entry(path, os.path.basename(path))
     if entry is None:
         raise NotFoundError("No such file or directory.", path=path)
     if entry.error is not None:
         raise NotAKafkaFileError(entry.error, path=path)
-    if is_in_remote_storage(entry.name) or is_of_aivens_plugin(entry.name.name):
+    is_remote = is_in_remote_storage(entry.name) or is_of_aivens_plugin(entry.name.name)
+    if is_remote and plugin_directory(os.path.dirname(file_system.absolute(path))) is None:
         tiers.require_layout(path, list_names(os.path.dirname(path) or os.curdir))
     if entry.name.kind == FileKind.UNKNOWN:
         raise NotAKafkaFileError(
@@ -273,6 +307,7 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
     if any(entry.name.offset is not None for entry in files):
         return partition
     if not partitions and (remote := tiers.partitions_below(path, directories)):
+        file_system.prefetch_listing(path)
         return Parent(path, tuple(remote), "tiered log")
     # Folders of brokers may have names like partitions, such as broker-1.
     if not any(is_partition(os.path.join(path, one)) for one in partitions):
@@ -286,8 +321,6 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
         may_be_partition(os.path.join(path, one)) for one in partitions
     ):
         return top
-    for inner in tiers.first_below(path, directories):
-        tiers.require_layout(path, list_names(inner))
     raise NotAKafkaFileError(
         "The directory holds neither partitions nor segments.",
         path=path,
@@ -321,8 +354,11 @@ def list_partition(path: str) -> PartitionDir:
 def _partition(
     path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
 ) -> PartitionDir:
-    tiers.require_layout(path, (entry.name.name for entry in files))
-    name = partition_name(os.path.basename(file_system.absolute(path)))
+    name = partition_of(file_system.absolute(path))
+    if plugin_directory(file_system.absolute(path)):
+        files = tiers.unpacked(files)
+    else:
+        tiers.require_layout(path, (entry.name.name for entry in files))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)
     return PartitionDir(path, name, files, directories)

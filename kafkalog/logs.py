@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
 
-from formats.file_names import FileKind, parse_file_name, partition_name
+from formats.file_names import FileKind, parse_file_name, partition_of
 from kafkalog.batches.reader import (
     plan_reading,
     read_batches,
@@ -29,6 +29,8 @@ from kafkalog.errors import UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
 from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special
 from kafkalog.paths import file_system
+from kafkalog.remote_logs import joined
+from kafkalog.targets import open_targets
 from kafkalog.unified_log import LogOffsets, UnifiedLog
 from kafkalog.view import show_now
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.columns.scan import Scan
     from kafkalog.log_dir import Segment
     from kafkalog.verification import Findings
+    from kafkalog.view import Shown
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -142,13 +145,22 @@ class Log:
 
     Args:
         path: the partition directory or the file.
+        tier: tiers that have an older part of the log, or the directories in them that do; it comes
+            before the local segments. A log directory among them says by its
+            `__remote_log_metadata` which remote segments count; without it their names do.
 
     Attributes:
         path: the partition directory or the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        tier: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
         self.path = os.fspath(path)
+        self._tiers = [tier] if isinstance(tier, str | os.PathLike) else list(tier)
 
     def __fspath__(self) -> str:
         return self.path
@@ -177,17 +189,31 @@ class Log:
         path = file_system.absolute(self.path)
         if parse_file_name(os.path.basename(path)).kind != FileKind.UNKNOWN:
             path = os.path.dirname(path)
-        return PartitionDir(path, partition_name(os.path.basename(path)), ())
+        return PartitionDir(path, partition_of(path), ())
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The live segments by base offset, with their files."""
+        if self._tiers:
+            return self._listed().joined().segments
         return segments_of(one_log(open_path(self.path)))[0]
+
+    def _listed(self) -> PartitionDir:
+        """List the partition directory, with its part in the tiers."""
+        found = open_partition(self.path)
+        if not self._tiers:
+            return found
+        [whole, *_] = joined([found, *open_targets(self._tiers)], [found.topic])
+        assert isinstance(whole, PartitionDir), "the first target stays the first one"
+        return whole
+
+    def _readable(self, view: LogView) -> str | Shown:
+        return show_now(self._listed(), view) if self._tiers else self.path
 
     @property
     def offsets(self) -> LogOffsets:
         """The log's offsets, each with its source: log start, log end, high watermark …."""
-        return LogOffsets(show_now(open_partition(self.path)).partition)
+        return LogOffsets(show_now(self._listed()).partition)
 
     def records(
         self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
@@ -209,7 +235,8 @@ class Log:
         Cost:
             A Python object per record: `scan` is some hundred times faster on large logs.
         """
-        plan = plan_reading(self.path, selection_of(wanted))
+        selection = selection_of(wanted)
+        plan = plan_reading(self._readable(selection.view), selection)
         return _sound(chain(untold_differences(self.path, plan), read_records(plan)), on_defect)
 
     def batches(
@@ -221,7 +248,8 @@ class Log:
         keys, values and headers of records are not examined. Arguments and errors are those of
         `records`.
         """
-        plan = plan_reading(self.path, selection_of(wanted))
+        selection = selection_of(wanted)
+        plan = plan_reading(self._readable(selection.view), selection)
         return _sound(chain(untold_differences(self.path, plan), read_batches(plan)), on_defect)
 
     def scan(
@@ -250,10 +278,11 @@ class Log:
         """
         from kafkalog.columns.scan import Scan
 
+        selection = selection_of(wanted)
         return Scan(
-            self.path,
+            self._readable(selection.view),
             columns=columns,
-            selection=selection_of(wanted),
+            selection=selection,
             batches=batches,
             batch_rows=batch_rows,
             threads=threads,
@@ -286,7 +315,7 @@ class Log:
 
         if (offset is None) == (timestamp is None):
             raise UsageError("Give either an offset or a timestamp.")
-        shown = show_now(open_partition(self.path)).partition
+        shown = show_now(self._listed()).partition
         log, bound = UnifiedLog(shown, high_watermark=high_watermark), _member(Isolation, isolation)
         if offset is not None:
             return lookup.lookup_offset(log, offset, bound)

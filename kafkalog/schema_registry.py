@@ -29,12 +29,15 @@ from kafkalog.targets import open_targets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog.typed.framing import SchemaId
+
 TOPIC: Final = "_schemas"
 _SIZE_MAX: Final = 256 << 20
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 _TIMEOUT_S: Final = 30
-_FILE: Final = re.compile(r"([0-9]{1,10})\.avsc")
-_ID_MAX: Final = (1 << 31) - 1
+_FORMS: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_ID: Final = re.compile(r"[0-9]{1,19}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ID_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Registered:
     Attributes:
         subject: its subject; None if it has none, as in a file.
         version: its number there.
-        id: number of the schema.
+        id: number of the schema, or UUID of its version.
         form: `AVRO`, `JSON` or `PROTOBUF`.
         text: the schema.
         references: name, subject and version of the schemas that it refers to.
@@ -52,7 +55,7 @@ class Registered:
 
     subject: str | None
     version: int
-    id: int
+    id: SchemaId
     form: str
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
@@ -63,17 +66,26 @@ class SchemaRegistry:
     """The schemas of a registry."""
 
     place: str
-    by_id: dict[int, Registered] = field(default_factory=dict)
+    by_id: dict[SchemaId, Registered] = field(default_factory=dict)
     by_version: dict[tuple[str, int], Registered] = field(default_factory=dict)
 
     def add(self, one: Registered) -> None:
         """Add a schema, or replace that of the same version."""
-        self.by_id[one.id] = one
+        if isinstance(one.id, int) or _ID.fullmatch(one.id):
+            self.by_id[one.id] = one
         if one.subject is not None:
             self.by_version[one.subject, one.version] = one
 
     def latest(self, subject: str) -> Registered:
         """Return the latest version of a subject.
+
+        Raises:
+            UsageError: there is no such subject.
+        """
+        return self.versions(subject)[0]
+
+    def versions(self, subject: str) -> list[Registered]:
+        """Return all versions of a subject, the newest first.
 
         Raises:
             UsageError: there is no such subject.
@@ -84,19 +96,30 @@ class SchemaRegistry:
                 f"There is no subject {subject} in {self.place}.",
                 hint="Name the schema that the column is to have with --value-schema FILE.",
             )
-        return max(found, key=lambda one: one.version)
+        return sorted(found, key=lambda one: one.version, reverse=True)
 
-    def with_references(self, one: Registered) -> list[str]:
-        """Return the texts of a schema and of what it refers to, each after what it needs.
+    def of_form(self, form: str) -> list[Registered]:
+        """Return the schemas of a format, in the order of their ids."""
+        found = [one for one in self.by_id.values() if one.form == form]
+        return sorted(found, key=lambda one: (isinstance(one.id, str), one.id))
+
+    def with_references(self, one: Registered, name: str = "") -> list[tuple[str, str]]:
+        """Return names and texts of a schema and of what it refers to, each after what it needs.
+
+        Args:
+            one: the schema.
+            name: its name in the result; the others are called what their referrers call them.
 
         Raises:
             UsageError: a referenced schema is missing, or refers to itself.
         """
-        texts: list[str] = []
-        self._collect(one, texts, [])
-        return texts
+        texts: dict[str, str] = {}
+        self._collect(one, name, texts, [])
+        return list(texts.items())
 
-    def _collect(self, one: Registered, texts: list[str], above: list[Registered]) -> None:
+    def _collect(
+        self, one: Registered, called: str, texts: dict[str, str], above: list[Registered]
+    ) -> None:
         if one in above:
             raise UsageError(f"The schema {one.id} of {self.place} refers to itself.")
         for name, subject, version in one.references:
@@ -106,9 +129,8 @@ class SchemaRegistry:
                     f"The schema {one.id} of {self.place} refers to {name}, version {version} of "
                     f"the subject {subject}, which is missing."
                 )
-            self._collect(referred, texts, [*above, one])
-        if one.text not in texts:
-            texts.append(one.text)
+            self._collect(referred, name, texts, [*above, one])
+        texts.setdefault(called, one.text)
 
 
 def read_registry(place: str) -> SchemaRegistry:
@@ -116,7 +138,9 @@ def read_registry(place: str) -> SchemaRegistry:
 
     Args:
         place: the URL of a registry (`http://`, `https://`), a log directory or partition directory
-            with the topic `_schemas`, or a directory of Avro schemas with names such as `12.avsc`.
+            with the topic `_schemas`, or a directory of schemas whose names are their ids, such
+            as `12.avsc`, `13.json`, `14.proto` or `UUID.avsc`; what these refer to is beside them,
+            with names of their own.
 
     Raises:
         NotFoundError, UnreadableError: it cannot be read.
@@ -145,7 +169,8 @@ def _registered(row: Any, place: str) -> Registered:
             for one in row.get("references") or ()
         )
         number, text = row["id"], row["schema"]
-        if type(number) is not int or not 0 <= number <= _ID_MAX:
+        is_file = isinstance(number, str) and row.get("file")
+        if not is_file and (type(number) is not int or not 0 <= number <= _ID_MAX):
             raise ValueError(f"{number!r:.40} is not the id of a schema")
         if not isinstance(text, str) or len(text) > _SCHEMA_SIZE_MAX:
             raise ValueError(f"the schema {number} is no text of at most {_SCHEMA_SIZE_MAX} bytes")
@@ -202,21 +227,36 @@ def _list_of(data: bytes, place: str) -> list[Any]:
 
 
 def _files(place: str) -> Iterator[str]:
-    """Yield the files of a directory whose names are ids."""
+    """Yield the schemas of a directory, if the names of some of them are ids."""
     try:
         names = file_system.names(place)
     except NotADirectoryError:
         return
     except OSError as error:
         raise NotFoundError(f"{error.strerror}.", path=place) from error
-    yield from (os.path.join(place, name) for name in sorted(names) if _FILE.fullmatch(name))
+    found = [name for name in sorted(names) if os.path.splitext(name)[1] in _FORMS]
+    if any(_ID.fullmatch(os.path.splitext(name)[0]) for name in found):
+        yield from (os.path.join(place, name) for name in found)
 
 
 def _of_files(paths: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        number = int(os.path.basename(path).partition(".")[0])
-        text = read_file(path, _SCHEMA_SIZE_MAX).decode("utf-8", "replace")
-        yield {"id": number, "schema": text}
+    """Yield a version for each file; one whose name is no id is a subject of that name."""
+    texts = {
+        os.path.basename(path): read_file(path, _SCHEMA_SIZE_MAX).decode("utf-8", "replace")
+        for path in paths
+    }
+    named = [name for name in texts if not _ID.fullmatch(os.path.splitext(name)[0])]
+    for name, text in texts.items():
+        stem, kind = os.path.splitext(name)
+        referred = [one for one in named if one != name and one.endswith(kind) and f"{one}" in text]
+        yield {
+            "id": int(stem) if stem.isdecimal() else stem.lower(),
+            "file": True,
+            "subject": name if name in named else None,
+            "schema": text,
+            "schemaType": _FORMS[kind],
+            "references": [{"name": one, "subject": one, "version": 0} for one in referred],
+        }
 
 
 def _of_topic(place: str) -> Iterator[dict[str, Any]]:
@@ -231,7 +271,8 @@ def _of_topic(place: str) -> Iterator[dict[str, Any]]:
         raise CorruptDataError(
             f"There is no topic {TOPIC} here.",
             path=place,
-            hint="Name a registry, a directory of files such as 12.avsc, or a log directory with "
+            hint="Name a registry, a directory of files such as 12.avsc, 12.json or 12.proto, or a "
+            "log directory with "
             f"{TOPIC}-0.",
         )
     for record in read_records(partitions[0], Selection(data=True)):

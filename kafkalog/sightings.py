@@ -68,14 +68,14 @@ class Sighting:
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
-        """Record a partition directory; None in an object store, the same from every host.
+        """Record a partition directory; None in a store or a tier, the same from every host.
 
         Args:
             partition: the directory as it was listed.
             at_ms: a time before it was listed.
         """
         directory = file_system.absolute(partition.path)
-        if uris.is_object(directory):
+        if uris.is_object(directory) or partition.is_remote:
             return None
         last_log = None
         if partition.segments:

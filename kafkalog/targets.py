@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from formats.file_names import DirectoryState, is_staging, partition_name
+from formats.file_names import DirectoryState, is_staging, partition_of
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised
 from kafkalog.living import about_a_log
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
@@ -92,7 +92,7 @@ def _each(
 def partition_around(path: str) -> PartitionDir:
     """Return the partition directory around a file by its name, not listed."""
     directory = os.path.dirname(file_system.absolute(path))
-    return PartitionDir(directory, partition_name(os.path.basename(directory)), ())
+    return PartitionDir(directory, partition_of(directory), ())
 
 
 _NAMED_MAX: Final = 20  # topics in a hint
@@ -158,7 +158,7 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
             names = [os.path.dirname(file_system.absolute(target.path))]
         elif isinstance(target, LogDirListing):
             names = target.errors
-        found |= {name.topic for one in names if (name := partition_name(os.path.basename(one)))}
+        found |= {name.topic for one in names if (name := partition_of(one))}
     return found
 
 

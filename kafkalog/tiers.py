@@ -2,51 +2,90 @@
 
 Follows `RemoteLogSegmentFileset`, `RemoteTopicPartitionDirectory` and `RemoteLogManager` of Kafka
 4.3. `LocalTieredStorage` puts the files of a partition's segments into one directory, each named
-by base offset and segment id. Here they get the names that they had in a log directory, so that all
-readers find segments, indexes, snapshots and leader epochs where they look for them.
+by base offset and segment id; so does Aiven's plugin, but it packs them (`kafkalog.paths.chunked`).
+Here they get the names that they had in a log directory, so that all readers find segments,
+indexes, snapshots and leader epochs where they look for them.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import (
+    INDEXES_OBJECT,
+    LOG,
+    MANIFEST,
     FileKind,
+    FileName,
     is_in_remote_storage,
     is_of_aivens_plugin,
     is_topic_directory,
     parse_file_name,
     parse_remote_directory_name,
+    plugin_directory,
     segment_file_name,
 )
-from kafkalog.errors import KafkaLogError, UnsupportedError
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    NotFoundError,
+    UnreadableError,
+    UnsupportedError,
+)
 from kafkalog.listing import list_names
+from kafkalog.paths import file_system
+from kafkalog.paths.chunked import manifest_at
 from kafkalog.text_files import read_leader_epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.listing import FileEntry
+    from kafkalog.log_dir import PartitionDir
 
     _Files = dict[FileKind, FileEntry]
 
 
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The part of a log that is in remote storage, beside its local one.
+
+    Attributes:
+        files: of the segments before the local ones, under the names that they had in the log.
+        end_offset: the end of what is in remote storage, which local segments may have, too.
+        join: lists this part again, and joins it to a new listing of the partition.
+    """
+
+    files: tuple[FileEntry, ...]
+    end_offset: int
+    join: Callable[[PartitionDir], PartitionDir] = field(compare=False, repr=False)
+
+
 def partitions_below(path: str, directories: Sequence[str]) -> list[str]:
-    """Return the paths of the directories in a tier that hold remote segments of a partition."""
-    return [os.path.join(path, one) for one in directories if parse_remote_directory_name(one)]
+    """Return the paths of the directories in a tier that hold remote segments of a partition.
+
+    In the layout of Aiven's plugin a tier has a directory for each topic, and that one for each
+    partition.
+    """
+    found = [os.path.join(path, one) for one in directories if parse_remote_directory_name(one)]
+    below = [os.path.join(path, one) for one in directories if is_topic_directory(one)]
+    below = [one for one in below if one not in found and any(_partitions_of_topic(one))]
+    own = [os.path.join(path, one) for one in directories]
+    own = [one for one in own if plugin_directory(file_system.absolute(one))]
+    return sorted([*found, *below, *own])
 
 
-def first_below(path: str, directories: Sequence[str]) -> Iterator[str]:
-    """Yield where Aiven's plugin would have put segments: the first `TOPIC-ID/PARTITION` below."""
-    topics = [os.path.join(path, one) for one in directories if is_topic_directory(one)]
-    if is_topic_directory(os.path.basename(path)):
-        topics = [path]
-    for topic in topics[:1]:
-        for partition in [one for one in list_names(topic) if one.isdecimal()][:1]:
-            yield os.path.join(topic, partition)
+def _partitions_of_topic(path: str) -> Iterator[str]:
+    try:
+        names = list_names(path)
+    except KafkaLogError:
+        names = []
+    for one in names:
+        if one.isdecimal():
+            yield os.path.join(path, one)
 
 
 def holds_segments(files: Iterable[FileEntry]) -> bool:
@@ -56,7 +95,7 @@ def holds_segments(files: Iterable[FileEntry]) -> bool:
 
 
 def require_layout(path: str, names: Iterable[str]) -> None:
-    """Refuse segments in the layout of Aiven's plugin: chunks that are compressed or encrypted.
+    """Refuse segments in the layout of Aiven's plugin outside the directories that it makes.
 
     Args:
         path: a directory of segments, or a file of one.
@@ -67,11 +106,57 @@ def require_layout(path: str, names: Iterable[str]) -> None:
     """
     if any(map(is_of_aivens_plugin, names)):
         raise UnsupportedError(
-            "These are segments in the layout of Aiven's plugin for tiered storage, which is not "
-            "read.",
+            "These are segments that Aiven's plugin for tiered storage uploaded, and the names of "
+            "their directories are missing.",
             path=path,
-            hint="A broker with that plugin reads them.",
+            hint="The plugin puts them into TOPIC-TOPICID/PARTITION.",
         )
+
+
+def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Return the files of segments that Aiven's plugin uploaded, as other tiers have them.
+
+    An object stands for the files that are in it. An upload without a manifest was not finished:
+    its objects belong to no segment. A manifest that cannot be used has an error.
+
+    Raises:
+        UnsupportedError: a manifest is of another version, or in Iceberg mode.
+
+    Cost:
+        Reads each manifest once.
+    """
+    there = {entry.path: entry for entry in files}
+    found: dict[str, FileEntry] = {}
+    for entry in files:
+        stem, suffix = os.path.splitext(entry.path)
+        if suffix != MANIFEST:
+            if stem + MANIFEST not in there:
+                found[entry.path] = _without_manifest(entry)
+            continue
+        found[entry.path] = replace(entry, name=FileName(entry.name.name, FileKind.MANIFEST))
+        try:
+            manifest = manifest_at(entry.path)
+        except (CorruptDataError, NotFoundError, UnreadableError) as error:
+            found[entry.path] = replace(entry, error=error.message)
+            continue
+        for kind in (FileKind.LOG, *manifest.indexes):
+            one = there.get(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
+            if one is not None:
+                path = f"{stem}.{kind.replace('-', '_')}"
+                name = parse_file_name(os.path.basename(path))
+                found[path] = replace(one, path=path, name=name, size_bytes=manifest.size_of(kind))
+    return tuple(found.values())
+
+
+def _without_manifest(entry: FileEntry) -> FileEntry:
+    return replace(entry, name=FileName(entry.name.name, FileKind.UNKNOWN))
+
+
+def is_half_uploaded(entry: FileEntry) -> bool:
+    """Return whether a file of a tier belongs to no segment, because its manifest is not there."""
+    name = os.path.basename(entry.path)
+    is_of_segment = is_of_aivens_plugin(name) or is_in_remote_storage(parse_file_name(name))
+    return entry.name.kind == FileKind.UNKNOWN and is_of_segment
 
 
 def is_remote(path: str) -> bool:
@@ -86,20 +171,29 @@ def as_log(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     one with the latest leader epoch becomes part of the log, of those the longest. The files of the
     others, and files of segments without a log, keep their names, and belong to no segment.
     """
-    of_segments: dict[tuple[int, str], _Files] = {}
-    for entry in files:
-        name = entry.name
-        if is_in_remote_storage(name) and name.offset is not None and entry.error is None:
-            of_segments.setdefault((name.offset, str(name.segment_id)), {})[name.kind] = entry
     chosen: dict[int, _Files] = {}
-    for (offset, _), found in sorted(of_segments.items()):
+    for (offset, _), found in sorted(segments_in(files).items()):
         if FileKind.LOG in found:
             other = chosen.get(offset)
             chosen[offset] = found if other is None else max(other, found, key=_rank)
     renamed = dict(_renamed(sorted(chosen.items())))
-    shown = (replace(one, name=parse_file_name(renamed.get(one.path, one.name.name)))
-             for one in files)  # fmt: skip
+    shown = (
+        replace(one, name=parse_file_name(renamed[one.path])) if one.path in renamed else one
+        for one in files
+    )
     return tuple(sorted(shown, key=lambda entry: entry.name.name))
+
+
+def segments_in(files: Iterable[FileEntry]) -> dict[tuple[int, str], _Files]:
+    """Return the files of remote segments by kind, for each base offset and segment id."""
+    found: dict[tuple[int, str], _Files] = {}
+    for entry in files:
+        if entry.error is not None or entry.name.kind == FileKind.UNKNOWN:
+            continue
+        name = parse_file_name(os.path.basename(entry.path))
+        if is_in_remote_storage(name) and name.offset is not None:
+            found.setdefault((name.offset, str(name.segment_id)), {})[name.kind] = entry
+    return found
 
 
 def _renamed(segments: Sequence[tuple[int, _Files]]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
-from kafkalog.log_dir import PartitionDir, Segment, list_partition, open_partition
+from kafkalog.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
@@ -194,7 +194,7 @@ class UnifiedLog:
         from kafkalog.view import show
 
         again = UnifiedLog(
-            show(list_partition(self.partition.path)).partition,
+            show(self.partition.listed_again()).partition,
             high_watermark=self._high_watermark,
             log_start_offset=self._log_start_offset,
             log_end_offset=self._log_end_offset,

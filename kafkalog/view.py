@@ -32,7 +32,7 @@ from formats.file_names import (
     DirectoryState,
     FileState,
     parse_file_name,
-    partition_name,
+    partition_of,
 )
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
@@ -116,11 +116,17 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
 
     Cost:
         Nothing if the log was closed cleanly. Without a clean shutdown mark, a read of everything
-        from
-        the recovery point on, as `predict_start` does; after an interrupted swap only, a read of
-        the
-        ends of its segments.
+        from the recovery point on, as `predict_start` does; after an interrupted swap only, a read
+        of the ends of its segments.
     """
+    if partition.tier is None:
+        return _show(partition, view)
+    shown = _show(partition.local(), view)
+    whole, others = shown.partition.joined(), shown.segments[len(shown.partition.segments) :]
+    return replace(shown, partition=whole, segments=whole.segments + others)
+
+
+def _show(partition: PartitionDir, view: LogView) -> Shown:
     if view == LogView.ALL:
         others = tuple(map(_left_over, partition.other_logs))
         return Shown(partition, partition.segments + others)
@@ -138,9 +144,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     """Do what `show` does, with a new listing if the files have changed since the last one."""
-    return answered(
-        lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
-    )
+    return answered(lambda: show(partition, view), lambda: show(partition.listed_again(), view))
 
 
 def state_of(path: str) -> str:
@@ -148,7 +152,7 @@ def state_of(path: str) -> str:
     state = parse_file_name(os.path.basename(path)).state
     if state != FileState.LIVE:
         return str(state)
-    directory = partition_name(os.path.basename(os.path.dirname(file_system.absolute(path))))
+    directory = partition_of(os.path.dirname(file_system.absolute(path)))
     return str(directory.state if directory else FileState.LIVE)
 
 

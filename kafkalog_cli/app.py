@@ -61,6 +61,14 @@ def _version(value: bool) -> None:
 
 def _root(
     _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
+    tier_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tier-key",
+            metavar="FILE.pem",
+            help="Private key that decrypts remote segments; repeatable.",
+        ),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -78,6 +86,10 @@ def _root(
     kafkalog simulate-retention /var/lib/kafka       predict deletions
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
+    if tier_key:
+        from kafkalog.paths.chunked import use_keys
+
+        use_keys(tier_key)
 
 
 def _kafka_dump_log(context: typer.Context) -> int:

@@ -171,8 +171,11 @@ class Outcome:
         *,
         internal: bool,
         dead: bool = False,
+        joins: bool = True,
     ) -> list[PartitionDir | FileEntry]:
         """Return the partitions that targets mean, and files as they are.
+
+        Logs have their part in a tier, if that is a target, too, unless `joins` is false.
 
         Partitions that could not be listed are reported, internal ones that are left out noted.
 
@@ -180,13 +183,14 @@ class Outcome:
             UsageError: a topic has no partition, although each path was opened.
         """
         from kafkalog.log_dir import FileEntry, LogDirListing
+        from kafkalog.remote_logs import joined
         from kafkalog.targets import meant_partitions, require_topics, topics_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
         found: list[PartitionDir | FileEntry] = []
         left_out = 0
-        for target in targets:
+        for target in joined(targets, topics) if joins else targets:
             if isinstance(target, FileEntry):
                 found.append(target)
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,6 +13,8 @@ from kafkalog.typed import Framing, TypedColumn, TypedForm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.schema_registry import Registered, SchemaRegistry
+
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 
 ValueSchemaOption = Annotated[str | None, typer.Option(
@@ -21,16 +24,17 @@ ValueSchemaOption = Annotated[str | None, typer.Option(
 ValueMessageOption = Annotated[str | None, typer.Option(
     metavar="NAME", help="Full name of the Protobuf message.",
 )]  # fmt: skip
-ValueFramingOption = Annotated[str, typer.Option(
+ValueFramingOption = Annotated[str | None, typer.Option(
     metavar="FRAMING",
-    help="What precedes the data: none, confluent (five bytes with any schema id), or "
-         "confluent:ID (only this id).",
+    help="What precedes the data: none, confluent (five bytes with any schema id), "
+         "confluent:ID (only this id), apicurio, apicurio4 (ids of 8 and 4 bytes) or glue.",
 )]  # fmt: skip
 
 SchemasOption = Annotated[str | None, typer.Option(
     metavar="PLACE",
-    help="Decode Avro by the schema ids in the data: URL of a registry, log directory with "
-         "_schemas, or directory of files such as 12.avsc.",
+    help="Decode by the schema ids in the data: URL of a registry, log directory with "
+         "_schemas, or directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc. "
+         "The framing is then confluent if none is given.",
 )]  # fmt: skip
 
 
@@ -39,7 +43,7 @@ def typed_columns(
     form: TypedForm | None,
     schema: str | None,
     message: str | None,
-    framing: str,
+    framing: str | None,
     *,
     option: str | None = None,
     schemas: str | None = None,
@@ -52,56 +56,84 @@ def typed_columns(
         form: the value of `option`.
         schema: a file.
         message: the full name of a Protobuf message.
-        framing: what precedes the data.
+        framing: what precedes the data; None for the usual.
         option: the option that asks for it; `--key` or `--value` if None.
-        schemas: the place with the schemas that Avro was written with.
+        schemas: the place with the schemas that the data was written with.
         topics: the topics that are read.
     """
     asking = option or f"--{source}"
     if form is None:
-        if schema is not None or message is not None or framing != "none":
+        if schema is not None or message is not None or framing not in (None, "none"):
             raise UsageError(f"{asking} is missing.", hint=f"{asking} json, avro or protobuf")
         return ()
-    if schemas is not None and form == TypedForm.AVRO:
-        return (_by_id(source, schema, schemas, topics),)
-    if schema is None:
-        raise UsageError(f"{asking} {form} needs a schema.", hint=f"--{source}-schema FILE")
+    if framing is None:
+        framing = Framing.NONE if schemas is None else Framing.CONFLUENT
     name, colon, number = framing.partition(":")
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
-        raise UsageError(f"{framing!r} is not a framing.", hint="none, confluent or confluent:ID")
+        raise UsageError(
+            f"{framing!r} is not a framing.",
+            hint="none, confluent, confluent:ID, apicurio, apicurio4 or glue",
+        )
     schema_id = int(number) if colon else None
-    return (TypedColumn(source, form, _contents(schema), message, Framing(name), schema_id),)
+    is_by_id = schemas is not None and name != Framing.NONE
+    if schema is None and not is_by_id:
+        raise UsageError(f"{asking} {form} needs a schema.", hint=f"--{source}-schema FILE")
+    kind = Framing(name)
+    if schema is not None:
+        given = TypedColumn(source, form, _contents(schema), message, kind, schema_id)
+    else:
+        given = TypedColumn(source, form, b"", message, kind, schema_id)
+    return (_by_id(given, schemas, topics) if schemas and is_by_id else given,)
 
 
-def _by_id(source: str, schema: str | None, place: str, topics: Sequence[str]) -> TypedColumn:
-    """Return the column of Avro whose prefix says by which of many schemas it was written.
+def _by_id(given: TypedColumn, place: str, topics: Sequence[str]) -> TypedColumn:
+    """Return the column whose prefix says by which of many schemas a value was written.
 
-    Without a file, the column has the latest schema of the subject of the topic.
+    Without a file, the column has the versions of the subject of the topic. For Avro that is the
+    latest, since each schema says itself what becomes of values of the others.
     """
     from kafkalog.schema_registry import read_registry
+    from kafkalog.typed.proto_files import MAIN, compiled
 
     registry = read_registry(place)
-    if schema is not None:
-        wanted = _contents(schema)
-    elif len(topics) == 1:
-        latest = registry.latest(f"{topics[0]}-{source}")
-        if latest.references:
-            raise UsageError(
-                f"The latest schema of {latest.subject} refers to others.",
-                hint=f"Give a file that has all: --{source}-schema FILE.",
-            )
-        wanted = latest.text.encode()
+    schemas = registry.of_form(given.form.upper())
+    if not given.schema:
+        versions = _versions(given, registry, schemas, topics)
+        if given.form == TypedForm.AVRO and not versions[0].references:
+            given = replace(given, schema=versions[0].text.encode())
+        else:
+            given = replace(given, versions=tuple(one.id for one in versions))
+    texts = {one.id: registry.with_references(one, MAIN) for one in schemas}
+    if given.form == TypedForm.PROTOBUF:
+        writers = compiled(texts)
+    elif given.form == TypedForm.JSON:
+        writers = {
+            number: (*(word for pair in found[:-1] for word in pair), found[-1][1])
+            for number, found in texts.items()
+        }
     else:
+        writers = {number: tuple(text for _, text in found) for number, found in texts.items()}
+    return replace(given, writers=tuple(writers.items()))
+
+
+def _versions(
+    given: TypedColumn, registry: SchemaRegistry, schemas: list[Registered], topics: Sequence[str]
+) -> list[Registered]:
+    """Return the schemas that decide the type of a column, the newest first."""
+    has_subjects = any(one.subject is not None for one in schemas)
+    if schemas and not has_subjects and given.form != TypedForm.AVRO:
+        return schemas[::-1]
+    if len(topics) != 1:
         raise UsageError(
-            f"--schemas has many schemas, and the column {source}_decoded has one.",
-            hint=f"--{source}-schema FILE, or one --topic with the subject TOPIC-{source}",
+            f"--schemas has many schemas, and the column {given.source}_decoded has one.",
+            hint=f"--{given.source}-schema FILE, or one --topic with the subject "
+            f"TOPIC-{given.source}",
         )
-    writers = tuple(
-        (number, tuple(registry.with_references(one)))
-        for number, one in sorted(registry.by_id.items())
-        if one.form == "AVRO"
-    )
-    return TypedColumn(source, TypedForm.AVRO, wanted, framing=Framing.CONFLUENT, writers=writers)
+    subject = f"{topics[0]}-{given.source}"
+    found = [one for one in registry.versions(subject) if one.form == given.form.upper()]
+    if not found:
+        raise UsageError(f"The subject {subject} has no schema of {given.form}.")
+    return found
 
 
 def _contents(path: str) -> bytes:

@@ -235,11 +235,14 @@ def lookup_special(
 def _border(log: UnifiedLog, answer: Lookup) -> Lookup:
     """Answer where the local log begins, or where the log in remote storage ends."""
     is_remote = answer.query == Special.LATEST_TIERED
+    tier = log.partition.tier
     segments = [one for one in log.segments if tiers.is_remote(one.log.path) == is_remote]
-    if not segments:
+    if is_remote and tier is not None and tier.end_offset:
+        offset = tier.end_offset - 1
+    elif not segments:
         place = "in remote storage" if is_remote else "in a log directory"
         return replace(answer, reason=f"no segment {place} is here")
-    if is_remote:
+    elif is_remote:
         with log.open_segment(segments[-1]) as opened:
             offset = opened.next_offset() - 1
     else:
@@ -287,8 +290,9 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
     """
     log = search.log
     end = log.log_end_offset
-    best, best_segment = (-1, 0), log.segments[0] if log.segments else None
-    for segment in log.segments:
+    local = log.partition.local().segments  # a broker looks no further
+    best, best_segment = (-1, 0), local[0] if local else None
+    for segment in local:
         with log.open_segment(segment) as opened:
             largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
         search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)

@@ -19,7 +19,7 @@ from kafkalog.batches.selection import (
 from kafkalog.defects import make_defect
 from kafkalog.errors import UsageError
 from kafkalog.living import answered
-from kafkalog.log_dir import FileEntry, PartitionDir, list_partition, one_log, open_path
+from kafkalog.log_dir import FileEntry, PartitionDir, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
@@ -101,7 +101,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         return _plan(target if is_given else show(listed, selection.view), selection)
 
     def again(_next_offset: int | None = None) -> ReadPlan:
-        return _plan(show(list_partition(listed.path), selection.view), selection)
+        return _plan(show(listed.listed_again(), selection.view), selection)
 
     return replace(answered(first, again), again=again)
 

@@ -204,7 +204,7 @@ def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defec
     """Files that a start takes for segments have names in Kafka's form."""
     directory = partition.directory
     for entry in directory.files:
-        if _is_misnamed(entry):
+        if not directory.is_remote and _is_misnamed(entry):
             detail = f"A start takes {entry.name.name!r} for the file of a segment."
             yield make_defect("file-name-not-canonical", entry.path, detail)
     for name in directory.directories:

@@ -1,23 +1,30 @@
 """Whether remote storage holds what the topic `__remote_log_metadata` says, and nothing else.
 
-Follows `RemoteLogMetadataCache` and `RemoteLogSegmentState` of Kafka 4.3.
+`kafkalog.remote_logs` reads the topic.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from formats.file_names import FileKind, parse_file_name
-from kafkalog.batches.reader import read_records
-from kafkalog.batches.selection import Selection
+from formats import file_names
+from formats.file_names import DirectoryState, FileKind, parse_file_name
 from kafkalog.check.batches import copies_check
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
-from kafkalog.model import Defect
-from kafkalog.payloads.internal_topics import PayloadKind, decode, payload_kind
-from kafkalog.targets import best_replicas
+from kafkalog.remote_logs import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    is_within,
+    lineage_in,
+    metadata_of,
+    parts_of,
+    segments_known,
+)
+from kafkalog.tiers import segments_in
+from kafkalog.unified_log import UnifiedLog
 from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
@@ -26,12 +33,13 @@ if TYPE_CHECKING:
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.listing import FileEntry
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import Defect
+    from kafkalog.remote_logs import RemoteSegment
 
-_COPY_STARTED, _COPY_FINISHED, _DELETE_STARTED, _DELETE_FINISHED = range(4)
 _STATES: Final = {
-    _COPY_STARTED: "its upload was begun",
-    _DELETE_STARTED: "its deletion was begun",
-    _DELETE_FINISHED: "it was deleted",
+    COPY_STARTED: "its upload was begun",
+    DELETE_STARTED: "its deletion was begun",
+    DELETE_FINISHED: "it was deleted",
 }
 _NEEDED: Final = (
     FileKind.LOG,
@@ -40,38 +48,14 @@ _NEEDED: Final = (
 )
 """Files that an upload always has. Other checks miss indexes, if the log needs them."""
 
-_Place = tuple[str, int]
-"""A topic id and the number of a partition."""
-
-
-@dataclass
-class _Metadata:
-    """What the metadata say of a remote segment: its first record, and its last state."""
-
-    start_offset: int
-    end_offset: int
-    size_bytes: int
-    state: int
-    changed_ms: int
-
-
-@dataclass
-class _Uploaded:
-    """The files of a segment in a tier, by kind."""
-
-    base_offset: int
-    files: dict[FileKind, FileEntry] = field(default_factory=dict)
-
 
 @copies_check
 def tiers_hold_what_the_metadata_say(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Each segment whose upload is finished is in the tier, whole, and no other is."""
     directories = [one.directory for found in log_dirs for one in found.partitions]
     remote = [one for one in directories if one.is_remote]
-    metadata = [
-        one for one in directories if payload_kind(one.topic) is PayloadKind.REMOTE_LOG_METADATA
-    ]
-    known = _segments(best_replicas(metadata)) if remote and metadata else None
+    metadata = metadata_of(directories)
+    known = segments_known(metadata) if remote and metadata else None
     for directory in remote if known is not None else ():
         name = directory.name
         assert name is not None, "a directory is remote by its name"
@@ -79,64 +63,58 @@ def tiers_hold_what_the_metadata_say(log_dirs: Sequence[CheckedLogDir]) -> Itera
         yield from _compared(directory, known.get((str(name.uid), name.partition), {}))
 
 
-def _segments(metadata: Iterable[PartitionDir]) -> dict[_Place, dict[str, _Metadata]] | None:
-    """Return the segments of each partition by their ids; None if the metadata are damaged."""
-    known: dict[_Place, dict[str, _Metadata]] = {}
-    for partition in metadata:
-        try:
-            for record in read_records(partition, Selection(data=True)):
-                if isinstance(record, Defect):
-                    return None
-                found = decode(PayloadKind.REMOTE_LOG_METADATA, record.key, record.value)
-                if found.value is not None:
-                    _note(known, found.value["data"])
-        except KafkaLogError:
-            return None
-    return known
+@copies_check
+def tiers_end_where_logs_begin(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """All offsets of a log are in its tier, by the metadata, or local."""
+    directories = [one.directory for found in log_dirs for one in found.partitions]
+    remote = [one for one in directories if one.is_remote]
+    metadata = metadata_of(directories)
+    known = (segments_known(metadata) if remote and metadata else None) or {}
+    told: set[tuple[str, int | None, int]] = set()
+    for local in directories if known else ():
+        if local.state != DirectoryState.LIVE or not local.segments:
+            continue
+        for part in parts_of(local, remote):
+            assert part.name is not None, "a directory is remote by its name"
+            segments = known.get((str(part.name.uid), part.name.partition), {}).values()
+            for start, end in _between(local, segments):
+                if (local.topic, local.partition, start) not in told:
+                    told.add((local.topic, local.partition, start))
+                    detail = f"Offsets {start} to {end - 1} are neither in the tier nor local."
+                    yield make_defect("remote-lineage-gap", part.path, detail, offset=start)
 
 
-def _note(known: dict[_Place, dict[str, _Metadata]], fields: dict[str, Any]) -> None:
-    """Take a record about a segment; those about whole partitions are about their deletion."""
-    if "remoteLogSegmentId" not in fields:
-        return
-    partition = fields["remoteLogSegmentId"]["topicIdPartition"]
-    segment_id = fields["remoteLogSegmentId"]["id"]
-    segments = known.setdefault((partition["id"], partition["partition"]), {})
-    state, changed_ms = fields["remoteLogSegmentState"], fields["eventTimestampMs"]
-    if "startOffset" in fields:
-        segments[segment_id] = _Metadata(
-            start_offset=fields["startOffset"],
-            end_offset=fields["endOffset"],
-            size_bytes=fields["segmentSizeInBytes"],
-            state=state,
-            changed_ms=changed_ms,
-        )
-    elif segment_id in segments:
-        segments[segment_id].state = state
-        segments[segment_id].changed_ms = changed_ms
+def _between(local: PartitionDir, known: Iterable[RemoteSegment]) -> Iterator[tuple[int, int]]:
+    """Yield the offsets that no segment has whose upload is finished, below the local ones."""
+    lineage = lineage_in(local.place_of(file_names.LEADER_EPOCHS))
+    found = [one for one in known if one.state == COPY_FINISHED and is_within(one, lineage)]
+    starts = sorted((one.start_offset, one.end_offset + 1) for one in found)
+    first = local.segments[0].base_offset
+    at = UnifiedLog(local).checkpoint(file_names.LOG_STARTS)
+    at = min([first, *(start for start, _ in starts)]) if at is None else at
+    for start, end in [*starts, (first, first)]:
+        if at < min(start, first):
+            yield at, min(start, first)
+        at = max(at, end)
 
 
-def _compared(directory: PartitionDir, known: dict[str, _Metadata]) -> Iterator[Defect]:
-    uploaded: dict[str, _Uploaded] = {}
-    for entry in directory.files:
-        name = parse_file_name(os.path.basename(entry.path))
-        if name.segment_id is not None and name.offset is not None:
-            found = uploaded.setdefault(name.segment_id, _Uploaded(name.offset))
-            found.files[name.kind] = entry
+def _compared(directory: PartitionDir, known: dict[str, RemoteSegment]) -> Iterator[Defect]:
+    uploaded = {
+        segment_id: files for (_, segment_id), files in segments_in(directory.files).items()
+    }
     for segment_id, told in sorted(known.items(), key=lambda one: (one[1].start_offset, one[0])):
-        if told.state == _COPY_FINISHED:
-            there = uploaded.get(segment_id, _Uploaded(told.start_offset)).files
-            yield from _finished(directory, segment_id, told, there)
-    for segment_id, found in uploaded.items():
+        if told.state == COPY_FINISHED:
+            yield from _finished(directory, segment_id, told, uploaded.get(segment_id, {}))
+    for segment_id, files in uploaded.items():
         state = known[segment_id].state if segment_id in known else None
-        if state != _COPY_FINISHED:
-            yield _orphan(found, known.get(segment_id))
+        if state != COPY_FINISHED:
+            yield _orphan(files, known.get(segment_id))
 
 
 def _finished(
     directory: PartitionDir,
     segment_id: str,
-    told: _Metadata,
+    told: RemoteSegment,
     there: dict[FileKind, FileEntry],
 ) -> Iterator[Defect]:
     missing = [kind for kind in _NEEDED if kind not in there]
@@ -164,11 +142,12 @@ def _finished(
         yield make_defect("remote-size-wrong", there[FileKind.LOG].path, detail)
 
 
-def _orphan(found: _Uploaded, told: _Metadata | None) -> Defect:
-    entry = found.files.get(FileKind.LOG) or next(iter(found.files.values()))
+def _orphan(files: dict[FileKind, FileEntry], told: RemoteSegment | None) -> Defect:
+    entry = files.get(FileKind.LOG) or next(iter(files.values()))
     if told is None:
         detail = "The metadata do not know the segment."
     else:
         what = _STATES.get(told.state, "its state changed")
         detail = f"The last that the metadata say is that {what}, at {utc_text(told.changed_ms)}."
-    return make_defect("remote-segment-orphan", entry.path, detail, offset=found.base_offset)
+    offset = parse_file_name(os.path.basename(entry.path)).offset
+    return make_defect("remote-segment-orphan", entry.path, detail, offset=offset)

@@ -27,8 +27,9 @@ from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
-from kafkalog.model import Defect, Level
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths.source import Source
+from kafkalog.tiers import is_half_uploaded
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -213,6 +214,12 @@ class Walk:
         self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
     ) -> Generator[Defect, None, CheckedPartition]:
         """Check all files of a partition, given its configs; `afresh` is for the schedule."""
+        found = self._partition(directory, configs, afresh=afresh)
+        return _of_remote_indexes(found) if directory.is_remote else found
+
+    def _partition(
+        self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
+    ) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batches import CheckedPartition
         from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import (
@@ -289,6 +296,9 @@ class Walk:
         self.summary.files += 1
         if entry.error is not None:
             yield make_defect("file-unreadable", entry.path, entry.error)
+            return
+        if is_half_uploaded(entry):
+            yield make_defect("remote-segment-orphan", entry.path, "It has no manifest.")
             return
         if entry.name.kind == FileKind.UNKNOWN:
             yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")
@@ -398,3 +408,19 @@ class Walk:
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
     name = error.reference if error.reference in REFERENCES else "file-unreadable"
     return make_defect(name, entry.path, error.message, position=error.position)
+
+
+def _of_remote_indexes(found: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
+    """Tell what is wrong with an index in a tier once: no broker rebuilds it."""
+    told: set[str] = set()
+    while True:
+        try:
+            defect = next(found)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if defect.severity != Severity.INDEX:
+            yield defect
+        elif defect.path not in told:
+            told.add(defect.path)
+            yield make_defect("remote-indexes-wrong", defect.path, defect.detail)

@@ -311,6 +311,24 @@ _REMOTE: Final = (
               arises="The object was truncated or replaced.",
               command="kafkalog verify LOG_DIR TIER",
               example="The log has 2685 bytes, the metadata say 2785."),
+    Reference("remote-indexes-wrong", _W, "An index in remote storage is not that of its log.",
+              "It serves wrong or fewer records, or reads more than it needs; it does not rebuild "
+              "what it has fetched.",
+              "Restore the object from a version or a backup of the storage, and remove what "
+              "brokers keep of it in remote-log-index-cache.",
+              arises="The object was truncated or replaced, or the index was wrong when it was "
+              "uploaded.",
+              command="kafkalog verify TIER",
+              example="Entry 3 points to position 990, where no batch begins."),
+    Reference("remote-lineage-gap", _W, "Offsets are neither in remote storage nor in the log "
+              "directory.", "Consumers that are there get an error, and go on after the gap or at "
+              "their auto.offset.reset.",
+              "Look for them in the log directories of other brokers, and in segments of the tier "
+              "that the metadata do not know.",
+              arises="A log directory was lost or restored from a time before the last uploads; a "
+              "leader was elected that did not have all records.",
+              command="kafkalog verify LOG_DIR TIER",
+              example="Offsets 118 to 140 are neither in the tier nor local."),
     Reference("remote-segment-orphan", _N, "Remote storage holds a segment that is not part of "
               "the log.", "Nothing reads it. A deletion that was begun is tried again; others "
               "stay, and cost money.",

@@ -19,7 +19,7 @@ from formats.file_names import (
     is_staging,
     parse_directory_name,
     parse_file_name,
-    partition_name,
+    partition_of,
 )
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
@@ -92,7 +92,7 @@ class Walk:
         return self._place(path, log_dir, list(self._entry(path, "")))
 
     def _place(self, path: str, log_dir: str, entries: list[Entry]) -> Place:
-        name = partition_name(os.path.basename(file_system.absolute(path)))
+        name = partition_of(file_system.absolute(path))
         if name is None:
             topic = os.path.basename(file_system.absolute(path))
             return Place(path, log_dir, topic, None, None, entries)

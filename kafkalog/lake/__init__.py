@@ -54,11 +54,12 @@ def appending(
     fail_fast: bool = False,
     allow_gaps: bool = False,
     catalog: Mapping[str, str] | None = None,
+    max_rejects: int = 0,
 ) -> Append | IcebergAppend:
     """Return a run that adds to a table; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, allow_gaps: as for `Append`, or `IcebergAppend`.
+        asked, to, fail_fast, allow_gaps, max_rejects: as for `Append`, or `IcebergAppend`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
@@ -70,7 +71,9 @@ def appending(
     from kafkalog.lake.model import TableFormat
 
     if asked.table_format != TableFormat.ICEBERG:
-        return Append(asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps)
+        return Append(
+            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects
+        )
     try:
         from kafkalog.lake.iceberg_append import IcebergAppend
     except ImportError as error:
@@ -78,7 +81,10 @@ def appending(
             "Iceberg tables are written by pyiceberg, which is not installed.",
             hint="pip install 'kafkalog[iceberg]'",
         ) from error
-    return IcebergAppend(asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog)
+    return IcebergAppend(
+        asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+        max_rejects=max_rejects,
+    )  # fmt: skip
 
 
 def export(
@@ -88,6 +94,7 @@ def export(
     fail_fast: bool = False,
     allow_gaps: bool = False,
     catalog: Mapping[str, str] | None = None,
+    max_rejects: int = 0,
     **options: Any,
 ) -> ExportSummary:
     """Write the records of logs, or other tables of them, to files: whole, or continued later.
@@ -100,6 +107,8 @@ def export(
         allow_gaps: with `append`, whether to commit although records are gone; the summary names
             them.
         catalog: properties of the catalog of an Iceberg table, beside those that pyiceberg finds.
+        max_rejects: how many records whose key or value does not decode may go to the table of
+            rejects; if there are more, nothing is exported.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….
 
     Returns:
@@ -115,12 +124,13 @@ def export(
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
     while asked.append:
         with appending(
-            asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog
-        ) as commit:
+            asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+            max_rejects=max_rejects,
+        ) as commit:  # fmt: skip
             commit.run(engine or LocalEngine())
             if not commit.is_continued:
                 return commit.summary()
-    with Export(asked, os.fspath(to), fail_fast=fail_fast) as run:
+    with Export(asked, os.fspath(to), fail_fast=fail_fast, max_rejects=max_rejects) as run:
         run.run(engine or LocalEngine())
         return run.summary()
 

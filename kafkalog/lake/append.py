@@ -7,10 +7,10 @@ the file follows. A run that was killed is continued by the next one, or its fil
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.documents import Anything, Fields, read_document
+from kafkalog.documents import Anything, Fields, Text, read_document
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -19,16 +19,27 @@ from kafkalog.errors import (
     RefusedError,
     UnreadableError,
 )
-from kafkalog.lake.files import append_delta, delta_commit
+from kafkalog.lake.delta_log import (
+    append_delta,
+    delta_commit,
+    delta_schema,
+    merge_small,
+    require_fitting,
+)
+from kafkalog.lake.evolution import Evolution, schema_from, schema_text
 from kafkalog.lake.model import (
     COMMITS,
+    DELETED,
     MANIFEST,
     PLAN,
     SUCCESS,
+    ColumnChanges,
     Increment,
+    TableFormat,
     commit_name,
 )
 from kafkalog.lake.options import require_same_options
+from kafkalog.lake.part import rows_schema
 from kafkalog.lake.plan import (
     INCREMENT,
     Plan,
@@ -36,14 +47,18 @@ from kafkalog.lake.plan import (
     require_own,
     require_unchanged,
 )
+from kafkalog.lake.rejects import commit_rejects
 from kafkalog.lake.run import Export
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportedPart, ExportRequest, Gap
 
-_COMMIT = Fields({"options": Anything(), "increment": INCREMENT}, others=Anything())
+_COMMIT = Fields(
+    {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
+)
 _SHOWN_MAX = 5
 _ALLOW = "With --allow-gaps the run goes on after them, and the commit names them."
 
@@ -56,6 +71,7 @@ class Append(Export):
         to: as for `Export`.
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
+        max_rejects: as for `Export`; for each commit.
 
     Attributes:
         is_continued: whether this run completes the plan of an interrupted one; then another run
@@ -70,21 +86,36 @@ class Append(Export):
     """
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False
-    ) -> None:
-        super().__init__(asked, to, fail_fast=fail_fast)
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
+        max_rejects: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects)
         self._allow_gaps = allow_gaps
         self.is_continued = False
 
     def __enter__(self) -> Self:
         self._last: Increment | None = None
+        self._before: Any = None
         self._last = self._last_commit()
         return super().__enter__()
 
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        return make_plan(self._asked, self.differences.append, last=self._last)
+        plan = make_plan(self._asked, self.differences.append, last=self._last)
+        schema = rows_schema(self._asked, plan.columns)
+        if self._before is not None:
+            # Readers of plain files take the types from one of them; for Delta see there.
+            evolution = Evolution(self._before, schema, self._target.shown, widens=False)
+            schema, self._columns = evolution.schema, evolution.changes
+        plan = replace(plan, schema=schema_text(schema))
+        if self._asked.table_format == TableFormat.DELTA:
+            place = self._target.shown
+            require_fitting(place, delta_schema(place, self._table_schema(plan)))
+        return plan
+
+    def _file_schema(self, plan: Plan) -> Any:
+        return schema_from(plan.schema or "", f"{self._target.shown}/{PLAN}")
 
     def _last_commit(self) -> Increment | None:
         """Read the last commit.
@@ -111,6 +142,7 @@ class Append(Export):
             self._target.read(name) or b"", _COMMIT, place, "a commit of an export"
         )
         require_same_options(fields["options"], self._asked, self._target.shown)
+        self._before = schema_from(fields["schema"], place)
         return Increment.from_json(fields["increment"])
 
     def _take_up(self, now: Plan) -> None:
@@ -121,6 +153,7 @@ class Append(Export):
                 "Another run has added to the table meanwhile.",
                 path=self._target.shown,
                 hint="Repeat the command.",
+                is_temporary=True,
             )
         sizes = self._target.sizes()
         if PLAN not in sizes:
@@ -153,10 +186,13 @@ class Append(Export):
             self._clear_up(sizes)
             return False
         require_same_options(plan.options, self._asked, self._target.shown)
+        is_same = (plan.columns, plan.schema) == (now.columns, now.schema)
+        if not is_same:
+            now, self._columns = replace(now, columns=plan.columns), ColumnChanges()
         require_own(plan, now, self._asked.writing.suffix, place)
         self.plan = plan
         is_committed = self._is_in_delta(number)
-        is_asked = plan.options["paths"] == list(self._asked.paths)
+        is_asked = is_same and plan.options["paths"] == list(self._asked.paths)
         if is_committed or (is_asked and _can_be_read(plan)):
             self._take_entries(sizes)
             if is_committed and self.missing:
@@ -191,30 +227,45 @@ class Append(Export):
             hint="Was one of them restored? Export into another directory.",
         )
 
+    def _can_discard(self) -> bool:
+        assert self.plan.increment is not None, "it was asked for"
+        return not self._is_in_delta(self.plan.increment.number)
+
     def _discard(self, plan: Plan) -> None:
-        """Remove the files of a plan that cannot be completed."""
-        self._found = {}
-        for part in plan.parts:
-            self._target.remove(part.file)
-        self._clear_up(self._target.sizes())
+        super()._discard(plan)
         if self._last is not None:
             self._mark_complete()
+
+    def run(self, engine: Engine | None) -> None:
+        """Write the missing parts, commit them, and merge small files of the table if asked.
+
+        Raises:
+            as `Export.run`.
+        """
+        super().run(engine)
+        size = self._asked.compact_below
+        if size is not None and not self.is_continued:
+            self._merged = merge_small(self._target.shown, size, self._asked.writing)
 
     # The work --------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
-        if not self._allow_gaps:
+        if not self._allow_gaps and self._can_discard():
             try:
                 refuse_losses(self.summary().parts)
             except RefusedError:
                 self._discard(self.plan)
                 raise
         self._require_all_parts()
-        if self._delta is not None and not self._is_in_delta(increment.number):
-            append_delta(self._target.shown, self._delta, self.summary().parts, increment)
-        self._conclude(commit_name(increment.number), {"increment": asdict(increment)})
+        parts = self.summary().parts
+        if self._delta is not None:
+            if not self._is_in_delta(increment.number):
+                append_delta(self._target.shown, self._delta, parts, increment)
+            commit_rejects(self._target.shown, parts, increment)
+        more = {"increment": asdict(increment), "schema": self.plan.schema}
+        self._conclude(commit_name(increment.number), more)
 
 
 def refuse_gaps(gaps: tuple[Gap, ...], place: str) -> None:
@@ -236,7 +287,7 @@ def refuse_losses(parts: Iterable[ExportedPart]) -> None:
     """Raise `RefusedError` if records were deleted between the plan and the reading."""
     for part in parts:
         for defect in part.defects:
-            if defect.reference == "deleted-while-reading":
+            if defect.reference == DELETED:
                 raise RefusedError(defect.detail, path=defect.path, hint=_ALLOW)
 
 

@@ -1,8 +1,4 @@
-"""The files of an export: Parquet, Arrow IPC, NDJSON or CSV; and the Delta log that names them.
-
-The package `deltalake`, which is not part of kafkalog, writes the log: one commit that creates the
-table and adds all files, with topic and partition as partition values.
-"""
+"""The files of an export: Parquet, Arrow IPC, NDJSON or CSV."""
 
 from __future__ import annotations
 
@@ -19,21 +15,15 @@ import pyarrow.csv
 
 from kafkalog.codecs import crc32c
 from kafkalog.columns.arrow_files import parquet_writer
-from kafkalog.errors import (
-    DestinationExistsError,
-    UnreadableError,
-    UnsupportedError,
-    UnwritableError,
-)
 from kafkalog.lake.model import BytesForm, Codec, FileFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-    from kafkalog.lake.model import ExportedPart, Increment, Writing
+    from kafkalog.lake.model import Writing
 
 
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
@@ -71,21 +61,26 @@ def _taken(waiting: list[Any]) -> Any:
     return table
 
 
+_OF_BYTES: Final = (
+    pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string,
+)  # fmt: skip
+
+
 def _row_sizes(column: Any) -> NDArray[np.int64]:
     """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
     kind = column.type
     if pa.types.is_struct(kind):
         parts = [_row_sizes(part) for part in column.flatten()]
         return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(len(column), np.int64)
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        items = column.values if pa.types.is_list(kind) else pa.StructArray.from_arrays(
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        items = column.values if not pa.types.is_map(kind) else pa.StructArray.from_arrays(
             [column.keys, column.items], ["key", "value"]
         )  # fmt: skip
         ends = np.concatenate(([0], np.cumsum(_row_sizes(items))))
         offsets = column.offsets.to_numpy()
         result: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]]
         return result
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+    if any(is_kind(kind) for is_kind in _OF_BYTES):
         lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         return np.asarray(lengths, np.int64)
     if pa.types.is_null(kind):
@@ -256,158 +251,6 @@ _TEXTS: Final[dict[BytesForm, Callable[[bytes], str]]] = {
 }
 
 
-_BY_PATH = ["topic", "partition"]
-_APP: Final = "kafkalog"
-
-
-def delta_schema(place: str, schema: Any) -> Any:
-    """Return the table's schema (a `pyarrow.Schema`, with topic and partition).
-
-    Raises:
-        UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
-            no such type.
-    """
-    if as_text(place) != place:
-        raise UnsupportedError(
-            "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
-        )
-    try:
-        from deltalake import Schema
-    except ImportError as error:
-        raise UnsupportedError(
-            "Delta tables are written by deltalake, which is not installed.",
-            hint="pip install 'kafkalog[delta]'",
-        ) from error
-    try:
-        return Schema.from_arrow(schema)
-    except Exception as error:  # deltalake and arro3 raise exceptions of their own, some bare
-        words = " ".join(str(error).split())
-        raise UnsupportedError(
-            f"Delta cannot have these columns: {words}.", hint="Choose others with --columns."
-        ) from error
-
-
-def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None:
-    """Make a directory a Delta table of the files of these parts; an existing table is left alone.
-
-    On disk after a crash: no table, or the whole table.
-
-    Args:
-        place: a local directory.
-        schema: as returned by `delta_schema`.
-        parts: the parts of an export, all written.
-
-    Raises:
-        DestinationExistsError: there is a table of other files.
-        UnwritableError: its log cannot be written or read.
-    """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-    from deltalake.transaction import create_table_with_add_actions
-
-    try:
-        if DeltaTable.is_deltatable(place):
-            found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
-            if found != {part.file for part in parts if part.file is not None}:
-                raise DestinationExistsError(
-                    "There is already a Delta table of other files.", path=place
-                )
-            return
-        create_table_with_add_actions(place, schema, _adds(place, parts), partition_by=_BY_PATH)
-    except (DeltaError, OSError) as error:
-        words = " ".join(str(error).split()).rstrip(".")
-        raise UnwritableError(f"The Delta table cannot be created: {words}.", path=place) from error
-
-
-def delta_commit(place: str) -> int | None:
-    """Return the number of the last commit of ours in a Delta table.
-
-    None if there is no table, or it has no commit of an appending export.
-
-    Raises:
-        UnreadableError: its log cannot be read.
-    """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
-    try:
-        return DeltaTable(place).transaction_version(_APP) if _is_table(place) else None
-    except (DeltaError, OSError) as error:
-        words = " ".join(str(error).split()).rstrip(".")
-        raise UnreadableError(f"The Delta table cannot be read: {words}.", path=place) from error
-
-
-def append_delta(
-    place: str, schema: Any, parts: Sequence[ExportedPart], increment: Increment
-) -> None:
-    """Add the files of an increment to a Delta table in one commit, or create it with them.
-
-    The commit has the number of the increment as the version of the application `kafkalog`, and the
-    next offset of each partition as that of `kafkalog TOPIC-PARTITION@TOPICID`.
-
-    On disk after a crash: the table before, or after the commit.
-
-    Raises:
-        UnwritableError: its log cannot be written or read.
-    """
-    from deltalake import CommitProperties, DeltaTable, Transaction
-    from deltalake.exceptions import DeltaError
-    from deltalake.transaction import create_table_with_add_actions
-
-    moved = {
-        key: offset
-        for key, (offset, _) in increment.end.items()
-        if increment.start.get(key, [None])[0] != offset
-    }
-    properties = CommitProperties(
-        app_transactions=[
-            Transaction(_APP, increment.number),
-            *(Transaction(f"{_APP} {as_text(key)}", offset) for key, offset in moved.items()),
-        ]
-    )
-    adds = _adds(place, parts)
-    try:
-        if _is_table(place):
-            DeltaTable(place).create_write_transaction(
-                adds, "append", schema, _BY_PATH, commit_properties=properties
-            )
-        else:
-            create_table_with_add_actions(
-                place, schema, adds, partition_by=_BY_PATH, commit_properties=properties
-            )
-    except (DeltaError, OSError) as error:
-        words = " ".join(str(error).split()).rstrip(".")
-        raise UnwritableError(f"The Delta table cannot be changed: {words}.", path=place) from error
-
-
-def _is_table(place: str) -> bool:
-    from deltalake import DeltaTable
-
-    return bool(DeltaTable.is_deltatable(place))
-
-
-def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
-    """Return the actions that add the files of these parts."""
-    from deltalake.transaction import AddAction
-
-    return [
-        AddAction(
-            part.file,  # unencoded: deltalake encodes it
-            part.size_bytes,
-            {"topic": as_text(part.topic), "partition": str(part.partition)},
-            os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
-            True,
-            json.dumps({"numRecords": part.rows}),
-        )
-        for part in parts
-        if part.file is not None
-    ]
-
-
 def as_text(name: str) -> str:
     """Return a name as readers of the directory see it, with invalid UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-def _local(uris: Sequence[str]) -> list[str]:
-    return [uri.removeprefix("file://") for uri in uris]

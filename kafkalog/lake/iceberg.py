@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -21,11 +20,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from kafkalog.documents import Anything, read_document
 from kafkalog.errors import (
@@ -34,12 +29,12 @@ from kafkalog.errors import (
     DestinationExistsError,
     KafkaLogError,
     UnreadableError,
-    UnsupportedError,
     UnwritableError,
     UsageError,
 )
+from kafkalog.lake.iceberg_columns import add_columns, evolution_of, iceberg_schema, spec_of
 from kafkalog.lake.iceberg_files import IO_PROPERTY, data_file
-from kafkalog.lake.model import ExportedPart, Increment
+from kafkalog.lake.model import DELETED, ColumnChanges, ExportedPart, Increment
 from kafkalog.lake.options import OF_A_RUN, options_of, require_same_options
 from kafkalog.lake.plan import (
     INCREMENT,
@@ -51,19 +46,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
 
     from kafkalog.lake.model import ExportRequest
+    from kafkalog.model import Defect
 
 _COMMIT: Final = "kafkalog.commit"
+_DEFECTS: Final = "kafkalog.defects"
 _INCREMENT: Final = "kafkalog.increment"
 _OPTIONS: Final = "kafkalog.options"
 _SEQUENCE: Final = "kafkalog.sequence-number"
-_KEY: Final = ("topic", "partition", "offset", "leader_epoch")
-"""What identifies a row: an offset may be in the log of two leaders."""
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _MERGES: Final = "commit.manifest-merge.enabled"
 _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
+_BUSY: Final = {"ConnectionError", "Timeout", "TimeoutError", "ServiceUnavailableError"}
+"""What is raised by catalogs of all kinds, and the libraries by which they are reached."""
+_DEFECTS_SAID: Final = 1000
 _TRIES: Final = 10
 _WAIT_S: Final = 0.2
 
@@ -96,6 +95,8 @@ class IcebergTable:
         self._warehouse = properties.get("warehouse", "").removeprefix(LOCAL)
         self._catalog = self._opened()
         self.table: Table | None = None
+        self._columns: Schema | None = None
+        self._evolved: Any = None
         self.load()
 
     def close(self) -> None:
@@ -115,6 +116,7 @@ class IcebergTable:
                 f"The catalog {self._name} cannot be opened: {self._words(error)}.",
                 hint="Describe it in ~/.pyiceberg.yaml or with --catalog-conf, or let --warehouse "
                 "DIR have one in an SQLite file.",
+                is_temporary=_is_busy(error),
             ) from None  # the cause would show credentials
         self._properties.update(
             (key, value) for key, value in catalog.properties.items() if isinstance(value, str)
@@ -129,7 +131,7 @@ class IcebergTable:
 
     def load(self) -> None:
         """Read the present state of the table."""
-        with self._failing(UnreadableError, "read"):
+        with self.failing(UnreadableError, "read"):
             try:
                 self.table = self._catalog.load_table(self._identifier)
                 if self.table.location().startswith((LOCAL, "/")):
@@ -155,39 +157,39 @@ class IcebergTable:
         if self.table is not None:
             return
         wanted = iceberg_schema(schema)
-        with self._failing(UnwritableError, "created"):
+        with self.failing(UnwritableError, "created"):
             for count in range(1, len(self._identifier)):
                 with suppress(NamespaceAlreadyExistsError):
                     self._catalog.create_namespace(self._identifier[:count])
             with suppress(TableAlreadyExistsError):  # by another run, at this moment
                 self._catalog.create_table(
-                    self._identifier, wanted, partition_spec=_spec(wanted),
+                    self._identifier, wanted, partition_spec=spec_of(wanted),
                     properties={_MERGES: "true"},
                 )  # fmt: skip
         self.load()
 
-    def require_columns(self, schema: Any) -> None:
-        """Raise unless the table has the columns that a run writes.
+    def evolve(self, schema: Any) -> ColumnChanges:
+        """Find the columns that the table has after a run with these; change nothing yet.
+
+        Args:
+            schema: the `pyarrow.Schema` of the rows of the run.
 
         Raises:
-            DestinationExistsError: it lacks one, has another type for it, or requires others.
+            DestinationExistsError: a column has another type, or the table requires one that the
+                run lacks.
         """
         assert self.table is not None, "it was created"
-        found = schema_to_pyarrow(self.table.schema(), include_field_ids=False)
-        wanted = schema_to_pyarrow(iceberg_schema(schema), include_field_ids=False)
-        for field in wanted:
-            there = found.field(field.name) if field.name in found.names else None
-            if there is None or there.type != field.type or there.nullable < field.nullable:
-                now = "is not in the table" if there is None else f"has the type {there.type} there"
-                raise DestinationExistsError(
-                    f"The column {field.name} of type {field.type} {now}.", path=self.shown
-                )
-        for field in found:
-            if field.name not in wanted.names and not field.nullable:
-                raise DestinationExistsError(
-                    f"The table requires a column {field.name}, which an export does not have.",
-                    path=self.shown,
-                )
+        evolution = evolution_of(self.table, schema, self.shown)
+        with self.failing(UnreadableError, "read"):
+            change = self.table.transaction()
+            if evolution.changes != ColumnChanges():
+                self._evolved = evolution.schema
+                add_columns(change, self._evolved)
+            found = change.table_metadata.schema()
+            sources = [found.find_column_name(one.source_id) for one in self.table.spec().fields]
+            names = dict.fromkeys([*schema.names, *filter(None, sources)])
+            self._columns = found.select(*names)
+        return evolution.changes
 
     # What is in it ---------------------------------------------------------------------------
 
@@ -233,11 +235,16 @@ class IcebergTable:
 
     # The work --------------------------------------------------------------------------------
 
-    def of_tasks(self, schema: Any) -> dict[str, Any]:
+    def of_tasks(self) -> dict[str, Any]:
         """Return what `write_data_files` must know about the table."""
         assert self.table is not None, "it was created"
+        assert self._columns is not None, "evolve() was called"
+        return self.task_for(self._columns)
+
+    def task_for(self, columns: Schema) -> dict[str, Any]:
+        """Return what `NewDataFiles` must know about the table, for rows with these columns."""
+        assert self.table is not None, "it was created"
         table = self.table
-        columns = table.schema().select(*schema.names)
         return {
             "io": {key: value for key, value in table.io.properties.items()
                    if isinstance(value, str)},
@@ -258,7 +265,7 @@ class IcebergTable:
         for part in parts:
             if part.file is None:
                 continue
-            with self._failing(UnreadableError, "read"):
+            with self.failing(UnreadableError, "read"):
                 size = len(self.table.io.new_input(part.file))
             if size != part.size_bytes:
                 raise UnreadableError(
@@ -267,20 +274,23 @@ class IcebergTable:
 
     def commit(
         self, files: Sequence[Mapping[str, Any]], asked: ExportRequest, last: Increment | None,
-        increment: Increment,
+        increment: Increment, defects: Sequence[Defect] = (),
     ) -> None:  # fmt: skip
         """Add files and an increment as one snapshot, after the last one.
 
-        Other programs may change the table meanwhile, but no other run may add to it.
+        The snapshot also names what was skipped. Other programs may change the table meanwhile, but
+        no other run may add to it.
 
         On disk after a crash: the table before, or after the commit.
 
         Raises:
-            ChangedSinceError: another run has added to it, or it has other partitions now.
+            ChangedSinceError: another run has added to it, or it has other partitions or columns
+                now.
             UncertainError: the catalog did not tell whether the commit has succeeded.
         """
         assert self.table is not None, "it was created"
         spec_id = self.table.spec().spec_id
+        notes = _notes(increment, defects)
         for attempt in range(_TRIES):
             time.sleep(_WAIT_S * attempt)
             self.load()
@@ -289,45 +299,62 @@ class IcebergTable:
                     "Another run has added to the table meanwhile.",
                     path=self.shown,
                     hint="Repeat the command.",
+                    is_temporary=True,
                 )
             if self.table.spec().spec_id != spec_id:
                 raise ChangedSinceError(
                     "The partitions of the table were changed meanwhile.",
                     path=self.shown,
                     hint="Repeat the command.",
+                    is_temporary=True,
                 )
-            if self._has_committed(self.table, files, asked, increment):
+            if self._has_committed(self.table, files, asked, notes):
                 return
         raise ChangedSinceError(
             "Other programs change the table all the time.",
             path=self.shown,
             hint="Repeat the command.",
+            is_temporary=True,
         )
 
     def _has_committed(
         self, table: Table, files: Sequence[Mapping[str, Any]], asked: ExportRequest,
-        increment: Increment,
+        notes: Mapping[str, str],
     ) -> bool:  # fmt: skip
         """Try once; return False if the table has changed since it was read."""
         merges = table.properties.get(_MERGES, "false").lower() == "true"
         sequence = table.metadata.next_sequence_number()
-        # pyiceberg itself would try again, on top of what another run has added.
-        table.metadata = table.metadata.model_copy(
-            update={"properties": {**table.properties, **_NO_RETRIES}}
-        )
-        state = json.dumps(asdict(increment), separators=(",", ":"))
         options = {key: value for key, value in options_of(asked).items() if key not in OF_A_RUN}
-        noted = {_COMMIT: str(increment.number), _INCREMENT: state}
-        with self._failing(UnwritableError, "written"):
-            change = table.transaction()
-            update = change.update_snapshot(snapshot_properties=noted)
+        with self.failing(UnwritableError, "written"):
+            change = once(table)
+            if self._evolved is not None:
+                add_columns(change, self._evolved)
+            assert self._columns is not None, "evolve() was called"
+            now = change.table_metadata.schema().fields
+            if any(one not in now for one in self._columns.fields):
+                raise ChangedSinceError(
+                    "The columns of the table were changed meanwhile.",
+                    path=self.shown,
+                    hint="Repeat the command.",
+                    is_temporary=True,
+                )
+            update = change.update_snapshot(snapshot_properties=dict(notes))
             adding = update.merge_append() if merges else update.fast_append()
             for one in files:
                 adding.append_data_file(data_file(one, table.spec().spec_id))
             adding.commit()
             change.set_properties(
-                {**noted, _OPTIONS: json.dumps(options), _SEQUENCE: str(sequence)}
+                {
+                    _COMMIT: notes[_COMMIT],
+                    _INCREMENT: notes[_INCREMENT],
+                    _OPTIONS: json.dumps(options),
+                    _SEQUENCE: str(sequence),
+                }
             )
+        return self.is_made(change, adding.snapshot_id)
+
+    def is_made(self, change: Transaction, snapshot_id: int) -> bool:
+        """Commit a transaction; return False if the table has changed since it was read."""
         try:
             change.commit_transaction()
         except CommitFailedException:
@@ -338,12 +365,13 @@ class IcebergTable:
             with suppress(KafkaLogError):
                 self._catalog = self._opened()
                 self.load()
-                if self.table and self.table.metadata.snapshot_by_id(adding.snapshot_id):
+                if self.table and self.table.metadata.snapshot_by_id(snapshot_id):
                     return True
             raise UncertainError(
                 f"It is unknown whether the catalog made the commit: {self._words(error)}.",
                 path=self.shown,
                 hint="Repeat the command: it continues where the table ends.",
+                is_temporary=True,
             ) from None
         return True
 
@@ -355,7 +383,7 @@ class IcebergTable:
                 self.table.io.delete(file)
 
     @contextmanager
-    def _failing(self, kind: type[KafkaLogError], done: str) -> Iterator[None]:
+    def failing(self, kind: type[KafkaLogError], done: str) -> Iterator[None]:
         """Turn what catalogs and file systems raise into an error."""
         try:
             yield
@@ -363,7 +391,9 @@ class IcebergTable:
             raise
         except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
             raise kind(
-                f"The Iceberg table cannot be {done}: {self._words(error)}.", path=self.shown
+                f"The Iceberg table cannot be {done}: {self._words(error)}.",
+                path=self.shown,
+                is_temporary=_is_busy(error),
             ) from None  # the cause may show credentials
 
     def _words(self, error: Exception) -> str:
@@ -377,52 +407,37 @@ class IcebergTable:
         return text.rstrip(".")
 
 
+def _is_busy(error: Exception) -> bool:
+    """Return whether a catalog may answer a little later."""
+    names = {one.__name__ for one in type(error).__mro__}
+    return bool(names & _BUSY) or "database is locked" in str(error)
+
+
+def once(table: Table) -> Transaction:
+    """Begin a transaction that is tried once; pyiceberg would try again on top of other changes."""
+    table.metadata = table.metadata.model_copy(
+        update={"properties": {**table.properties, **_NO_RETRIES}}
+    )
+    return table.transaction()
+
+
+def _notes(increment: Increment, defects: Sequence[Defect]) -> dict[str, str]:
+    """Return what a snapshot says about the run that has added it."""
+    said = {_COMMIT: str(increment.number), _INCREMENT: _json(asdict(increment))}
+    if defects:
+        # Deletions first: these offsets are missing between those of the increment.
+        ordered = sorted(defects, key=lambda one: one.reference != DELETED)[:_DEFECTS_SAID]
+        fields = [
+            {name: value for name, value in asdict(one).items() if value is not None}
+            for one in ordered
+        ]
+        said[_DEFECTS] = _json(fields)
+    return said
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 class UncertainError(UnwritableError):
     """The catalog did not tell whether a commit has succeeded."""
-
-
-# The schema ----------------------------------------------------------------------------------
-
-
-def iceberg_schema(schema: Any) -> Schema:
-    """Return the schema of a table for rows of a `pyarrow.Schema`.
-
-    Raises:
-        UnsupportedError: Iceberg has no such type.
-    """
-    numbers = iter(range(1, 1 << 31))
-    try:
-        made = pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema]))
-    except Exception as error:  # pyiceberg raises exceptions of several kinds
-        words = " ".join(str(error).split()).rstrip(".")
-        raise UnsupportedError(
-            f"Iceberg cannot have these columns: {words}.", hint="Choose others with --columns."
-        ) from error
-    required = [one.field_id for one in made.fields if one.name in _KEY and one.required]
-    is_key = len(required) == len(_KEY)
-    return Schema(*made.fields, identifier_field_ids=required if is_key else [])
-
-
-def _numbered(field: Any, numbers: Iterator[int]) -> Any:
-    """Return a `pyarrow.Field` that has an id, as all fields within it have."""
-    number = next(numbers)
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_numbered(one, numbers) for one in kind])
-    elif pa.types.is_map(kind):
-        key, item = _numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers)
-        kind = pa.map_(key, item)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = pa.list_(_numbered(kind.value_field, numbers))
-    return pa.field(field.name, kind, field.nullable, {"PARQUET:field_id": str(number)})
-
-
-def _spec(schema: Schema) -> PartitionSpec:
-    fields = [
-        PartitionField(schema.find_field("topic").field_id, 1000, IdentityTransform(), "topic")
-    ]
-    with suppress(ValueError):
-        time = schema.find_field("timestamp")
-        if DayTransform().can_transform(time.field_type):
-            fields.append(PartitionField(time.field_id, 1001, DayTransform(), "timestamp_day"))
-    return PartitionSpec(*fields)

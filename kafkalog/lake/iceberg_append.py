@@ -9,11 +9,14 @@ from uuid import uuid4
 
 from kafkalog.engine import told_error
 from kafkalog.lake.append import refuse_gaps, refuse_losses
-from kafkalog.lake.iceberg import IcebergTable, UncertainError, iceberg_schema
+from kafkalog.lake.iceberg import IcebergTable, UncertainError
+from kafkalog.lake.iceberg_columns import iceberg_schema
+from kafkalog.lake.iceberg_compaction import merge_small
 from kafkalog.lake.iceberg_files import write_data_files
-from kafkalog.lake.model import ExportedPart, ExportSummary
-from kafkalog.lake.part import full_schema
+from kafkalog.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
+from kafkalog.lake.part import rows_schema, with_path_columns
 from kafkalog.lake.plan import make_plan, tasks_of
+from kafkalog.lake.rejects import require_few
 from kafkalog.paths.file_system import absolute
 from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
@@ -36,6 +39,7 @@ class IcebergAppend:
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         catalog: properties of the catalog, as for `IcebergTable`.
+        max_rejects: how many records may not decode; they are rows of the table, null there.
 
     Attributes:
         plan: the plan.
@@ -55,16 +59,19 @@ class IcebergAppend:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        catalog: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
         self._allow_gaps = allow_gaps
+        self._max_rejects = max_rejects
         self._table = IcebergTable(to, catalog or {})
         self.differences: list[Difference] = []
         self.lost: list[Defect] = []
         self._parts: list[ExportedPart] = []
         self._was_complete = False
+        self._columns = ColumnChanges()
+        self._merged = Merged()
 
     def __enter__(self) -> Self:
         sources = [path for path in self._asked.paths if not is_object(path)]
@@ -74,10 +81,11 @@ class IcebergAppend:
         self.plan = make_plan(self._asked, self.differences.append, last=self._last)
         now = self.plan.increment
         assert now is not None, "it was asked for"
-        self._schema = full_schema(self._asked, self.plan.columns)
+        rows = rows_schema(self._asked, self.plan.columns)
+        self._schema = with_path_columns(self._asked, rows)
         iceberg_schema(self._schema)
         if self._table.table is not None:
-            self._table.require_columns(self._schema)
+            self._columns = self._table.evolve(self._schema)
         if self._last is not None and now.end == self._last.end and not now.gaps:
             self._was_complete = True
         elif not self._allow_gaps:
@@ -94,18 +102,26 @@ class IcebergAppend:
         Raises:
             as `Export.run`.
         """
-        if self._was_complete:
-            return
-        self._table.create(self._schema)
-        self._table.require_columns(self._schema)
+        if not self._was_complete:
+            self._add(engine)
+        size = self._asked.compact_below
+        if size is not None:
+            self._merged = merge_small(self._table, size, self._asked.writing)
+
+    def _add(self, engine: Engine | None) -> None:
+        if self._table.table is None:
+            self._table.create(self._schema)
+            self._table.evolve(self._schema)
         files: list[dict[str, Any]] = []
         try:
             self._write(engine, files)
             if not self._allow_gaps:
                 refuse_losses(self._parts)
+            require_few(self._parts, self._max_rejects)
             self._table.require_files(self._parts)
             assert self.plan.increment is not None, "it was asked for"
-            self._table.commit(files, self._asked, self._last, self.plan.increment)
+            defects = [one for part in self._parts for one in part.defects]
+            self._table.commit(files, self._asked, self._last, self.plan.increment, defects)
         except UncertainError:
             raise
         except BaseException:  # raised again: readers never see these files, but disks do
@@ -116,12 +132,13 @@ class IcebergAppend:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
         common = {
-            **self._table.of_tasks(self._schema),
+            **self._table.of_tasks(),
             "name": f"commit{increment.number:08d}-{uuid4().hex[:8]}",
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": json.loads(json.dumps(self.plan.options["writing"])),
             "fail_fast": self._fail_fast,
+            "max_rejects": self._max_rejects,
         }
         typed = json.loads(json.dumps(common["typed"]))
         split_bytes = self._asked.request.split_bytes
@@ -144,5 +161,6 @@ class IcebergAppend:
         parts = tuple(self._parts)
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
-            self.plan.increment,
+            self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
+            self._merged,
         )  # fmt: skip

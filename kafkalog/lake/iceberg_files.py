@@ -32,10 +32,12 @@ from pyiceberg.types import TimestamptzType
 
 from kafkalog.engine import failures_kept
 from kafkalog.errors import KafkaLogError, UnwritableError
+from kafkalog.lake.evolution import converted
 from kafkalog.lake.files import CountedFile, as_text, row_groups
 from kafkalog.lake.model import Codec, Writing
 from kafkalog.lake.part import Rows
 from kafkalog.lake.plan import Part
+from kafkalog.lake.rejects import RejectsOf
 from kafkalog.storage import NewFile, make_directories
 from kafkalog.typed import TypedColumn
 
@@ -107,7 +109,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         task: `io`, the properties of the file system; `location` and `properties` of the table;
             `schema` and `spec`, those of the table; `name`, the beginning of the files' names;
-            `columns`, `typed`, `writing`, `fail_fast`, `parts` as for `write_parts`.
+            `columns`, `typed`, `writing`, `fail_fast`, `max_rejects`, `parts` as for `write_parts`.
 
     Returns:
         `parts`: an `ExportedPart` for each file, or for a part without rows; `files`: what the
@@ -128,8 +130,13 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, found["failures"]):
-            rows = Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
-            files = _Files(task, writing, part)
+            rows = Rows(
+                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                fail_fast=task["fail_fast"],
+            )  # fmt: skip
+            split = part.splits[0]
+            constant = {"topic": as_text(split.topic), "partition": split.partition}
+            files = NewDataFiles(task, writing, part.number, constant)
             with files:
                 groups = row_groups(rows.batches(), writing.row_group_rows, writing.row_group_size)
                 for group in groups:
@@ -148,20 +155,31 @@ def _told(rows: Rows, written: list[dict[str, Any]]) -> Iterator[ExportedPart]:
         first, last = one.pop("offsets")
         only = {name: one[name] for name in ("file", "rows", "size_bytes", "crc32c")}
         yield replace(whole, **only, first_offset=first, last_offset=last)
-        whole = replace(whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=())
+        whole = replace(
+            whole, undecoded_keys=0, undecoded_values=0, defect_count=0, defects=(), rejects=None
+        )
 
 
-class _Files:
-    """The files that one part of an export fills, one or more per partition of the table."""
+class NewDataFiles:
+    """The files that some rows fill, one or more per partition of the table.
 
-    def __init__(self, task: Mapping[str, Any], writing: Writing, part: Part) -> None:
+    Args:
+        task: as for `write_data_files`: `io`, `location`, `properties`, `schema`, `spec`, `name`.
+        writing: how they are written.
+        number: part of their names.
+        constant: values of columns that the rows do not have.
+    """
+
+    def __init__(
+        self, task: Mapping[str, Any], writing: Writing, number: int, constant: Mapping[str, Any]
+    ) -> None:
         self._io = load_file_io(task["io"], task["location"])
         self._schema = Schema.model_validate(task["schema"])
         self._spec = PartitionSpec.model_validate(task["spec"])
         self._places = load_location_provider(task["location"], task["properties"])
-        self._name = f"{task['name']}-{part.number:08d}"
+        self._name = f"{task['name']}-{number:08d}"
         self._writing = writing
-        self._part = part
+        self._constant = constant
         self._file_schema = schema_to_pyarrow(self._schema)
         self._open: dict[tuple[Any, ...], _File] = {}
         self._count = 0
@@ -207,15 +225,15 @@ class _Files:
 
     def _as_file(self, group: Any) -> Any:
         """Return the columns in the order and with the types of the table."""
-        split = self._part.splits[0]
-        constant = {"topic": as_text(split.topic), "partition": split.partition}
         arrays = []
         for field in self._file_schema:
-            if field.name in constant:
-                value = pa.scalar(constant[field.name], field.type)
+            if field.name in self._constant:
+                value = pa.scalar(self._constant[field.name], field.type)
                 arrays.append(pa.repeat(value, group.num_rows))
+            elif field.name not in group.column_names:  # the table needs it for its partitions
+                arrays.append(pa.nulls(group.num_rows, field.type))
             else:
-                array = group.column(field.name).combine_chunks().cast(field.type)
+                array = converted(group.column(field.name).combine_chunks(), field.type)
                 arrays.append(_in_calendar(array) if field.name == "timestamp" else array)
         return pa.Table.from_arrays(arrays, schema=self._file_schema)
 

@@ -55,10 +55,17 @@ def next_increment(
     # What has come since the last run was to be read from its first offset on.
     new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
     splits = tail.splits({**start, **new}, end)
+    # What was deleted between these two is gone, too, from where it was to be read.
+    gone: dict[str, Loss] = {}
+    for loss in sorted(losses.values(), key=lambda one: one.first_offset):
+        if loss.reason == LossReason.GONE:
+            gone.setdefault(loss.key, loss)
+            end.pop(loss.key, None)
+    lost = [one for one in losses.values() if gone.get(one.key, one) is one]
     if differences is not None:
         for difference in seen.values():
             differences(difference)
-    return _increment(last, start, end, list(losses.values())), splits
+    return _increment(last, start, end, lost), splits
 
 
 def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:

@@ -33,6 +33,10 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
+DELETED: Final = "deleted-while-reading"
+"""The reference of what was deleted between the plan and the reading."""
+REJECTS: Final = "_rejects"
+"""The directory of records that do not decode, a table beside that of the others."""
 CATALOG: Final = "catalog.db"
 """The SQLite file of a local catalog of Iceberg tables."""
 
@@ -210,6 +214,8 @@ class ExportRequest:
         typed: columns of records to decode from keys and values, after the others.
         table_format: what turns the files into a table.
         append: whether each run adds what is new; otherwise there is one run.
+        compact_below: after that, files of the table that are smaller are merged into files of
+            about this size; None to leave them alone.
     """
 
     paths: tuple[str, ...]
@@ -219,6 +225,7 @@ class ExportRequest:
     typed: tuple[TypedColumn, ...] = ()
     table_format: TableFormat = TableFormat.FILES
     append: bool = False
+    compact_below: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +291,53 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnChanges:
+    """How the columns of a run differ from those of the table, with dots before their fields.
+
+    Attributes:
+        added: what the table gets; it is null in the rows before.
+        widened: what gets a wider type in the table.
+        absent: what the run lacks; it is null in its rows.
+    """
+
+    added: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging small files of a table has done.
+
+    Attributes:
+        files: how many were merged.
+        into: how many there are instead.
+    """
+
+    files: int = 0
+    into: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects:
+    """The records of a part that do not decode.
+
+    Attributes:
+        file: path relative to the destination, with slashes; None if they are in the table, null.
+        rows: number of records.
+        size_bytes: size of the file.
+        crc32c: checksum of the file.
+        first: the first of them, as a person is told.
+    """
+
+    file: str | None
+    rows: int
+    size_bytes: int = 0
+    crc32c: int | None = None
+    first: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedPart:
     """A part of an export, as its manifest describes it.
 
@@ -299,6 +353,7 @@ class ExportedPart:
         undecoded_keys, undecoded_values: numbers of keys and values that did not decode.
         defect_count: damage that was skipped, and deletions before the rows were read.
         defects: the first thousand of these.
+        rejects: the records that did not decode; None if all did.
     """
 
     number: int
@@ -315,6 +370,7 @@ class ExportedPart:
     undecoded_values: int
     defect_count: int
     defects: tuple[Defect, ...]
+    rejects: Rejects | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -326,7 +382,10 @@ class ExportedPart:
         defects = tuple(
             Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
         )
-        return cls(**{**fields, "defects": defects})
+        rejects = fields.get("rejects")
+        if rejects is not None:
+            rejects = Rejects(**{**rejects, "first": tuple(rejects["first"])})
+        return cls(**{**fields, "defects": defects, "rejects": rejects})
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +400,8 @@ class ExportSummary:
         swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
+        columns: how its columns differ from those that the table had.
+        merged: which files of the table were merged.
     """
 
     destination: str
@@ -350,6 +411,8 @@ class ExportSummary:
     swept: int
     left_out: LeftOut = field(default_factory=LeftOut)
     increment: Increment | None = None
+    columns: ColumnChanges = field(default_factory=ColumnChanges)
+    merged: Merged = field(default_factory=Merged)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -370,6 +433,11 @@ class ExportSummary:
     def defect_count(self) -> int:
         """Number of defects that were skipped."""
         return sum(part.defect_count for part in self.parts)
+
+    @property
+    def rejects(self) -> int:
+        """Number of records that did not decode."""
+        return sum(part.rejects.rows for part in self.parts if part.rejects is not None)
 
     @property
     def undecoded_keys(self) -> int:

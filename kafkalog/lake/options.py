@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OF_A_RUN: Final = ("paths", "split_bytes")
 """Options that may differ from run to run of a table that grows."""
+OF_COLUMNS: Final = ("columns", "typed")
+"""Further ones, where readers find the columns in each file."""
 
 
 def require_what_applies(asked: ExportRequest) -> None:
@@ -25,6 +27,14 @@ def require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"{name} tables consist of Parquet files, not {asked.writing.form}.")
     if asked.table_format == TableFormat.ICEBERG and not asked.append:
         raise UsageError("Iceberg tables grow run by run.", hint="Add --append.")
+    if asked.compact_below is not None and (
+        not asked.append or asked.table_format == TableFormat.FILES
+    ):
+        raise UsageError(
+            "Files are merged in Delta and Iceberg tables that grow: readers of plain files would "
+            "see rows twice, or not at all.",
+            hint="--append --table-format delta, or iceberg",
+        )
     request = asked.request
     bounds, table = request.bounds, request.table
     has_times = bounds.from_time is not None or bounds.to_time is not None
@@ -64,14 +74,16 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
 def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     """Raise unless an earlier run had the same options.
 
-    The runs of a table that grows may have other paths, splits, and schemas of writers.
+    The runs of a table that grows may have other paths, splits, and schemas of writers; if it
+    consists of Parquet files, also other columns.
 
     Raises:
         DestinationExistsError: it had others.
     """
     wanted = json.loads(json.dumps(options_of(asked)))
     if asked.append and isinstance(stored, dict):
-        stored = {**stored, **{name: wanted[name] for name in OF_A_RUN}}
+        free = OF_A_RUN if asked.writing.form != FileFormat.PARQUET else (*OF_A_RUN, *OF_COLUMNS)
+        stored = {**stored, **{name: wanted[name] for name in free}}
         if _of_column(stored.get("typed")) == _of_column(wanted["typed"]):
             stored["typed"] = wanted["typed"]
     if stored == wanted:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.engine import failures_kept
 from kafkalog.errors import UnreadableError
+from kafkalog.lake.evolution import conformed, schema_from
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.lake.plan import Part
+from kafkalog.lake.rejects import RAW, RejectsOf
 from kafkalog.lake.targets import open_target
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
@@ -27,9 +31,11 @@ if TYPE_CHECKING:
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.targets import Target
     from kafkalog.model import Defect
+    from kafkalog.typed.columns import Undecoded
     from kafkalog.typed.model import Decoder
 
 DEFECTS_KEPT: Final = 1000
+_PATH_COLUMNS: Final = ("topic", "partition")
 _RANGE_COLUMNS: Final = {
     TableName.RECORDS: ("offset", "offset"),
     TableName.BATCHES: ("base_offset", "last_offset"),
@@ -41,13 +47,15 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `fail_fast`; `parts`. All as JSON values.
+            `schema`, that of the table, or None; `fail_fast`; `max_rejects`; `parts`. All as JSON
+            values.
 
     Returns:
         `parts`: the `ExportedPart`s as JSON values.
 
     Raises:
         CorruptDataError: something is damaged, with `fail_fast`.
+        RefusedError: more than `max_rejects` records of a part do not decode.
         UnreadableError, NotFoundError: a source cannot be read, or this process does not see the
             export at the target.
         UnwritableError: a file cannot be written.
@@ -65,12 +73,16 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
+    schema = None if task["schema"] is None else schema_from(task["schema"], target.shown)
     done = []
     failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, failures):
-            rows = Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            rows = Rows(
+                part, task["columns"], decoders, RejectsOf(part, task["max_rejects"]),
+                fail_fast=task["fail_fast"], schema=schema,
+            )  # fmt: skip
             written = rows.write(target, writing)
             entry = {"plan": task["plan"], **written.as_json()}
             with target.create(entry_name(part.number)) as file:
@@ -91,12 +103,18 @@ def _require_begun(target: Target) -> None:
 
 @dataclass
 class Rows:
-    """The rows of a part on their way into its files, and what is recorded about them."""
+    """The rows of a part on their way into its files, and what is recorded about them.
+
+    With a schema of a table, the file has the columns of that: null where the rows have none.
+    Records that do not decode go to the file of rejects; without one they stay, null.
+    """
 
     part: Part
     columns: list[str]
     decoders: dict[TypedColumn, Decoder]
+    rejects: RejectsOf
     fail_fast: bool
+    schema: Any = None
     count: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -105,12 +123,19 @@ class Rows:
     defects: list[Defect] = field(default_factory=list)
 
     def write(self, target: Target, writing: Writing) -> ExportedPart:
-        """Write the file, unless there are no rows."""
+        """Write the file, unless there are no rows, and that of the rejects, if there are any."""
+        with ExitStack() as held:
+            self.rejects.writes_to(target, writing, held)
+            return self._write(target, writing)
+
+    def _write(self, target: Target, writing: Writing) -> ExportedPart:
         groups = row_groups(self.batches(), writing.row_group_rows, writing.row_group_size)
         first = next(groups, None)
         if first is None:
             return self.told(None, 0, None)
-        schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
+        schema = self.schema
+        if schema is None:
+            schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
         with target.create(self.part.file) as file:
             counted = CountedFile(file)
             with table_writer(counted, schema, writing) as write:
@@ -125,21 +150,31 @@ class Rows:
         """Yield the rows with the columns of the file; offsets are read for the entry."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
-        raw = [one.source for one in self.decoders]
+        raw = RAW if self.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
             for batch in read_split(split, schema, defects=tell, losses=tell, notes=self._keep):
-                self._note(batch, needed)
-                yield self._with_typed(batch)
+                found = self._with_typed(batch, needed)
+                yield found if self.schema is None else conformed(found, self.schema)
 
-    def _with_typed(self, batch: Any) -> Any:
-        """Return the columns of the file, typed ones last."""
+    def _with_typed(self, batch: Any, needed: tuple[str, ...]) -> Any:
+        """Return the columns of the file, typed ones last, without the rejects."""
         found = batch.select(self.columns)
+        rejected: dict[int, tuple[TypedColumn, Undecoded]] = {}
         for column, decoder in self.decoders.items():
             array, failures = typed_column(column, decoder, batch.column(column.source))
-            self.undecoded[column.source] += failures
+            self.undecoded[column.source] += len(failures)
+            for one in failures:
+                rejected.setdefault(one.row, (column, one))
             found = found.append_column(pa.field(column.name, decoder.type), array)
+        if rejected:
+            self.rejects.add(batch, rejected)
+            if self.rejects.have_file:
+                is_kept = np.ones(len(batch), bool)
+                is_kept[list(rejected)] = False
+                batch, found = batch.filter(pa.array(is_kept)), found.filter(pa.array(is_kept))
+        self._note(batch, needed)
         return found
 
     def _note(self, batch: Any, needed: tuple[str, ...]) -> None:
@@ -166,6 +201,7 @@ class Rows:
             self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
             size_bytes, checksum, self.first_offset, self.last_offset,
             self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
+            self.rejects.told(),
         )  # fmt: skip
 
 
@@ -179,21 +215,23 @@ def file_schema(
     return schema
 
 
-def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
-    """Return the `pyarrow.Schema` of the whole table, with the columns in paths last."""
-    table = asked.request.table
-    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
-    for name in ("topic", "partition"):
-        schema = schema.append(SCHEMAS[table].field(name))
+def rows_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
+    """Return the `pyarrow.Schema` of the files that a request asks for."""
+    return file_schema(asked.request.table, columns, {one: one.decoder() for one in asked.typed})
+
+
+def with_path_columns(asked: ExportRequest, schema: Any) -> Any:
+    """Return the `pyarrow.Schema` of a table whose files have another, columns in paths last."""
+    for name in _PATH_COLUMNS:
+        schema = schema.append(SCHEMAS[asked.request.table].field(name))
     return schema
 
 
-def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Return names and types of the table's columns, with those in paths first."""
-    table = asked.request.table
-    by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
-               for name in ("topic", "partition")]  # fmt: skip
-    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+def column_types(asked: ExportRequest, schema: Any) -> list[dict[str, str]]:
+    """Return names and types of the columns of a table, with those in paths first."""
+    known = SCHEMAS[asked.request.table]
+    by_path = [{"name": name, "type": str(known.field(name).type), "in": "path"}
+               for name in _PATH_COLUMNS]  # fmt: skip
     return by_path + [
         {"name": field.name, "type": str(field.type), "in": "files"} for field in schema
     ]

@@ -101,6 +101,7 @@ class Plan:
         parts: the files that are written.
         ends: for each partition, which bound decides where its rows end.
         increment: what an appending run adds; None for others.
+        schema: for an appending run, that of the files, as `schema_text` returns it.
     """
 
     options: dict[str, Any]
@@ -109,6 +110,7 @@ class Plan:
     parts: tuple[Part, ...]
     ends: tuple[PartitionEnd, ...] = ()
     increment: Increment | None = None
+    schema: str | None = None
 
     @property
     def table(self) -> TableName:
@@ -136,6 +138,7 @@ class Plan:
             "ends": [asdict(one) for one in self.ends],
             "increment": None if self.increment is None else asdict(self.increment),
             "parts": [part.as_json() for part in self.parts],
+            **({} if self.schema is None else {"schema": self.schema}),
         }
         return json.dumps(fields, indent=1).encode()
 
@@ -162,6 +165,7 @@ class Plan:
             tuple(Part.from_json(one) for one in fields["parts"]),
             tuple(PartitionEnd(**one) for one in fields["ends"]),
             None if fields["increment"] is None else Increment.from_json(fields["increment"]),
+            fields.get("schema"),
         )
 
 
@@ -197,7 +201,8 @@ _PLAN = Fields(
                 PartitionEnd, optional=("last_stable_offset", "first_offset", "log_start_offset")
             )
         ),
-    }
+    },
+    {"schema": Text()},
 )
 
 

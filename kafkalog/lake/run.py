@@ -14,25 +14,28 @@ from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
     DestinationExistsError,
+    RefusedError,
     UnreadableError,
     UsageError,
 )
-from kafkalog.lake.files import commit_delta, delta_schema
+from kafkalog.lake.delta_log import commit_delta, delta_schema
 from kafkalog.lake.model import (
     MANIFEST,
     OWN,
     PARTS,
     PLAN,
     SUCCESS,
+    ColumnChanges,
     ExportedPart,
     ExportRequest,
     ExportSummary,
+    Merged,
     TableFormat,
     commit_name,
     entry_name,
 )
 from kafkalog.lake.options import require_same_options
-from kafkalog.lake.part import column_types, full_schema, write_parts
+from kafkalog.lake.part import column_types, rows_schema, with_path_columns, write_parts
 from kafkalog.lake.plan import (
     Plan,
     make_plan,
@@ -40,6 +43,7 @@ from kafkalog.lake.plan import (
     require_unchanged,
     tasks_of,
 )
+from kafkalog.lake.rejects import commit_rejects, outputs, rejects_name, require_few
 from kafkalog.lake.targets import LocalTarget, open_target
 from kafkalog.paths.file_system import absolute, portable
 from kafkalog.paths.uris import is_object
@@ -52,8 +56,8 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.view import Difference
 
-_PART = schema_of(ExportedPart)
-_ENTRY = Fields({"plan": Text(), **_PART.required})
+_PART = schema_of(ExportedPart, optional=("rejects",))
+_ENTRY = Fields({"plan": Text(), **_PART.required}, _PART.optional)
 _MANIFEST = Fields(
     {"options": Anything(), "parts": Items(_PART), "plan": Text()}, others=Anything()
 )  # the rest is for readers
@@ -66,6 +70,7 @@ class Export:
         asked: the request.
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
+        max_rejects: how many records that do not decode may go to the table of rejects.
 
     Attributes:
         plan: the plan; an interrupted export keeps the plan that it started with.
@@ -85,11 +90,14 @@ class Export:
     exist. The next run removes half-written files.
     """
 
-    def __init__(self, asked: ExportRequest, to: str, *, fail_fast: bool = False) -> None:
+    def __init__(
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0
+    ) -> None:
         sources = [absolute(path) for path in asked.paths]
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
+        self._max_rejects = max_rejects
         self.differences: list[Difference] = []
         self.lost: list[Defect] = []
         self._target = open_target(to)
@@ -108,6 +116,8 @@ class Export:
                 hint="Choose another prefix.",
             )
         self._delta: Any = None
+        self._columns = ColumnChanges()
+        self._merged = Merged()
         self._swept = 0
         self._written = 0
         self._was_complete = False
@@ -118,7 +128,7 @@ class Export:
         self._refuse_what_is_not_ours()
         now = self._plan()
         if self._asked.table_format == TableFormat.DELTA:
-            self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
+            self._delta = delta_schema(self._target.shown, self._table_schema(now))
         with ExitStack() as held:
             held.enter_context(self._target.locked())
             self._take_up(now)
@@ -141,11 +151,21 @@ class Export:
 
         Raises:
             CorruptDataError: something is damaged, with `fail_fast`.
+            RefusedError: too many records do not decode. The files of the run are removed.
             InternalError: kafkalog itself failed on some parts; the others are written.
             KafkaLogError: raised by `write_parts`.
         """
         if self._is_complete:
             return
+        try:
+            self._write(engine)
+        except RefusedError:
+            if self._can_discard():
+                self._discard(self.plan)
+            raise
+        self._finish()
+
+    def _write(self, engine: Engine | None) -> None:
         tasks = self._tasks()
         if tasks:
             assert engine is not None, "something is missing"
@@ -163,7 +183,8 @@ class Export:
                     "written. Given again, the export writes what is missing."
                 )
                 raise error
-        self._finish()
+        if self._can_discard():
+            require_few(self._found.values(), self._max_rejects)
 
     def summary(self) -> ExportSummary:
         """Return the result."""
@@ -171,6 +192,7 @@ class Export:
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment,
+            ColumnChanges() if self._was_complete else self._columns, self._merged,
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------
@@ -178,6 +200,14 @@ class Export:
     def _plan(self) -> Plan:
         """Make the plan that the present files call for."""
         return make_plan(self._asked, self.differences.append, self.lost.append)
+
+    def _file_schema(self, plan: Plan) -> Any:
+        """Return the `pyarrow.Schema` of the files of a plan."""
+        return rows_schema(self._asked, plan.columns)
+
+    def _table_schema(self, plan: Plan) -> Any:
+        """Return that of the whole table, with the columns in paths last."""
+        return with_path_columns(self._asked, self._file_schema(plan))
 
     def _refuse_what_is_not_ours(self) -> None:
         """Raise unless the destination is empty, or holds an export of this kind."""
@@ -255,10 +285,8 @@ class Export:
             part.number: part
             for part in parts
             if part.number in files
-            and (
-                part.file is None
-                or (part.file == files[part.number] and sizes.get(part.file) == part.size_bytes)
-            )
+            and part.file in (None, files[part.number])
+            and all(sizes.get(name) == size for name, size, _ in outputs(part))
         }
         self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
         if self._is_complete:
@@ -281,12 +309,14 @@ class Export:
         entry = ExportedPart.from_json(fields)
         if entry.number != part.number or entry.file not in (None, part.file):
             return None
-        if entry.file is None:
-            return entry
-        if sizes.get(entry.file) != entry.size_bytes:
+        rejects = rejects_name(part, self._asked.writing)
+        if entry.rejects is not None and entry.rejects.file != rejects:
             return None
-        found = self._target.checksum(entry.file)
-        return entry if found in (None, entry.crc32c) else None
+        is_whole = all(
+            sizes.get(name) == size and self._target.checksum(name) in (None, crc)
+            for name, size, crc in outputs(entry)
+        )
+        return entry if is_whole else None
 
     def _stop_at_known_damage(self) -> None:
         if not self._fail_fast:
@@ -299,6 +329,18 @@ class Export:
 
     # The work --------------------------------------------------------------------------------
 
+    def _can_discard(self) -> bool:
+        """Return whether no reader has been promised these files."""
+        return not (self._target.has(MANIFEST) or self._target.has("_delta_log"))
+
+    def _discard(self, plan: Plan) -> None:
+        """Remove the files of a plan that is not completed."""
+        self._found = {}
+        for part in plan.parts:
+            self._target.remove(part.file)
+            self._target.remove(rejects_name(part, self._asked.writing))
+        self._clear_up(self._target.sizes())
+
     def _tasks(self) -> list[dict[str, Any]]:
         """Return tasks for the missing parts, small ones together."""
         common = {
@@ -307,7 +349,9 @@ class Export:
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": self.plan.options["writing"],
+            "schema": self.plan.schema,
             "fail_fast": self._fail_fast,
+            "max_rejects": self._max_rejects,
         }
         return tasks_of(self.missing, self._asked.request.split_bytes, common)
 
@@ -315,6 +359,7 @@ class Export:
         self._require_all_parts()
         if self._delta is not None:
             commit_delta(self._target.shown, self._delta, self.summary().parts)
+            commit_rejects(self._target.shown, self.summary().parts)
         self._conclude(MANIFEST, {})
 
     def _conclude(self, name: str, more: dict[str, Any]) -> None:
@@ -324,7 +369,7 @@ class Export:
             "version": 1,
             "plan": self.plan.id,
             "table": self.plan.table,
-            "columns": column_types(self._asked, self.plan.columns),
+            "columns": column_types(self._asked, self._file_schema(self.plan)),
             "options": self.plan.options,
             **more,
             "sources": self.plan.sources,
@@ -332,6 +377,7 @@ class Export:
             "size_bytes": summary.size_bytes,
             "undecoded_keys": summary.undecoded_keys,
             "undecoded_values": summary.undecoded_values,
+            "rejects": summary.rejects,
             "defects": summary.defect_count,
             **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
@@ -354,20 +400,18 @@ class Export:
                 directory.
         """
         sizes = self._target.sizes()
-        for part in self._found.values():
-            if part.file is None:
-                continue
-            size = sizes.get(part.file)
-            if size == part.size_bytes:
-                checksum = self._target.checksum(part.file)
-                if checksum in (None, part.crc32c):
+        for name, written, crc in (one for part in self._found.values() for one in outputs(part)):
+            size = sizes.get(name)
+            if size == written:
+                checksum = self._target.checksum(name)
+                if checksum in (None, crc):
                     continue
-                found = f"its CRC-32C is {checksum:#010x}, not {part.crc32c:#010x}"
+                found = f"its CRC-32C is {checksum:#010x}, not {crc:#010x}"
             else:
                 found = "it is missing" if size is None else f"it has {size}"
             raise UnreadableError(
-                f"A task wrote {part.size_bytes} bytes, but {found}.",
-                path=f"{self._target.shown}/{part.file}",
+                f"A task wrote {written} bytes, but {found}.",
+                path=f"{self._target.shown}/{name}",
                 hint="All workers and the driver must see the same directory at this path.",
             )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
 from kafkalog.errors import (
     BytesUnreadableError,
@@ -70,15 +70,18 @@ class Source:
     __slots__ = ("_failed", "_fd", "_options", "_window", "_window_position", "_window_size",
                  "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
+    others: ClassVar[list[tuple[Callable[[str], bool], type[Source]]]] = []
+    """Which paths are not simply those of files, and what opens them; the first one counts."""
     size_bytes: int
     file_bytes: int
     stored_bytes: int
     mtime_ms: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
-        """Return an `ObjectSource` if the path is that of an object."""
-        if is_object(path):
-            return cast("Self", object.__new__(ObjectSource))
+        """Return what opens the path."""
+        for opens, kind in Source.others:
+            if opens(path):
+                return cast("Self", object.__new__(kind))
         return object.__new__(cls)
 
     def __init__(self, path: str, end: int | None = None) -> None:
@@ -417,3 +420,6 @@ class ObjectSource(Source):
         chunk = bytearray(size)
         self.read_into(position, memoryview(chunk))
         return bytes(chunk)
+
+
+Source.others.append((is_object, ObjectSource))

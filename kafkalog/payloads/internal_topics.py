@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from construct import ConstructError
 
-from formats.file_names import partition_name
+from formats.file_names import partition_of
 from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorValue
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
@@ -101,7 +101,7 @@ def payload_kind_at(path: str, *, is_file: bool) -> PayloadKind | None:
     """Return how the records of a file or a partition directory are read, by its absolute path."""
     if os.path.basename(path) == "bootstrap.checkpoint":
         return PayloadKind.CLUSTER_METADATA
-    name = partition_name(os.path.basename(os.path.dirname(path) if is_file else path))
+    name = partition_of(os.path.dirname(path) if is_file else path)
     return None if name is None else payload_kind(name.topic)
 
 

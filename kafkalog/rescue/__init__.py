@@ -20,7 +20,7 @@ from kafkalog.rescue.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkalog.errors import KafkaLogError
     from kafkalog.rescue.log_copy import Target
@@ -49,6 +49,7 @@ def salvage(
     tell: Callable[[Row], None] | None = None,
     failed: Callable[[KafkaLogError], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    from_tier: Sequence[str] = (),
 ) -> SalvageSummary:
     """Copy every sound batch of some logs into a new directory, and account for the rest.
 
@@ -64,6 +65,8 @@ def salvage(
             from the result; the manifest says so.
         progress: called with the number of bytes done since the last call; a byte counts when it
             is read, and again when its copy is checked.
+        from_tier: tiers whose remote segments become local ones; of a log directory, also the logs
+            that only they have.
 
     Returns:
         Totals, which are the last row of the manifest. Nothing is written if there is no log.
@@ -84,5 +87,6 @@ def salvage(
     if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
         target = open_path(os.fspath(target))
     return run_salvage(
-        target, destination, dry_run=dry_run, tell=tell, failed=failed, progress=progress
-    )
+        target, destination, dry_run=dry_run, tell=tell, failed=failed, progress=progress,
+        from_tier=from_tier,
+    )  # fmt: skip

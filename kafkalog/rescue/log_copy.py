@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from formats.file_names import FileKind, FileState, partition_name, segment_file_name
+from formats.file_names import FileKind, FileState, partition_of, segment_file_name
 from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
@@ -48,11 +48,12 @@ Target = LogDirListing | PartitionDir | FileEntry
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """A log file, and the base offset of its segment."""
+    """A log file, and the base offset of its segment; `end` cuts it off there."""
 
     path: str
     base_offset: int
     size_bytes: int
+    end: int | None = None
 
 
 def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
@@ -75,7 +76,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
             hint="Give a log directory, a partition directory or a .log file.",
         )
     directory = os.path.dirname(os.path.abspath(target.path))
-    return (PartitionDir(directory, partition_name(os.path.basename(directory)), (target,)),)
+    return (PartitionDir(directory, partition_of(directory), (target,)),)
 
 
 def log_dir_of(target: Target) -> str:
@@ -108,7 +109,7 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
             if not found:
                 found = {one.name.name: one for one in logs if one.name.state == state}
         logs = list(found.values())
-    listed = [SourceLog(log.path, log.name.offset or 0, log.size_bytes) for log in logs]
+    listed = [SourceLog(log.path, log.name.offset or 0, log.size_bytes, log.end) for log in logs]
     return sorted(listed, key=lambda log: log.base_offset)
 
 
@@ -119,7 +120,7 @@ def next_epoch(following: Sequence[SourceLog]) -> int | None:
         A few kilobytes, and the logs up to there if they begin with damage.
     """
     for log in following:
-        with Source(log.path) as source:
+        with Source(log.path, log.end) as source:
             position = find_batch(source, 0, source.size_bytes)
             found = read_batch(source, position, source.size_bytes)
         if isinstance(found, Batch):
@@ -246,7 +247,7 @@ class LogCopy:
         """
         name = segment_file_name(self._log.base_offset, FileKind.LOG)
         target = f"{self._place.log}/{name}"
-        with Source(self._log.path) as source, ExitStack() as files:
+        with Source(self._log.path, self._log.end) as source, ExitStack() as files:
             out = None
             if self._directory is not None:
                 out = files.enter_context(self._directory.create(target, source.mtime_ms))
@@ -387,9 +388,11 @@ def file_checksum(path: str) -> int:
     return checksum
 
 
-def copy_file(path: str, directory: NewDirectory, name: str) -> None:
-    """Copy a whole file into the new directory. Raises as `Source` and `NewDirectory.create`."""
-    with Source(path) as source, directory.create(name) as out:
+def copy_file(path: str, directory: NewDirectory, name: str, end: int | None = None) -> None:
+    """Copy a file, up to a position, into the new directory. Raises as `Source` and
+    `NewDirectory.create`.
+    """
+    with Source(path, end) as source, directory.create(name) as out:
         for chunk in _chunks(source, 0, source.size_bytes):
             out.write(chunk)
 

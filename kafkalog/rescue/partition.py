@@ -72,6 +72,8 @@ class PartitionCopy:
     ) -> None:
         self.partition = partition
         self.name = name or os.path.basename(os.path.abspath(partition.path))
+        if name is None and partition.name is not None:
+            self.name = partition.name.name
         if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
@@ -107,6 +109,7 @@ class PartitionCopy:
             path = os.path.join(self.partition.path, name)
             detail = "Kafka creates no directory in a partition."
             self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
+        self._identify()
         start_offset = min(max(first, self.log.checkpoint(file_names.LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
@@ -129,6 +132,16 @@ class PartitionCopy:
             end_offset,
             unstable,
         )
+
+    def _identify(self) -> None:
+        """Write the topic id of a log that only a tier has."""
+        name = self.partition.name
+        if name is None or name.uid is None or self.partition.state != DirectoryState.LIVE:
+            return
+        target = f"{self._place.log}/{file_names.PARTITION_METADATA}"
+        if self._directory is not None:
+            self._directory.write(target, f"version: 0\ntopic_id: {name.uid}".encode())
+        self._tell(SalvagedFile(None, target, Fate.REBUILT, "From its directory in the tier."))
 
     def wrote(self, name: str) -> bool:
         """Return whether a file of the result is one of its logs."""

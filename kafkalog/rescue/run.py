@@ -29,6 +29,7 @@ from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
+from kafkalog.remote_logs import with_remote_parts
 from kafkalog.rescue.log_copy import Target, file_checksum, log_dir_of, logs_of, partitions_of
 from kafkalog.rescue.model import (
     MANIFEST,
@@ -182,11 +183,17 @@ def run_salvage(
     tell: Callable[[Row], None] | None,
     failed: Callable[[KafkaLogError], None] | None,
     progress: Callable[[int], None] | None,
+    from_tier: Sequence[str] = (),
 ) -> SalvageSummary:
     """Do what `kafkalog.salvage` describes."""
     log_dir = log_dir_of(target)
-    require_outside(destination, _sources(target.path, log_dir))
+    require_outside(destination, [*_sources(target.path, log_dir), *from_tier])
     partitions = partitions_of(target)
+    if from_tier:
+        whole, *others = with_remote_parts([target], from_tier)
+        partitions = partitions_of(whole)
+        if isinstance(whole, LogDirListing):
+            partitions += tuple(one for one in others if isinstance(one, PartitionDir))
     with ExitStack() as held:
         directory, manifest = None, None
         summary = SalvageSummary(destination, dry_run)
@@ -223,7 +230,7 @@ def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
     size = 0
     for partition in partitions:
         for log in logs_of(partition):
-            with suppress(UnreadableError), Source(log.path) as source:
+            with suppress(UnreadableError), Source(log.path, log.end) as source:
                 size += min(source.size_bytes, source.stored_bytes)
     return size
 

@@ -51,6 +51,7 @@ def resurrect(
     dry_run: bool = False,
     tell: Callable[[Row], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    from_tier: Iterable[str | os.PathLike[str]] = (),
 ) -> ResurrectSummary:
     """Make a new log directory that a broker starts on, from what is left of others.
 
@@ -67,6 +68,7 @@ def resurrect(
         dry_run: only report what would be done; nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes judged since the last call.
+        from_tier: tiers whose remote segments are taken as local ones.
 
     Returns:
         Totals, with the command that starts Kafka on the result.
@@ -88,7 +90,7 @@ def resurrect(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_resurrection(
-        open_sources(places),
+        open_sources(places, from_tier),
         destination,
         options or ResurrectOptions(),
         dry_run=dry_run,
@@ -105,6 +107,7 @@ def resurrect_into(
     dry_run: bool = False,
     tell: Callable[[Row], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    from_tier: Iterable[str | os.PathLike[str]] = (),
 ) -> ResurrectSummary:
     """Move partitions into the log directory of a cluster that exists; its broker must be down.
 
@@ -120,6 +123,7 @@ def resurrect_into(
         dry_run: only report what would be done; nothing is written.
         tell: called with each row.
         progress: called with the number of bytes judged since the last call.
+        from_tier: tiers whose remote segments are taken as local ones.
 
     Returns:
         Totals, without a command to start.
@@ -142,7 +146,7 @@ def resurrect_into(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_into(
-        open_sources(places),
+        open_sources(places, from_tier),
         log_dir,
         options or ResurrectOptions(),
         dry_run=dry_run,

@@ -181,7 +181,9 @@ def _base(partition: PartitionDir) -> str:
 
 
 def _topic_id(partition: PartitionDir) -> str | None:
-    """Return the id in `partition.metadata`; None if it is missing, or Kafka cannot read it."""
+    """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
+    if partition.state == DirectoryState.LIVE and partition.name is not None and partition.name.uid:
+        return partition.name.uid
     with suppress(KafkaLogError):
         return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     return None

@@ -16,6 +16,7 @@ from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import uris
+from kafkalog.paths.chunked import is_part
 from kafkalog.paths.source import Source
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.recovery import (
@@ -157,10 +158,10 @@ class PartitionCopier:
 
     def _copy(self, directory: NewDirectory, entry: FileEntry, target: str) -> bool:
         """Copy a file; return whether blocks are shared."""
-        if uris.is_object(entry.path):
+        if uris.is_object(entry.path) or is_part(entry.path) or entry.end is not None:
             if self.copy == Copy.REFLINK:
                 raise _cannot_share(entry.path)
-            copy_file(entry.path, directory, target)
+            copy_file(entry.path, directory, target, entry.end)
             return False
         clones = self.copy != Copy.COPY and not self._cannot_clone and entry.size_bytes > 0
         shared = directory.copy(
@@ -247,7 +248,7 @@ def size_if_same(path: str, one: Candidate, topic_id: str) -> int | None:
 
 def _begins_with(path: str, other: str, size_bytes: int) -> bool:
     """Return whether a file begins with another one; they differ in length at a torn end."""
-    with Source(path) as one, Source(other) as two:
+    with Source(path, size_bytes) as one, Source(other) as two:
         for position in range(0, size_bytes, _COMPARED):
             size = min(_COMPARED, size_bytes - position)
             if one.read(position, size) != two.read(position, size):
@@ -281,7 +282,9 @@ def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
     files = list(new.files)
     for kind in _INDEXES:
         files += (
-            entry for entry in old.live(kind) if entry.name.offset in bases and entry.error is None
+            entry
+            for entry in old.live(kind)
+            if entry.name.offset in bases and entry.error is None and not entry.is_stale
         )
     return replace(new, files=tuple(sorted(files, key=lambda entry: entry.name.name)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import DirectoryState
+from formats.file_names import DirectoryState, partition_of
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
@@ -20,6 +20,7 @@ from kafkalog.errors import (
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import LogView, Severity
 from kafkalog.paths import file_system, uris
+from kafkalog.remote_logs import with_remote_parts
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
@@ -53,8 +54,15 @@ class SourceImage:
         return self.image.provenance.epoch, self.image.provenance.offset
 
 
-def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Target]:
+def open_sources(
+    paths: Iterable[str | os.PathLike[str] | Target],
+    from_tier: Iterable[str | os.PathLike[str]] = (),
+) -> list[Target]:
     """Open log directories and partition directories; those that are open stay as they are.
+
+    Args:
+        paths: where they are.
+        from_tier: tiers whose remote segments are taken as local ones.
 
     Raises:
         UsageError: a path is a file.
@@ -75,7 +83,8 @@ def open_sources(paths: Iterable[str | os.PathLike[str] | Target]) -> list[Targe
             )
         for error in target.errors.values() if isinstance(target, LogDirListing) else ():
             raise error
-    return targets
+    tiers = list(from_tier)
+    return with_remote_parts(targets, tiers) if tiers else targets
 
 
 def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
@@ -85,6 +94,9 @@ def log_dirs_of(targets: Sequence[Target], as_of: str | None) -> list[str]:
         if uris.is_object(target.path):
             continue
         path = os.path.realpath(target.path)
+        place = partition_of(path)
+        if place is not None and place.state == DirectoryState.REMOTE:
+            continue
         found[path if isinstance(target, LogDirListing) else os.path.dirname(path)] = None
     if as_of is not None and not uris.is_object(as_of):
         found[os.path.realpath(as_of)] = None

@@ -12,9 +12,10 @@ from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
+from kafkalog.remote_logs import joined
 from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Replicas, Request, log_of
@@ -104,7 +105,8 @@ def logs_of(
     """
     require_topics(topics, topics_of(targets) if topics else ())
     found: list[Target] = []
-    for target in targets:
+    is_merged = replicas == Replicas.BEST and view != LogView.ALL
+    for target in joined(targets, topics) if is_merged else targets:
         try:
             found += _logs_at(target, view, topics, failed)
         except KafkaLogError as error:
@@ -238,10 +240,9 @@ def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
     """Yield the finding about wanted offsets that are missing between the segments of a log."""
     if target.is_file:
         return
-    path = target.listed.path
     yield from answered(  # a broker may have cleaned the log since it was listed
         lambda: _missing(target, wanted),
-        lambda: _missing(shown_now(list_partition(path), wanted.view), wanted),
+        lambda: _missing(shown_now(target.listed.listed_again(), wanted.view), wanted),
     )
 
 

@@ -25,7 +25,7 @@ from kafkalog.storage.directories import (
     require_writable,
 )
 from kafkalog.storage.file_tree import FileTree
-from kafkalog.storage.files import NewFile, make_directories, written
+from kafkalog.storage.files import NewFile, make_directories, sync_file_system, written
 from kafkalog.storage.locks import AppendedFile, LogDirLock, spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
 
@@ -53,5 +53,6 @@ __all__ = [
     "require_vacant",
     "require_writable",
     "spooled",
+    "sync_file_system",
     "written",
 ]

@@ -171,7 +171,10 @@ def lock_open(file: int, path: str) -> None:
         if error.errno != errno.EWOULDBLOCK:
             raise
         raise DestinationExistsError(
-            "Another run is writing it.", path=path, hint="Wait for it to end."
+            "Another run is writing it.",
+            path=path,
+            hint="Wait for it to end.",
+            is_temporary=True,
         ) from error
 
 

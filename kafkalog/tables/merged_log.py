@@ -16,6 +16,7 @@ from kafkalog.model import AbortedTransaction, Batch, Defect
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
 from kafkalog.text_files import read_topic_id
+from kafkalog.tiers import is_remote
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class MergedLog(UnifiedLog):
             low, high = one.first_offset or 0, one.next_offset or 0
             seen = None
             with suppress(KafkaLogError), Source(one.path) as source:
-                if wanted.seen is not None:
+                if wanted.seen is not None and not is_remote(one.path):
                     seen = wanted.seen.of_part(source, one.start, one.end)
             yield replace(
                 wanted, path=one.path, base_offset=one.base_offset, start=one.start, end=one.end,

@@ -221,6 +221,12 @@ class Request:
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
 
+    @property
+    def merges_copies(self) -> bool:
+        """Whether rows come from all copies of a log together, and from its part in a tier."""
+        is_best = self.replicas == Replicas.BEST and self.view != LogView.ALL
+        return is_best and self.table in (TableName.RECORDS, TableName.BATCHES)
+
     def names(self, topic: str, partition: int | None) -> bool:
         """Return whether a partition is one of the assigned ones, and its topic as the pattern."""
         if self.assigned is not None and (topic, partition) not in self.assigned:

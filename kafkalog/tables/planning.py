@@ -21,11 +21,12 @@ from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.remote_logs import joined
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.tables.merged_log import MergedLog, best_targets
 from kafkalog.tables.model import (
@@ -39,6 +40,7 @@ from kafkalog.tables.model import (
     partition_end,
 )
 from kafkalog.targets import open_targets, require_topics
+from kafkalog.tiers import is_remote
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def living_splits(
         if target.is_file:
             return planned(target, at_ms)
         now = now_ms()
-        return planned(_shown(list_partition(target.listed.path), request.view), now)
+        return planned(_shown(target.listed.listed_again(), request.view), now)
 
     try:
         return answered(lambda: planned(target, at_ms), again)
@@ -165,8 +167,7 @@ def find_targets(
             failed.append((found, error))
     if request.replicas != Replicas.BEST:
         return targets
-    merges = request.table in (TableName.RECORDS, TableName.BATCHES)
-    return best_targets(targets, failed, merges=merges and view != LogView.ALL)
+    return best_targets(targets, failed, merges=request.merges_copies)
 
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
@@ -200,7 +201,7 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
     try:
         return answered(
             lambda: _shown(partition, view),
-            lambda: _shown(list_partition(partition.path), view),
+            lambda: _shown(partition.listed_again(), view),
         )
     except NotFoundError:
         if file_system.exists(partition.path):
@@ -210,7 +211,7 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
     """List the wanted partitions; a single log is a target as it is."""
-    found = list(_partitions(paths, request.view))
+    found = list(_partitions(paths, request))
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
     ]
@@ -224,17 +225,15 @@ def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target
 
 
 def _partitions(
-    paths: Iterable[str], view: LogView
+    paths: Iterable[str], request: Request
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """List the partitions of a view, each with whether a path names it."""
-    absolute = [file_system.absolute(path) for path in paths]  # splits are read elsewhere
-    for found in open_targets(absolute):
+    targets = open_targets(map(file_system.absolute, paths))  # splits are read elsewhere
+    for found in joined(targets, request.bounds.topics) if request.merges_copies else targets:
         if isinstance(found, LogDirListing):
             for error in found.errors.values():
                 raise error
-            for partition in found.partitions:
-                if is_shown(partition, view):
-                    yield partition, False
+            yield from ((one, False) for one in found.partitions if is_shown(one, request.view))
         elif isinstance(found, PartitionDir):
             yield found, True
         else:
@@ -401,7 +400,7 @@ class _LogSplits:
                     return
 
     def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
-        seen = self._plain.seen
+        seen = None if is_remote(source.path) else self._plain.seen
         return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:

@@ -1,10 +1,11 @@
 """Keys and values as typed columns, by a schema in a local file: JSON, Avro, Protobuf.
 
-A value that does not decode is null there, and counted; its bytes stay in the original column.
+A value that does not decode is null there, and told with the reason.
 """
 
 from __future__ import annotations
 
-from kafkalog.typed.model import Framing, TypedColumn, TypedForm
+from kafkalog.typed.framing import Framing
+from kafkalog.typed.model import TypedColumn, TypedForm
 
 __all__ = ["Framing", "TypedColumn", "TypedForm"]

@@ -6,17 +6,20 @@ import io
 import json
 import struct
 from decimal import DecimalException
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
 import pyarrow as pa
 
 from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
+from kafkalog.typed.avro_columns import AvroColumns, UnsupportedSchemaError
 from kafkalog.typed.schema_size import SchemaSize, brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kafkalog.typed.framing import SchemaId
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
@@ -50,7 +53,8 @@ class AvroDecoder:
     of milliseconds and microseconds, uuid; others are treated as their underlying types.
 
     Args:
-        schema: the schema of the column.
+        schema: the schema of the column, or the texts of it and, before it, of those that it
+            refers to.
         writers: the schemas that values were written with, by id, each after those that it refers
             to. Values are resolved from theirs to the column's, as Avro specifies it. If empty, all
             values were written with the column's.
@@ -60,49 +64,116 @@ class AvroDecoder:
         ModuleNotFoundError: fastavro is missing.
     """
 
-    def __init__(self, schema: bytes, writers: Mapping[int, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        schema: bytes | Sequence[str],
+        writers: Mapping[SchemaId, Sequence[str]] | None = None,
+    ) -> None:
+        texts: Sequence[str | bytes] = [schema] if isinstance(schema, bytes) else schema
         try:
-            self._schema = fastavro.parse_schema(json.loads(schema))
-            tree = fastavro.schema.expand_schema(json.loads(schema))
+            schemas = [json.loads(text) for text in texts]
+            tree = _expanded(schemas)
+            self._schema = _parsed(schemas)
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
             raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
         self._texts = writers or {}
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[SchemaId, _Writer] = {}
+        self._own = _Writer(self._schema, None, _has_uuids(schemas), _columns(tree, self.type))
 
-    def decode(self, data: bytes, schema_id: int | None = None) -> Any:
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return the decoded value."""
         file = io.BytesIO(data)
-        writer, reader = self._schema, None
-        if self._texts:
-            writer, reader = self._writer(schema_id), self._schema
+        writer = self._writer(schema_id) if self._texts else self._own
         try:
-            value = fastavro.schemaless_reader(file, writer, reader)
+            value = fastavro.schemaless_reader(file, writer.schema, writer.reader)
+        except fastavro.read.SchemaResolutionError as error:
+            raise ValueError(f"the schema {schema_id} does not fit that of the column") from error
         except _DAMAGE as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(brief(error).partition(" from <")[0]) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
-        return _plain(value)
+        return _plain(value) if writer.has_uuids else value
 
-    def _writer(self, schema_id: int | None) -> Any:
-        """Return the parsed schema of an id; raise `ValueError` if there is none to decode with."""
+    def by_columns(self, schema_id: SchemaId | None) -> AvroColumns | None:
+        """Return what decodes values of a schema by columns; None if that is impossible."""
+        try:
+            return (self._writer(schema_id) if self._texts else self._own).columns
+        except ValueError:
+            return None
+
+    def _writer(self, schema_id: SchemaId | None) -> _Writer:
+        """Return the schema of an id; raise `ValueError` if there is none to decode with."""
+        known = None if schema_id is None else self._writers.get(schema_id)
+        if known is not None:
+            return known
         texts = None if schema_id is None else self._texts.get(schema_id)
         if schema_id is None or texts is None:
             raise ValueError(f"the schema {schema_id} is unknown")
-        if schema_id not in self._writers:
-            try:
-                self._writers[schema_id] = _parsed(texts)
-            except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
-                raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
-        return self._writers[schema_id]
+        try:
+            schemas = [json.loads(text) for text in texts]
+            _type(_expanded(schemas), "#", SchemaSize())
+            schema = _parsed(schemas)
+        except (*_DAMAGE, UsageError, fastavro.schema.SchemaParseException) as error:
+            raise ValueError(f"the schema {schema_id} is malformed: {brief(error)}") from error
+        reader = None if schema == self._schema else self._schema
+        columns = self._own.columns if reader is None else None
+        found = _Writer(schema, reader, self._own.has_uuids or _has_uuids(schemas), columns)
+        self._writers[schema_id] = found
+        return found
 
 
-def _parsed(texts: Sequence[str]) -> Any:
-    """Parse a writer's schema after those that it refers to; refuse what could decode endlessly."""
-    schemas = [json.loads(text) for text in texts]
-    _type(fastavro.schema.expand_schema(schemas)[-1], "#", SchemaSize())
+class _Writer(NamedTuple):
+    """A parsed schema that values were written with.
+
+    Attributes:
+        schema: the schema.
+        reader: that of the column; None if it is the same.
+        has_uuids: whether values have UUIDs, which are no types of Arrow.
+        columns: decodes values by columns, if that is possible.
+    """
+
+    schema: Any
+    reader: Any
+    has_uuids: bool
+    columns: AvroColumns | None
+
+
+def _columns(tree: Any, kind: Any) -> AvroColumns | None:
+    try:
+        return AvroColumns(tree, kind)
+    except UnsupportedSchemaError:
+        return None
+
+
+def _has_uuids(schemas: Sequence[Any]) -> bool:
+    return '"uuid"' in json.dumps(schemas)
+
+
+def _expanded(schemas: Sequence[Any]) -> Any:
+    """Return the last schema with the definition of each name that it uses."""
+    return fastavro.schema.expand_schema(list(schemas))[-1]
+
+
+def _parsed(schemas: Sequence[Any]) -> Any:
+    """Parse a schema after those that it refers to."""
     named: dict[str, Any] = {}
-    return [fastavro.parse_schema(one, named_schemas=named) for one in schemas][-1]
+    return [fastavro.parse_schema(_usual(one), named_schemas=named) for one in schemas][-1]
+
+
+def _usual(node: Any) -> Any:
+    """Return a schema without logical types that a column lacks: fastavro knows more of them."""
+    if isinstance(node, list):
+        return [_usual(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("logicalType")
+    is_usual = kind == "decimal" or any(kind == name for _, name in _LOGICAL)
+    return {
+        name: _usual(one) if name in ("type", "fields", "items", "values") else one
+        for name, one in node.items()
+        if is_usual or name != "logicalType"
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -11,10 +12,14 @@ from kafkalog.errors import UsageError
 from kafkalog.typed.schema_size import SchemaSize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.typed.framing import SchemaId
 
 _KNOWN: Final = "type, properties, items, additionalProperties as a schema, and enum of strings"
 _NOT_TYPES: Final = ("$ref", "oneOf", "anyOf", "allOf", "not", "if", "prefixItems")
+_ONE_OF: Final = ("oneOf", "anyOf", "allOf")
+_STEPS_MAX: Final = 64
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -26,18 +31,20 @@ class JsonDecoder:
     type than the schema's, numbers out of range, and malformed JSON do not decode. Required
     properties, patterns and ranges are ignored.
 
+    Args:
+        schema: the schema.
+        references: the schemas that a `$ref` of it or of one of them can name.
+
     Raises:
         UsageError: the schema is not JSON, or uses more than types.
     """
 
-    def __init__(self, schema: bytes) -> None:
-        try:
-            tree = json.loads(schema)
-        except ValueError as error:
-            raise UsageError(f"The schema is not JSON: {error}.") from error
-        self.type, self._convert = _node(tree, "#", SchemaSize())
+    def __init__(self, schema: bytes, references: Mapping[str, str] | None = None) -> None:
+        trees = {name: _parsed(text) for name, text in (references or {}).items()}
+        tree = _parsed(schema)
+        self.type, self._convert = _node(_Node(tree, tree, trees), "#", SchemaSize())
 
-    def decode(self, data: bytes, schema_id: int | None = None) -> Any:  # noqa: ARG002 # one schema
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
         """Return the decoded value."""
         try:
             return self._convert(json.loads(data, parse_constant=_refuse))
@@ -45,12 +52,64 @@ class JsonDecoder:
             raise ValueError("too deep") from error
 
 
+def decoder_of_texts(texts: Sequence[str]) -> JsonDecoder:
+    """Return the decoder of a schema that follows names and texts of those that it refers to."""
+    return JsonDecoder(texts[-1].encode(), dict(zip(texts[:-1:2], texts[1::2], strict=True)))
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"The schema is not JSON: {error}.") from error
+
+
+class _Node(NamedTuple):
+    """A part of a schema, the document that it is part of, and those that are referred to."""
+
+    tree: Any
+    document: Any
+    references: Mapping[str, Any]
+
+    def at(self, tree: Any) -> _Node:
+        return self._replace(tree=tree)
+
+    def referred(self) -> _Node | None:
+        """Return the part that this one stands for: by a `$ref`, or as the one that is not null."""
+        if not isinstance(self.tree, dict):
+            return None
+        target = self.tree.get("$ref")
+        if isinstance(target, str):
+            return self._of_reference(target)
+        for name in _ONE_OF:
+            choices = self.tree.get(name)
+            if isinstance(choices, list):
+                wanted = [one for one in choices if one != {"type": "null"}]
+                return self.at(wanted[0]) if len(wanted) == 1 else None
+        return None
+
+    def _of_reference(self, target: str) -> _Node | None:
+        place, _, pointer = target.partition("#")
+        document = self.references.get(place) if place else self.document
+        found = document
+        for part in pointer.split("/")[1:]:
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, dict) else None
+        return None if found is None else _Node(found, document, self.references)
+
+
 def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
+def _node(part: _Node, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
     """Return the Arrow type of a schema, and a function that checks and converts a value."""
+    for _ in range(_STEPS_MAX):
+        other = part.referred()
+        if other is None:
+            break
+        part = other
+    node = part.tree
     if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
         raise _unknown(node, place)
     kinds = node.get("type")
@@ -64,20 +123,24 @@ def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any],
     if len(wanted) != 1:
         raise _unknown(node, place)
     with size.inside(place):
-        kind, convert = _typed(wanted[0], node, place, size)
+        kind, convert = _typed(wanted[0], part, place, size)
     return kind, lambda value: None if value is None else convert(value)
 
 
-def _typed(name: str, node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
+def _typed(
+    name: str, part: _Node, place: str, size: SchemaSize
+) -> tuple[Any, Callable[[Any], Any]]:
+    node = part.tree
     if name in _SCALARS:
         return _SCALARS[name]
     if name == "array" and "items" in node:
-        item, convert = _node(node["items"], f"{place}/items", size)
+        item, convert = _node(part.at(node["items"]), f"{place}/items", size)
         return pa.list_(item), lambda value: [convert(one) for one in _of(list, value)]
     properties = node.get("properties")
     if name == "object" and properties and isinstance(properties, dict):
         fields = {
-            key: _node(one, f"{place}/properties/{key}", size) for key, one in properties.items()
+            key: _node(part.at(one), f"{place}/properties/{key}", size)
+            for key, one in properties.items()
         }
         kind = pa.struct([pa.field(key, one) for key, (one, _) in fields.items()])
 
@@ -87,7 +150,8 @@ def _typed(name: str, node: Any, place: str, size: SchemaSize) -> tuple[Any, Cal
 
         return kind, struct
     if name == "object" and isinstance(node.get("additionalProperties"), dict):
-        item, convert = _node(node["additionalProperties"], f"{place}/additionalProperties", size)
+        values = part.at(node["additionalProperties"])
+        item, convert = _node(values, f"{place}/additionalProperties", size)
         return pa.map_(pa.string(), item), lambda value: [
             (key, convert(one)) for key, one in _of(dict, value).items()
         ]
@@ -135,5 +199,5 @@ _SCALARS: Final[dict[str, tuple[Any, Callable[[Any], Any]]]] = {
 def _unknown(node: Any, place: str) -> UsageError:
     return UsageError(
         f"The schema at {place} says no type that a column can have: {json.dumps(node)[:80]}.",
-        hint=f"Supported: {_KNOWN}; one type each, or that type and null.",
+        hint=f"Supported: {_KNOWN}, and $ref; one type each, or that type and null.",
     )

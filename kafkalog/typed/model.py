@@ -5,20 +5,14 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kafkalog.errors import UnsupportedError, UsageError
-from kafkalog.typed.schema_size import brief
+from kafkalog.typed.framing import Framing, SchemaId, split, unpacked
+from kafkalog.typed.schema_size import MALFORMED, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-MAGIC_SIZE: Final = 5
-# What the libraries raise for malformed schemas, besides errors of their own.
-_MALFORMED: Final = (
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
-    MemoryError, NotImplementedError, AssertionError,
-)  # fmt: skip
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class TypedForm(StrEnum):
@@ -29,23 +23,13 @@ class TypedForm(StrEnum):
     PROTOBUF = "protobuf"
 
 
-class Framing(StrEnum):
-    """The prefix before the data."""
-
-    NONE = "none"
-    CONFLUENT = "confluent"
-    """A zero byte and the id of a schema in a registry, four bytes; for Protobuf also the indexes
-    of the message.
-    """
-
-
 class Decoder(Protocol):
     """Decodes bytes to values."""
 
     type: Any
     """The `pyarrow.DataType` of the column."""
 
-    def decode(self, data: bytes, schema_id: int | None = None) -> Any:
+    def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
         """Return a value that `pyarrow.array` accepts for the type.
 
         Args:
@@ -65,12 +49,15 @@ class TypedColumn:
         source: `key` or `value`.
         form: the format of its bytes.
         schema: the schema file's bytes: a JSON Schema, an Avro schema, or a descriptor set as
-            `protoc --include_imports -o` writes it.
-        message: for Protobuf, the full name of the message.
+            `protoc --include_imports -o` writes it; empty if `versions` describe the column.
+        message: for Protobuf, the full name of the message; None for the first one.
         framing: the prefix before the data.
         schema_id: with a framing, decode only data with this schema id; None for any.
-        writers: for Avro, the schemas by which data is decoded, by the id in its prefix: the texts
-            of a schema and, before it, of those that it refers to. If empty, `schema` decodes all.
+        writers: the schemas by which data is decoded, by the id in its prefix. If empty, `schema`
+            decodes all. For Avro the texts of a schema and, before it, of those that it refers to;
+            for JSON likewise, with the name before each of these; for Protobuf what
+            `proto_files.compiled` returns.
+        versions: ids of the `writers` whose fields the column has, the newest first.
     """
 
     source: str
@@ -79,7 +66,8 @@ class TypedColumn:
     message: str | None = None
     framing: Framing = Framing.NONE
     schema_id: int | None = None
-    writers: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    writers: tuple[tuple[SchemaId, tuple[str, ...]], ...] = ()
+    versions: tuple[SchemaId, ...] = ()
 
     @property
     def name(self) -> str:
@@ -100,29 +88,42 @@ class TypedColumn:
                 f"To decode {self.form} needs a package that is missing: {error.name}.",
                 hint=f"pip install 'kafkalog[{self.form}]'",
             ) from error
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise UsageError(
                 f"The schema of the {self.source}s is malformed: {brief(error)}."
             ) from error
 
     def _decoder(self) -> Decoder:
         if self.form == TypedForm.JSON:
-            from kafkalog.typed.json_schema import JsonDecoder
+            from kafkalog.typed.json_schema import JsonDecoder, decoder_of_texts
 
-            return JsonDecoder(self.schema)
+            if not self.writers:
+                return JsonDecoder(self.schema)
+            made = JsonDecoder(self.schema) if self.schema else None
+            return self._evolved(decoder_of_texts, made)
         if self.form == TypedForm.AVRO:
             from kafkalog.typed.avro import AvroDecoder
 
-            return AvroDecoder(self.schema, dict(self.writers))
+            writers = dict(self.writers)
+            return AvroDecoder(writers[self.versions[0]] if self.versions else self.schema, writers)
         from kafkalog.typed.protobuf import ProtobufDecoder
 
+        if self.writers:
+            from kafkalog.typed.protobuf import ProtobufVersions
+
+            make = ProtobufVersions(self.schema, self.message, self.framing)
+            return self._evolved(make, make.column)
         if self.message is None:
             raise UsageError("Protobuf needs the name of the message.")
-        return ProtobufDecoder(
-            self.schema, self.message, has_indexes=self.framing == Framing.CONFLUENT
-        )
+        return ProtobufDecoder(self.schema, self.message, self.framing)
 
-    def unframed(self, data: bytes) -> tuple[bytes, int | None]:
+    def _evolved(self, make: Callable[[Sequence[str]], Decoder], column: Decoder | None) -> Decoder:
+        from kafkalog.typed.evolution import EvolvedDecoder
+
+        versions = () if column else self.versions
+        return EvolvedDecoder(make, dict(self.writers), versions, column and column.type)
+
+    def unframed(self, data: bytes) -> tuple[bytes, SchemaId | None]:
         """Return the data without its prefix, and the schema id there.
 
         Raises:
@@ -130,12 +131,16 @@ class TypedColumn:
         """
         if self.framing == Framing.NONE:
             return data, None
-        if len(data) < MAGIC_SIZE or data[0]:
+        schema_id, start = split(self.framing, data)
+        if schema_id is None:
             raise ValueError("no schema id")
-        schema_id = int.from_bytes(data[1:MAGIC_SIZE], "big")
         if self.schema_id not in (None, schema_id):
-            raise ValueError("another schema")
-        return data[MAGIC_SIZE:], schema_id
+            raise ValueError(f"the schema is {schema_id}, not {self.schema_id}")
+        return unpacked(self.framing, data, start), schema_id
+
+    def schema_id_of(self, data: bytes) -> SchemaId | None:
+        """Return the schema id in the prefix of data; None if it has none."""
+        return split(self.framing, data)[0]
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
@@ -147,6 +152,7 @@ class TypedColumn:
             "framing": self.framing,
             "schema_id": self.schema_id,
             "writers": [[number, list(texts)] for number, texts in self.writers],
+            "versions": list(self.versions),
         }
 
     @classmethod
@@ -160,4 +166,5 @@ class TypedColumn:
             Framing(fields["framing"]),
             fields["schema_id"],
             tuple((number, tuple(texts)) for number, texts in fields["writers"]),
+            tuple(fields["versions"]),
         )

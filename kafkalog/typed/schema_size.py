@@ -10,13 +10,18 @@ from kafkalog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MALFORMED: Final = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
+    MemoryError, NotImplementedError, AssertionError,
+)  # fmt: skip
+"""What the libraries raise for malformed schemas, besides errors of their own."""
 _DEPTH_MAX: Final = 64
 _NODES_MAX: Final = 10_000
 
 
 def brief(error: Exception) -> str:
     """Quote a library's error on one line; it can hold the whole schema."""
-    return " ".join(str(error).split())[:200]
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 class SchemaSize:

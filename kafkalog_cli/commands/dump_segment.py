@@ -150,7 +150,8 @@ def dump_segment(
     targets = outcome.open_all(paths)
     if to is not None:
         targets = _single_logs(targets, outcome)
-    logs = outcome.meant(targets, topic, internal=internal, dead=view == LogView.ALL)
+    dead = view == LogView.ALL
+    logs = outcome.meant(targets, topic, internal=internal, dead=dead, joins=not dead)
     labels, titles = labels_of(targets, logs)
     style = DumpStyle(
         form=form,

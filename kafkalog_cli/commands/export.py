@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, TableName, usual_replicas
@@ -36,7 +37,8 @@ from kafkalog_cli.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.lake import Append, ExportRequest, ExportSummary, IcebergAppend
+    from kafkalog.engine import Engine
+    from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.exported import ExportWriter
 
@@ -94,7 +96,7 @@ def export(
         "--bytes", help="Keys and values in NDJSON and CSV.",
     )] = BytesForm.BASE64,
     key: Annotated[TypedForm | None, typer.Option(
-        "--key", help="Decode keys by --key-schema.",
+        "--key", help="Decode keys by --key-schema or --schemas.",
     )] = None,
     key_schema: Annotated[str | None, typer.Option(
         metavar="FILE", help="Like --value-schema, for keys.",
@@ -102,16 +104,20 @@ def export(
     key_message: Annotated[str | None, typer.Option(
         metavar="NAME", help="Like --value-message, for keys.",
     )] = None,
-    key_framing: Annotated[str, typer.Option(
+    key_framing: Annotated[str | None, typer.Option(
         metavar="FRAMING", help="Like --value-framing, for keys.",
-    )] = "none",
+    )] = None,
     value: Annotated[TypedForm | None, typer.Option(
-        "--value", help="Decode values by --value-schema.",
+        "--value", help="Decode values by --value-schema or --schemas.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
-    value_framing: ValueFramingOption = "none",
+    value_framing: ValueFramingOption = None,
     schemas: SchemasOption = None,
+    max_rejects: Annotated[int | None, typer.Option(
+        "--max-rejects", min=0, metavar="N", help="Most records that may not decode (0); they go "
+        "to DIR/_rejects.",
+    )] = None,
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
     )] = "64MiB",
@@ -121,6 +127,10 @@ def export(
     allow_gaps: Annotated[bool, typer.Option(
         "--allow-gaps", help="Commit although records are gone, and name them.",
     )] = False,
+    compact_below: Annotated[str | None, typer.Option(
+        "--compact-below", metavar="SIZE", help="Delta, Iceberg: then merge smaller files of the "
+        "table, up to this size.",
+    )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Append again and again, at this interval.",
     )] = None,
@@ -152,7 +162,8 @@ def export(
     commit states the next offset of each partition, by topic id, so nothing is
     exported twice, from whichever disk it is read. Records that are gone before
     they were exported, by retention for instance, end the run with 4;
-    --allow-gaps commits the rest and names them, with status 1.
+    --allow-gaps commits the rest and names them, with status 1. Columns may be
+    added from run to run. --compact-below merges the small files that runs leave.
 
     --table-format iceberg, with --append, adds to a table of a catalog: one that
     ~/.pyiceberg.yaml, the environment or --catalog-conf describe to pyiceberg
@@ -160,8 +171,10 @@ def export(
     it is missing, partitioned by topic and day. The snapshot itself has the next
     offsets, so data and offsets are one commit, and there is no DIR.
 
-    --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
-    that does not decode is null there, and counted; value and key keep the bytes.
+    --value and --key add columns value_decoded and key_decoded with the types of a
+    schema. A record whose value or key does not decode is a reject. It ends the run
+    with 4, and nothing is exported, unless --max-rejects allows it: then it goes to
+    the table DIR/_rejects, with its bytes, the id of its schema and the reason.
 
     Damaged batches, and records that a broker deletes before they are read, are left out and
     listed, and make the exit status 1; --fail-fast ends with 6 or 4.
@@ -177,7 +190,7 @@ def export(
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
     from kafkalog.jit import fast_path
-    from kafkalog.lake import ExportRequest, appending
+    from kafkalog.lake import Export, ExportRequest, appending
     from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
@@ -221,12 +234,16 @@ def export(
         + decoded("value", value, value_schema, value_message, value_framing),
         table_format,
         append,
+        None if compact_below is None else opt.parse_size(compact_below),
     )
-    if schemas is not None and TypedForm.AVRO not in (key, value):
-        raise UsageError("--schemas requires --value avro or --key avro.")
+    if schemas is not None and key is None and value is None:
+        raise UsageError("--schemas requires --value or --key.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
         raise UsageError(f"{name} requires --append.")
+    if max_rejects is not None and not asked.typed:
+        raise UsageError("--max-rejects requires --value or --key.")
+    most = max_rejects or 0
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
     from kafkalog_cli.outcome import Outcome
@@ -239,12 +256,14 @@ def export(
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
-                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog
-            )
+                appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
+                max_rejects=most,
+            )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
-        summary = _exported(asked, to, choice, outcome, fail_fast=fail_fast)
+        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most)
+        summary = _exported(one, choice, outcome)
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
     return outcome.of_work(has_changed=is_new, is_concerned=is_new)
@@ -263,12 +282,8 @@ def _catalog(
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
-def _exported(
-    asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
-) -> ExportSummary:
-    from kafkalog.lake import Export
-
-    with Export(asked, to, fail_fast=fail_fast) as export:
+def _exported(run: Export, choice: EngineChoice, outcome: Outcome) -> ExportSummary:
+    with run as export:
         outcome.differs(export.differences)
         for lost in export.lost:
             outcome.finding(lost)
@@ -286,24 +301,48 @@ def _commits(
     outcome: Outcome,
     interval_s: float | None,
 ) -> Iterator[ExportSummary]:
-    """Yield the result of each commit: once all that is new, or repeatedly at an interval."""
+    """Yield the result of each commit: once all that is new, or repeatedly at an interval.
+
+    After the first time, a table or a catalog that is busy is waited for; Ctrl-C while nothing is
+    going on is the end.
+    """
+    from kafkalog_cli.outcome import show_note
+
     with choice.open() as engine:
+        is_first = True
         while True:
             began = time.monotonic()
-            is_continued = True
-            while is_continued:  # completes an interrupted run first
-                with run() as one:
-                    outcome.differs(one.differences)
-                    one.run(engine)
-                    yield one.summary()
-                    is_continued = one.is_continued
+            try:
+                yield from _round(run, engine, outcome)
+            except KafkaLogError as error:
+                if is_first or not error.is_temporary:
+                    raise
+                show_note(f"{error.message} The next round tries again.")
             if interval_s is None:
                 return
-            time.sleep(max(0.0, began + interval_s - time.monotonic()))
+            is_first = False
+            try:
+                time.sleep(max(0.0, began + interval_s - time.monotonic()))
+            except KeyboardInterrupt:
+                return
+
+
+def _round(
+    run: Callable[[], Append | IcebergAppend], engine: Engine, outcome: Outcome
+) -> Iterator[ExportSummary]:
+    """Complete an interrupted run, then add what is new."""
+    is_continued = True
+    while is_continued:
+        with run() as one:
+            outcome.differs(one.differences)
+            one.run(engine)
+            yield one.summary()
+            is_continued = one.is_continued
 
 
 def _show(summary: ExportSummary, writer: ExportWriter, outcome: Outcome) -> None:
     writer.write(summary)
+    sys.stdout.flush()  # it may be long until the next one
     outcome.fail_if(bool(summary.gaps))
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)

@@ -168,7 +168,8 @@ def _partitions(
     targets = outcome.open_all(paths)
     is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)
     meant: list[PartitionDir] = []
-    for found in outcome.meant(targets, topics, internal=internal):
+    joins = replicas == Replicas.BEST
+    for found in outcome.meant(targets, topics, internal=internal, joins=joins):
         with outcome.contained(found.path):
             meant.append(open_partition(found.path) if isinstance(found, FileEntry) else found)
     if targets and not (meant or outcome.errors):

@@ -78,6 +78,10 @@ def resurrect(
     salvage: Annotated[bool, typer.Option(
         "--salvage", help="Salvage damaged partitions; without it they are refused.",
     )] = False,
+    from_tier: Annotated[list[str] | None, typer.Option(
+        "--from-tier", metavar="TIER", help="Also what this tier has of the logs, as local "
+        "segments; repeatable.",
+    )] = None,
     properties_out: Annotated[str | None, typer.Option(
         "--properties-out", metavar="FILE", help="Also write server.properties here.",
     )] = None,
@@ -100,6 +104,9 @@ def resurrect(
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
     killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged.
+
+    With --from-tier the logs begin with what is in remote storage, and the partitions that only the
+    tier has are taken, too; the new topics are not tiered.
 
     With --into, partitions go to a cluster that exists. Its metadata log must have the topics, and
     is not changed: topic id, replicas, leader epoch and retention agree, or it is refused. At most
@@ -130,6 +137,8 @@ def resurrect(
     place = to if into is None else into
     if [to is None, into is None, not in_place].count(False) != 1:
         raise UsageError("Give either --to DIR, --into LOG_DIR or --in-place.")
+    if from_tier and in_place:
+        raise UsageError("--in-place takes nothing from a tier.", hint="Use --to.")
     if (yes or backup is not None) and not in_place:
         raise UsageError("--yes and --backup are for --in-place.", hint="Leave them out.")
     if place is not None:
@@ -156,7 +165,7 @@ def resurrect(
     if not dry_run:
         put_work_first()
     writer = ResurrectWriter(form)
-    targets = open_sources(paths)
+    targets = open_sources(paths, from_tier or ())
     with byte_progress(targets, enabled=not quiet) as progress:
         work = run_resurrect if into is None else resurrect_into
         summary = work(

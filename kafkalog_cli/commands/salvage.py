@@ -17,6 +17,10 @@ def salvage(
     to: Annotated[str, typer.Option(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
     )],
+    from_tier: Annotated[list[str] | None, typer.Option(
+        "--from-tier", metavar="TIER", help="Also what this tier has of the logs, as local "
+        "segments; repeatable.",
+    )] = None,
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Only show the plan; write nothing.",
     )] = False,
@@ -41,6 +45,9 @@ def salvage(
     work fails is left out; the others are copied, and the exit status says so. If the disk is
     failing, image it first and salvage the image.
 
+    With --from-tier the result has the whole log of each partition, and of a log directory also
+    the partitions that only the tier has.
+
 
     \b
     kafkalog salvage /var/lib/kafka --to rescued
@@ -50,8 +57,8 @@ def salvage(
     from kafkalog.paths.uris import require_local
     from kafkalog.rescue import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.output import salvaged as show
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.salvaged import SalvageWriter, print_totals, read_manifest
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
@@ -60,24 +67,21 @@ def salvage(
         put_work_first()
     target = open_path(path)
     passes = 1 if dry_run else 2  # the copies are read back
-    with SalvageWriter(form, outcome.defect) as writer:
+    with show.SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None
             summary = run_salvage(
-                target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress
-            )
+                target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress,
+                from_tier=from_tier or (),
+            )  # fmt: skip
         if not dry_run and summary.partitions:
-            for row in read_manifest(to):
+            for row in show.read_manifest(to):
                 writer.write(row)
     if summary.left_over_removed:
         show_note("leftovers of a killed run next to the new directory were removed")
     if form == Format.TABLE:
-        print_totals(summary)
-        for row in writer.unfinished if summary.lost_ranges else ():
-            show_note(
-                f"{row['to']}: no marker ends the transaction that starts at offset "
-                f"{row['first_unstable_offset']}; read_committed consumers stop there"
-            )
+        show.print_totals(summary)
+        show.note_unfinished(writer.unfinished if summary.lost_ranges else ())
     outcome.fail_if(summary.has_losses)
     is_concerned = summary.partitions > 0
     return outcome.of_work(has_changed=is_concerned and not dry_run, is_concerned=is_concerned)

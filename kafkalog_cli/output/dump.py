@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
-from formats.file_names import FileKind, partition_name
+from formats.file_names import FileKind, partition_of
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -21,7 +21,6 @@ from kafkalog.log_dir import (
     LogDirListing,
     PartitionDir,
     Segment,
-    list_partition,
     one_log,
 )
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
@@ -128,14 +127,14 @@ class Dump:
         """Yield the finding about wanted offsets that are missing between segments."""
         if isinstance(what, FileEntry):
             return
-        path, view = what.partition.path, self.selection.view
+        partition, view = what.partition, self.selection.view
         try:  # a broker may have cleaned the log since it was listed
             yield from answered(
                 lambda: self._missing_in(what),
-                lambda: self._missing_in(show(list_partition(path), view)),
+                lambda: self._missing_in(show(partition.listed_again(), view)),
             )
         except NotFoundError:
-            if file_system.exists(path):
+            if file_system.exists(partition.path):
                 raise
 
     def _missing_in(self, what: Shown) -> list[Defect]:
@@ -204,7 +203,7 @@ class Dump:
         else:
             first = target.name.offset if target.name.kind == FileKind.LOG else None
             path = os.path.dirname(file_system.absolute(target.path))
-            around = PartitionDir(path, partition_name(os.path.basename(path)), ())
+            around = PartitionDir(path, partition_of(path), ())
         if first is None or self.selection.isolation != Isolation.LOG:
             return  # it holds none, or they are not shown
         start = UnifiedLog(around).checkpoint(file_names.LOG_STARTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.lake.model import REJECTS
 from kafkalog.tables.model import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import print_heading
@@ -50,8 +51,14 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("crc32c", INT | None, "CRC-32C of the file"),
     Field("first_offset", INT | None, "smallest offset of its rows (records, batches)"),
     Field("last_offset", INT | None, "largest offset of its rows (records, batches)"),
-    Field("undecoded_keys", INT, "keys that `--key` cannot decode: null in `key_decoded`"),
-    Field("undecoded_values", INT, "values that `--value` cannot decode: null in `value_decoded`"),
+    Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
+    Field("undecoded_values", INT, "values that `--value` cannot decode"),
+    Field("rejects", INT, "records with such a key or value",
+          lambda one: 0 if one.rejects is None else one.rejects.rows),
+    Field("rejects_file", TEXT | None,
+          "file with these records, relative to the destination; null without them, and in Iceberg "
+          "tables, which have them with null in `key_decoded` or `value_decoded`",
+          lambda one: None if one.rejects is None else one.rejects.file),
     Field("defects", INT,
           "skipped damage and deletions; objects of type `defect` follow",
           "defect_count"),
@@ -81,6 +88,8 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("size", INT, "bytes of all files", "size_bytes"),
     Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
     Field("undecoded_values", INT, "values that `--value` cannot decode"),
+    Field("rejects", INT, "records with such a key or value: in `_rejects`, not in `rows`, except "
+          "in Iceberg tables"),
     Field("defects", INT, "skipped damage and deletions", "defect_count"),
     Field("without_watermark", ARRAY,
           "partitions without a known high watermark: their records end at the log end",
@@ -99,6 +108,16 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
           lambda one: None if one.increment is None else one.increment.number),
     Field("gaps", INT, "gaps of the commit; objects of type `export_gap` precede",
           lambda one: len(one.gaps)),
+    Field("added_columns", ARRAY,
+          "columns that the table gets, or fields of columns as `value_decoded.total`: null before",
+          "columns.added"),
+    Field("widened_columns", ARRAY, "those that get a wider type", "columns.widened"),
+    Field("absent_columns", ARRAY,
+          "those of the table that this run does not have: null in its rows",
+          "columns.absent"),
+    Field("merged_files", INT, "files of the table that `--compact-below` has merged",
+          "merged.files"),
+    Field("merged_into", INT, "files that it has made of them", "merged.into"),
     Field("was_complete", BOOL, "whether an earlier run had done everything"),
     Field("left_overs_removed", INT, "leftover files of killed runs that were removed",
           "swept"),
@@ -206,19 +225,24 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
     files = _files(summary)
     size = size_text(summary.size_bytes, style)
     what = f"{counted(summary.rows, 'row')} in {counted(files, 'file')}, {size}"
-    undecoded = [
-        f"{counted(number, what)} not decoded: null in {what}_decoded"
-        for what, number in (("key", summary.undecoded_keys), ("value", summary.undecoded_values))
-        if number
-    ]
-    notes = [*undecoded, *left_out_lines(summary.left_out)]
+    notes = [*_rejects_lines(summary), *left_out_lines(summary.left_out)]
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
         notes.append(f"no high watermark is known, so records end at the log end: {names}")
     notes += [f"gap: {name_of(one.topic, one.partition)}: {one.detail}" for one in summary.gaps]
     if summary.was_complete:
         found = "nothing is new" if summary.increment else f"{what}: already complete"
-        return [f"{summary.destination}: {found}; nothing was done", *notes]
+        done = "" if summary.merged.files else "; nothing was done"
+        return [f"{summary.destination}: {found}{done}", *notes]
+    changes = (
+        ("new columns, null in the rows before", summary.columns.added),
+        ("columns with wider types", summary.columns.widened),
+        ("columns that are null in these rows", summary.columns.absent),
+    )
+    notes += [f"{what}: {some_of(list(names))}" for what, names in changes if names]
+    if summary.merged.files:
+        merged = counted(summary.merged.files, "file")
+        notes.append(f"merged {merged} of the table into {summary.merged.into}")
     commit = f"commit {summary.increment.number}: " if summary.increment else ""
     lines = [f"{summary.destination}: {commit}{what}", *notes]
     there = len(summary.parts) - summary.written
@@ -230,6 +254,15 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
         found = counted(summary.defect_count, "defect")
         lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
+
+
+def _rejects_lines(summary: ExportSummary) -> list[str]:
+    rejects = [one.rejects for one in summary.parts if one.rejects is not None]
+    if not rejects:
+        return []
+    has_file = any(one.file is not None for one in rejects)
+    where = f"in {summary.destination}/{REJECTS}" if has_file else "null in the table"
+    return [f"{counted(summary.rejects, 'record')} not decoded: {where}"]
 
 
 def _partition(total: PartitionTotal) -> str:

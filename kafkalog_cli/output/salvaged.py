@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.rescue import MANIFEST, Fate, SalvageSummary, manifest_object
 from kafkalog.wording import counted, printable
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import (
     BOOL,
     INT,
@@ -28,7 +29,7 @@ from kafkalog_cli.output.text import file_cell, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.model import Defect
     from kafkalog.rescue.model import Row as ManifestRow
@@ -194,6 +195,15 @@ class SalvageWriter:
             self._writer.flush()
             line = f"! {row['reference']}: {row['path']}: {row['detail']}"
             sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+
+
+def note_unfinished(rows: Iterable[dict[str, Any]]) -> None:
+    """Note which transactions nothing ends, in partitions that lost something."""
+    for row in rows:
+        show_note(
+            f"{row['to']}: no marker ends the transaction that starts at offset "
+            f"{row['first_unstable_offset']}; read_committed consumers stop there"
+        )
 
 
 def print_totals(summary: SalvageSummary) -> None:

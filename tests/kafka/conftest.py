@@ -12,6 +12,7 @@ import pytest
 from tests.kafka import broker_data
 from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
+from tests.kafka.tiered import Tiered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +96,21 @@ def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Gr
             )  # fmt: skip
             told.write_text(str(seed))
         return GroupMoments(root, int(told.read_text()))
+
+
+@pytest.fixture(scope="session")
+def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  # noqa: ARG001
+    """The leavings of a broker with remote storage; tests change copies only."""
+    root = shared_by_workers(tmp_path_factory) / "tiered"
+    with broker_data.locked(root.with_suffix(".lock")):
+        if not (root / "done").exists():
+            seed = new_seed()
+            print("seed", seed)
+            (root / "cwd").mkdir(parents=True)
+            name = "kafkalog.harness.TieredBroker"
+            broker_data.java(name, str(root), str(seed), cwd=root / "cwd", seconds_max=240)
+            (root / "done").touch()
+    return Tiered(root)
 
 
 def shared_by_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -24,10 +26,11 @@ from deltalake import DeltaTable
 
 from tests.crash.disk import tries_everything
 from tests.kafka.test_living_broker import living_broker
+from tests.kafkalog.lake.appending import TABLE, iceberg
 from tests.kafkalog.lake.exporting import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
@@ -35,8 +38,18 @@ pytestmark = pytest.mark.kafka
 RUNS: Final = int(os.environ.get("KAFKALOG_APPENDS") or (100 if tries_everything() else 6))
 KEPT: Final = ("steady", "ledger")
 """Nothing is deleted of these."""
+COLUMNS: Final = ["offset", "value"]
 NUMBERED: Final = ("steady", "retained", "trimmed", "again")
 """Each offset has a record, whose value begins with it."""
+
+
+@dataclass
+class Commit:
+    """What one commit says, and the rows that it adds: partition, offset and value."""
+
+    increment: dict[str, Any]
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[tuple[str, int, bytes]] = field(default_factory=list)
 
 
 class Table:
@@ -44,8 +57,9 @@ class Table:
 
     def __init__(self, log_dir: Path, place: Path, form: str) -> None:
         self.place, self.form = place, form
+        to = ("--to", place) if form != "iceberg" else ("--to", TABLE, "--warehouse", place)
         self._words = [
-            sys.executable, "-m", "kafkalog_cli", "export", log_dir, "--to", place, "--append",
+            sys.executable, "-m", "kafkalog_cli", "export", log_dir, *to, "--append",
             "--table-format", form, "--read-committed", "--engine", "local", "--format", "ndjson",
         ]  # fmt: skip
         self.killed = 0
@@ -65,55 +79,85 @@ class Table:
         assert "Traceback" not in errors
         return process.returncode
 
-    def commits(self) -> list[dict[str, Any]]:
+    def commits(self) -> list[Commit]:
         """All commits, in order."""
+        if self.form == "iceberg":
+            return list(self._snapshots())
         names = sorted((self.place / "_kafkalog" / "commits").iterdir())
-        return [json.loads(name.read_text()) for name in names]
+        return [self._commit(json.loads(name.read_text())) for name in names]
+
+    def _commit(self, fields: dict[str, Any]) -> Commit:
+        made = Commit(fields["increment"])
+        for part in fields["parts"]:
+            made.lost += part["defects"]
+            if part["file"] is not None:
+                assert unquote(part["file"].split("/")[0]) == f"topic={part['topic']}"
+                name = f"{part['topic']}-{part['partition']}"
+                for row in pq.ParquetFile(self.place / part["file"]).read(COLUMNS).to_pylist():
+                    made.rows.append((name, row["offset"], row["value"]))
+        return made
+
+    def _snapshots(self) -> Iterator[Commit]:
+        """What each snapshot says, and what is in the files that it has added."""
+        table = iceberg(self.place)
+        for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number):
+            said = snapshot.summary.additional_properties
+            if "kafkalog.merged-files" in said:
+                continue
+            made = Commit(json.loads(said["kafkalog.increment"]))
+            made.lost += json.loads(said.get("kafkalog.defects", "[]"))
+            added = [
+                entry.data_file.file_path.removeprefix("file://")
+                for manifest in snapshot.manifests(table.io)
+                for entry in manifest.fetch_manifest_entry(table.io)
+                if entry.snapshot_id == snapshot.snapshot_id
+            ]
+            for path in added:
+                for row in pq.ParquetFile(path).read(["topic", "partition", *COLUMNS]).to_pylist():
+                    name = f"{row['topic']}-{row['partition']}"
+                    made.rows.append((name, row["offset"], row["value"]))
+            yield made
 
     def rows(self) -> dict[str, list[tuple[int, bytes]]]:
-        """Offset and value of all rows, by topic."""
-        table = DeltaTable(self.place).to_pyarrow_table() if self.form == "delta" else None
+        """Offset and value of all rows, by topic, as readers of the table find them."""
+        if self.form == "iceberg":
+            table = iceberg(self.place).scan().to_arrow()
+        elif self.form == "delta":
+            table = DeltaTable(self.place).to_pyarrow_table()
+        else:
+            table = table_of(self.place)
         found = defaultdict(list)
-        for row in (table_of(self.place) if table is None else table).to_pylist():
+        for row in table.to_pylist():
             found[row["topic"]].append((row["offset"], row["value"]))
         return found
 
 
-def require_chained(commits: list[dict[str, Any]]) -> None:
+def require_chained(commits: list[Commit]) -> None:
     """Each commit begins where the one before ended."""
-    ends = [{}, *(commit["increment"]["end"] for commit in commits)]
-    starts = [commit["increment"]["start"] for commit in commits]
-    assert starts == ends[:-1]
-    assert [commit["increment"]["number"] for commit in commits] == list(range(len(commits)))
+    ends = [{}, *(commit.increment["end"] for commit in commits)]
+    assert [commit.increment["start"] for commit in commits] == ends[:-1]
+    assert [commit.increment["number"] for commit in commits] == list(range(len(commits)))
 
 
 def parts_and_gaps(
-    table: Table,
+    commits: list[Commit],
 ) -> tuple[dict[str, dict[int, bytes]], dict[str, set[int]], list[dict[str, Any]]]:
     """Rows by topic and id as the commits have them, offsets of gaps likewise, and all gaps."""
     rows: dict[str, dict[int, bytes]] = defaultdict(dict)
     missing: dict[str, set[int]] = defaultdict(set)
     gaps = []
-    for commit in table.commits():
-        increment = commit["increment"]
+    for commit in commits:
+        increment = commit.increment
         keys = {key.partition("@")[0]: key for key in increment["end"]
                 if key not in increment["gone"]}  # fmt: skip
-        for part in commit["parts"]:
-            assert part["defects"] == () or all(
-                one["reference"] == "deleted-while-reading" for one in part["defects"]
-            )
-            for one in part["defects"]:
-                first, end = one["detail"].split(" of ")[0].removeprefix("Offsets ").split(" to ")
-                key = keys[f"{part['topic']}-{part['partition']}"]
-                missing[key] |= set(range(int(first), int(end) + 1))
-            if part["file"] is None:
-                continue
-            path = table.place / part["file"]
-            assert unquote(part["file"].split("/")[0]) == f"topic={part['topic']}"
-            key = keys[f"{part['topic']}-{part['partition']}"]
-            for row in pq.ParquetFile(path).read(["offset", "value"]).to_pylist():
-                assert row["offset"] not in rows[key], "a row is there twice"
-                rows[key][row["offset"]] = row["value"]
+        for one in commit.lost:
+            assert one["reference"] == "deleted-while-reading"
+            said = re.match("Offsets ([0-9]+) to ([0-9]+) of (.*) were deleted", one["detail"])
+            assert said is not None, one
+            missing[keys[said[3]]] |= set(range(int(said[1]), int(said[2]) + 1))
+        for name, offset, value in commit.rows:
+            assert offset not in rows[keys[name]], "a row is there twice"
+            rows[keys[name]][offset] = value
         for gap in increment["gaps"]:
             gaps.append(gap)
             key = f"{gap['topic']}-{gap['partition']}@{gap['topic_id']}"
@@ -129,9 +173,15 @@ def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> Non
     """
     commits = table.commits()
     require_chained(commits)
-    rows, missing, gaps = parts_and_gaps(table)
-    first, end = (commits[n]["increment"]["end"] for n in (0, -1))
-    assert sum(map(len, rows.values())) == sum(map(len, table.rows().values()))
+    rows, missing, gaps = parts_and_gaps(commits)
+    first, end = (commits[n].increment["end"] for n in (0, -1))
+    by_topic = defaultdict(list)
+    for key, values in rows.items():
+        by_topic[key.partition("@")[0].rpartition("-")[0]] += values.items()
+    found = table.rows()
+    assert {topic: sorted(values) for topic, values in found.items()} == {
+        topic: sorted(values) for topic, values in by_topic.items()
+    }
     for key, values in rows.items():
         topic = key.rpartition("-")[0] if "@" not in key else key.partition("@")[0][:-2]
         assert not missing[key] & values.keys(), key
@@ -159,8 +209,8 @@ def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> Non
         assert gap["reason"] in ("gone", "deleted"), gap
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("form", ["files", "delta"])
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("form", ["files", "delta", "iceberg"])
 def test_tables_beside_a_working_broker(
     harness: None, tmp_path: Path, form: str, tell: Callable[[str], None]
 ) -> None:
@@ -175,8 +225,10 @@ def test_tables_beside_a_working_broker(
         for _ in range(RUNS):
             time.sleep(chance.random() * 2)
             kills = chance.random() < 0.5
+            merges = form != "files" and chance.random() < 0.4
             status = table.run(
                 *(["--allow-gaps"] if chance.random() < 0.7 else []),
+                *(["--compact-below", "64KiB"] if merges else []),
                 kill_after_s=0.4 + chance.random() * 2.5 if kills else None,
             )
             statuses[status] += 1

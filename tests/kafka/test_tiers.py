@@ -5,88 +5,22 @@ A broker uploads two topics (TieredBroker.java), and its clients say what is in 
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 import kafkalog as library
 from tests.kafka import broker_data
-from tests.kafka.conftest import new_seed
+from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Result
-
-    Run = Callable[..., Result]
+    from tests.kafka.tiered import Run
 
 pytestmark = pytest.mark.kafka
-
-PARTITIONS = ("plain-0", "transactions-0")
-SECONDS_MAX = 240
-
-
-@dataclass(frozen=True)
-class Tiered:
-    """What a broker with remote storage left: its log directory, its tier, and what it told."""
-
-    root: Path
-
-    @property
-    def log_dir(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def tier(self) -> Path:
-        return self.root / "tier" / "kafka-tiered-storage"
-
-    @cached_property
-    def told(self) -> dict[str, dict[str, Any]]:
-        return json.loads((self.root / "expected" / "told.json").read_text())
-
-    def remote(self, partition: str) -> Path:
-        [found] = self.tier.glob(f"{partition}-*")
-        return found
-
-    def records(self, partition: str) -> list[dict[str, Any]]:
-        """The records that a consumer got, up to the last one that is in the tier."""
-        lines = (self.root / "expected" / "records" / f"{partition}.ndjson").read_text()
-        end = self.told[partition]["specials"]["latest-tiered"]
-        return [row for row in map(json.loads, lines.splitlines()) if row["offset"] <= end]
-
-
-@pytest.fixture(scope="module")
-def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  # noqa: ARG001
-    """The leavings of a broker; tests change copies only."""
-    root, seed = tmp_path_factory.mktemp("tiered"), new_seed()
-    print("seed", seed)
-    (root / "cwd").mkdir()
-    name = "kafkalog.harness.TieredBroker"
-    broker_data.java(name, str(root), str(seed), cwd=root / "cwd", seconds_max=SECONDS_MAX)
-    return Tiered(root)
-
-
-def rows(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
-    result = kafkalog(*argv, "--format", "ndjson")
-    assert result.status == status, (argv, result.stderr)
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def as_told(record: Any) -> dict[str, Any]:
-    """A record of ours as the harness writes one."""
-    return {
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": None if record.key is None else record.key.hex(),
-        "value": None if record.value is None else record.value.hex(),
-        "leaderEpoch": record.batch.partition_leader_epoch,
-    }
 
 
 def test_the_broker_did_what_the_tests_are_about(tiered: Tiered) -> None:
@@ -193,12 +127,6 @@ def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
         assert rows(kafkalog, "dump-segment", full.with_suffix(suffix)), suffix
 
 
-def findings(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
-    found = rows(kafkalog, "verify", *argv, status=status)
-    assert found[-1]["type"] == "summary"
-    return [row for row in found if row["type"] == "defect"]
-
-
 def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> None:
     """At the deepest level, alone and with the metadata: indexes, producers, epochs, sizes agree.
 
@@ -210,6 +138,26 @@ def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> 
     both = findings(kafkalog, tiered.tier, tiered.log_dir)
     of_tier = [row for row in both if row["path"].startswith(str(tiered.tier))]
     assert {row["reference"] for row in of_tier} <= {"transaction-open", "remote-segment-orphan"}
+
+
+def test_an_index_that_is_not_that_of_its_log(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """One finding for each; brokers do not rebuild what they fetch."""
+    remote = tiered.remote("plain-0")
+    copy = shutil.copytree(remote, tmp_path / remote.name)
+    changed = [
+        next(path for path in sorted(copy.glob(f"*{suffix}")) if path.stat().st_size >= minimum)
+        for suffix, minimum in ((".index", 24), (".timeindex", 36))
+    ]
+    for path in changed:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0x55
+        path.write_bytes(data)
+    found = findings(kafkalog, copy, "--level", "deep", status=1)
+    assert {(row["reference"], row["path"]) for row in found} == {
+        ("remote-indexes-wrong", str(path)) for path in changed
+    }
 
 
 DAMAGE = {
@@ -267,6 +215,10 @@ def test_damage_to_objects_has_its_finding(
     is_damaged = kind in ("gone", "short", "swapped", "no-snapshot")
     found = findings(kafkalog, remote.name, metadata, status=int(is_damaged))
     remotes = [row for row in found if row["reference"].startswith("remote-")]
+    indexes = [row for row in remotes if row["reference"] == "remote-indexes-wrong"]
+    stems = {path.stem for path in meant}
+    assert {row["path"].rpartition("/")[2].rpartition(".")[0] for row in indexes} <= stems
+    remotes = [row for row in remotes if row not in indexes]
     known = {path.name for path in remote.glob("*.log")}
     remotes = [
         row

@@ -1,17 +1,25 @@
-"""Tiers by their names alone: which directories are taken for one, and which are refused."""
+"""Tiers by their names alone, and those that Aiven's plugin packs (`tests/packed_tiers.py`)."""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
+from kafkalog import Log
 from kafkalog.errors import NotAKafkaFileError, UnsupportedError
-from kafkalog.log_dir import PartitionDir, open_any, open_path
+from kafkalog.log_dir import FileEntry, PartitionDir, open_any, open_path
 from kafkalog.parents import Parent
+from kafkalog.paths.chunked import use_keys
+from kafkalog.paths.source import Source
+from kafkalog.remote_logs import RemoteSegment, is_within
 from kafkalog.targets import open_targets
+from tests.packed_tiers import Packing, new_key, pack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOPIC_ID = "qcTm-9etQeKXX6L9q4c_5w"
@@ -43,14 +51,200 @@ def test_a_tier_stands_for_its_logs(tmp_path: Path):
         open_path(str(tier))
 
 
-@pytest.mark.parametrize("path", ["", "orders-{topic}", "orders-{topic}/0", "{partition}.log",
-                                  "{partition}.rsm-manifest", "{partition}.indexes"])  # fmt: skip
-def test_aivens_layout_is_refused_by_name(tmp_path: Path, kafkalog: Any, path: str):
-    """Its logs are named as those of other tiers, and hold chunks: status 5, at each level."""
-    files_of(tmp_path / f"orders-{TOPIC_ID}" / "0", ".log", ".indexes", ".rsm-manifest")
-    files_of(tmp_path / f"orders-{TOPIC_ID}" / "1", ".log", ".indexes", ".rsm-manifest")
-    partition = f"orders-{TOPIC_ID}/0/{STEM}"
-    given = tmp_path / path.format(topic=TOPIC_ID, partition=partition)
+PACKINGS = {
+    "plain": {},
+    "zstd": {"compression": True},
+    "sealed": {"key": True},
+    "both": {"compression": True, "key": True, "chunk_size": 4096},
+    "one-chunk": {"compression": True, "key": True, "chunk_size": 1 << 22},
+}
+LOGS = ("customers-0", "orders-0", "payments-0")
+
+
+def uploaded(partition: Path, tier: Path, topic_id: str = TOPIC_ID) -> Path:
+    """Copy a partition as `LocalTieredStorage` would have uploaded it."""
+    target = tier / f"{partition.name}-{topic_id}"
+    target.mkdir(parents=True)
+    snapshots = sorted(partition.glob("*.snapshot"))
+    for number, log in enumerate(sorted(partition.glob("*.log"))):
+        stem = f"{log.stem}-{'A' * 20}{number:02d}"
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            if log.with_suffix(suffix).exists():
+                shutil.copy(log.with_suffix(suffix), target / f"{stem}{suffix}")
+        after = [one for one in snapshots if one.stem > log.stem]
+        (target / f"{stem}.snapshot").write_bytes(after[0].read_bytes())
+        epochs = (partition / "leader-epoch-checkpoint").read_bytes()
+        (target / f"{stem}.leader_epoch_checkpoint").write_bytes(epochs)
+    return target
+
+
+def packed(tmp_path: Path, log: str, kind: str) -> tuple[Path, list[str]]:
+    """Pack a log of the examples; return its directory, and the options that read it."""
+    options: dict[str, Any] = {**PACKINGS[kind]}
+    argv: list[str] = []
+    if options.pop("key", False):
+        name = f"key-of-{tmp_path.name}"
+        options["key"] = (name, new_key(tmp_path, name))
+        argv = ["--tier-key", str(tmp_path / f"{name}.pem")]
+    local = uploaded(EXAMPLES / "log-dir" / log, tmp_path / "local")
+    return pack(local, tmp_path / "bucket" / "prefix", Packing(**options)), argv
+
+
+@pytest.mark.parametrize("kind", PACKINGS)
+@pytest.mark.parametrize("log", LOGS)
+def test_packed_segments_are_read_as_they_were(
+    tmp_path: Path, kafkalog: Any, log: str, kind: str
+) -> None:
+    """Records, batches, answers by indexes and side files are those of the original directory."""
+    directory, argv = packed(tmp_path, log, kind)
+    use_keys(argv[1:])
+    original, found = Log(EXAMPLES / "log-dir" / log), Log(directory)
+    wanted = list(original.records())
+    assert wanted
+    assert [(one.offset, one.key, one.value) for one in found.records()] == [
+        (one.offset, one.key, one.value) for one in wanted
+    ]
+    last = wanted[-1].offset
+    for offset in (wanted[0].offset, (wanted[0].offset + last) // 2, last):
+        before, after = original.lookup(offset=offset), found.lookup(offset=offset)
+        assert (after.offset, after.timestamp) == (before.offset, before.timestamp)
+        assert "offset-index" in {step.action for step in after.steps}
+    for suffix in (".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
+        [uploaded_file] = sorted((tmp_path / "local").rglob(f"*{suffix}"))[-1:]
+        with Source(str(directory / uploaded_file.name)) as source:
+            assert source.read(0, source.size_bytes) == uploaded_file.read_bytes()
+    assert (found.topic, found.partition) == (original.topic, original.partition)
+    result = kafkalog(
+        *argv, "verify", directory.parents[1], "--level", "deep", "--format", "ndjson"
+    )
+    findings = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {row["reference"] for row in findings[:-1]} <= {"transaction-open"}, result.stderr
+    assert result.status == 0
+
+
+def test_packed_segments_are_told_by_their_directories(tmp_path: Path) -> None:
+    """The tier, the topic, the partition and one log; a topic may be named as a partition is."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    topic = directory.parent.rename(directory.parent.with_name(f"orders-7-{TOPIC_ID}"))
+    shutil.copytree(topic / "0", topic / "12")
+    for given in (topic.parent, topic):
+        found = [one for one in open_targets([given]) if isinstance(one, PartitionDir)]
+        assert [(one.topic, one.partition) for one in found] == [("orders-7", 0), ("orders-7", 12)]
+    [log] = open_targets([min((topic / "12").glob("*.log"))])
+    assert isinstance(log, FileEntry)
+    original = EXAMPLES / "log-dir" / "orders-0" / f"{0:020d}.log"
+    assert log.size_bytes == original.stat().st_size
+
+
+def test_half_an_upload_belongs_to_no_segment(tmp_path: Path, kafkalog: Any) -> None:
+    """Without a manifest, which is written last, the log ends before it; that is a note."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    last = max(directory.glob("*.rsm-manifest"))
+    last.unlink()
+    base = int(last.name[:20])
+    offsets = [one.offset for one in Log(directory).records()]
+    assert offsets == [
+        one.offset for one in Log(EXAMPLES / "log-dir" / "orders-0").records() if one.offset < base
+    ]
+    result = kafkalog("verify", directory, "--format", "ndjson")
+    findings = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["reference"], row["path"]) for row in findings[:-1]] == [
+        ("remote-segment-orphan", str(last.with_suffix(suffix))) for suffix in (".indexes", ".log")
+    ]
+    assert result.status == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        (b'{"version":"2"}', 5, 'version "2"'),
+        (b"PFA1\0\0\0\0", 5, "Iceberg"),
+    ],
+)
+def test_manifests_of_other_kinds_are_refused(
+    tmp_path: Path, kafkalog: Any, content: bytes, status: int, words: str
+) -> None:
+    """Status 5, and what it is."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    min(directory.glob("*.rsm-manifest")).write_bytes(content)
+    result = kafkalog("dump-segment", directory)
+    assert result.status == status
+    assert words in result.stderr
+
+
+def test_encrypted_segments_need_their_key(tmp_path: Path, kafkalog: Any) -> None:
+    """Status 5 names the key; another key of its name does not do."""
+    directory, argv = packed(tmp_path, "orders-0", "sealed")
+    name = Path(argv[1]).stem
+    result = kafkalog("dump-segment", directory)
+    assert result.status == 5
+    assert name in result.stderr
+    (tmp_path / "other").mkdir()
+    new_key(tmp_path / "other", name)
+    result = kafkalog("--tier-key", tmp_path / "other" / f"{name}.pem", "dump-segment", directory)
+    assert result.status == 5
+    assert "not the one" in result.stderr
+    result = kafkalog("--tier-key", directory / "missing.pem", "dump-segment", directory)
+    assert result.status == 3
+    (tmp_path / "no.pem").write_text("no key")
+    result = kafkalog("--tier-key", tmp_path / "no.pem", "dump-segment", directory)
+    assert result.status == 2
+    assert kafkalog(*argv, "dump-segment", directory).status == 0
+
+
+@pytest.mark.parametrize("kind", ["zstd", "sealed", "both"])
+def test_damaged_chunks_hide_no_others(tmp_path: Path, kafkalog: Any, kind: str) -> None:
+    """A changed byte costs the chunk that it is in; the records of others are shown."""
+    directory, argv = packed(tmp_path, "orders-0", kind)
+    log = min(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    result = kafkalog(*argv, "dump-segment", directory, "--format", "ndjson", "--records")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    offsets = [row["offset"] for row in rows if row.get("type") != "defect"]
+    assert result.status not in (0, 2, 70)
+    assert 0 < len(offsets) < 1000
+    assert offsets[-1] == 999
+
+
+def damaged(manifest: dict[str, Any], change: str) -> dict[str, Any]:
+    """A manifest that says nonsense."""
+    index = manifest["chunkIndex"]
+    if change == "huge":
+        index |= {"originalFileSize": (1 << 31) - 1, "originalChunkSize": 1}
+    elif change == "bomb":
+        packed_sizes = zstandard.ZstdCompressor().compress(bytes(1 << 26))
+        index["transformedChunks"] = base64.b64encode(packed_sizes).decode()
+    elif change == "negative":
+        manifest["segmentIndexes"]["offset"]["position"] = -5
+    elif change == "no-index":
+        del manifest["chunkIndex"]
+    elif change == "list":
+        manifest["segmentIndexes"] = []
+    elif change == "sizes":
+        index["transformedChunks"] = base64.b64encode(b"none").decode()
+    return manifest
+
+
+@pytest.mark.parametrize("change", ["huge", "bomb", "negative", "no-index", "list", "sizes"])
+def test_manifests_are_not_trusted(tmp_path: Path, kafkalog: Any, change: str) -> None:
+    """No traceback, no memory: the segment is not read, and the status is not 0."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    path = min(directory.glob("*.rsm-manifest"))
+    path.write_text(json.dumps(damaged(json.loads(path.read_text()), change)))
+    result = kafkalog("verify", directory)
+    assert result.status not in (0, 70), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("path", ["", "{stem}.log", "{stem}.rsm-manifest", "{stem}.indexes"])
+def test_packed_segments_without_their_directories_are_refused(
+    tmp_path: Path, kafkalog: Any, path: str
+) -> None:
+    """Their logs are named as those of other tiers, and hold chunks: status 5, at each level."""
+    files_of(tmp_path / "orders", ".log", ".indexes", ".rsm-manifest")
+    given = tmp_path / "orders" / path.format(stem=STEM)
     with pytest.raises(UnsupportedError, match="Aiven"):
         open_path(str(given))
     result = kafkalog("dump-segment", given)
@@ -67,3 +261,179 @@ def test_a_partition_with_files_of_a_tier_stays_one(tmp_path: Path):
     assert isinstance(after, PartitionDir)
     assert after.segments == before.segments
     assert not after.is_remote
+
+
+ORDERS = EXAMPLES / "log-dir" / "orders-0"
+ORDERS_ID = (ORDERS / "partition.metadata").read_text().split()[-1]
+
+
+def parted(tmp_path: Path) -> tuple[Path, Path]:
+    """The log of the orders: local from offset 500 on, and the upload of all but the last."""
+    remote = uploaded(ORDERS, tmp_path / "tier", ORDERS_ID)
+    for path in remote.glob("*750-*"):
+        path.unlink()
+    local = shutil.copytree(ORDERS, tmp_path / "log-dir" / "orders-0")
+    for path in [*local.glob("*0000.*"), *local.glob("*0250.*")]:
+        if not path.name.startswith("00000000000000001000"):
+            path.unlink()
+    return local, remote
+
+
+def offsets_of(log: Log) -> list[int]:
+    return [one.offset for one in log.records()]
+
+
+def test_a_log_begins_with_what_is_in_its_tier(tmp_path: Path, kafkalog: Any) -> None:
+    """Each offset once, although the tier has some of the local segments, too."""
+    local, remote = parted(tmp_path)
+    wanted = offsets_of(Log(ORDERS))
+    assert offsets_of(Log(local)) == wanted[500:]
+    log = Log(local, tier=remote)
+    assert offsets_of(log) == wanted
+    assert [one.base_offset for one in log.segments] == [0, 250, 500, 750]
+    assert log.scan(["offset"]).to_table()["offset"].to_pylist() == wanted
+    assert log.lookup(timestamp="earliest").offset == 0
+    assert log.lookup(timestamp="earliest-local").offset == 500
+    assert log.lookup(timestamp="latest-tiered").offset == 749
+    for argv in (["dump-segment", "--records"], ["find", "--key-regex", "(?s).*"]):
+        result = kafkalog(*argv, local, remote.parent, "--format", "ndjson")
+        assert result.status == 0, result.stderr
+        rows = map(json.loads, result.stdout.splitlines())
+        assert [row["offset"] for row in rows] == wanted
+
+
+@pytest.mark.parametrize("kind", ["local", "packed"])
+def test_tables_have_the_log_of_several_copies_and_a_tier(
+    tmp_path: Path, kafkalog: Any, kind: str
+) -> None:
+    """Two brokers have the end of the log, one of them with damage; the tier has its beginning."""
+    local, remote = parted(tmp_path)
+    other = shutil.copytree(local, tmp_path / "other" / "orders-0")
+    log = other / f"{500:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[2000] ^= 1
+    log.write_bytes(data)
+    tier = remote.parent
+    if kind == "packed":
+        tier = tmp_path / "bucket"
+        pack(remote, tier, Packing(compression=True))
+    for paths in ([local], [other, local], [local, other]):
+        query = 'select "offset" from records order by 1'
+        result = kafkalog("sql", query, *paths, tier, "--format", "ndjson")
+        assert result.status == 0, result.stderr
+        rows = map(json.loads, result.stdout.splitlines())
+        assert [row["offset"] for row in rows] == offsets_of(Log(ORDERS))
+        result = kafkalog("profile", *paths, tier, "--format", "ndjson")
+        [row] = map(json.loads, result.stdout.splitlines())
+        assert row["records"] == 1000
+
+
+def test_a_part_in_the_tier_ends_where_the_local_log_begins(tmp_path: Path) -> None:
+    """Another leader may have rolled elsewhere: its segment is cut off at the next one."""
+    local, remote = parted(tmp_path)
+    [one, other] = [next(remote.glob(f"*{base}-*.log")) for base in (250, 500)]
+    one.write_bytes(one.read_bytes() + other.read_bytes())
+    for path in remote.glob("*500-*"):
+        path.unlink()
+    [early] = remote.glob(f"{0:020d}-*.log")
+    batch = one.read_bytes()[: 12 + int.from_bytes(one.read_bytes()[8:12], "big")]
+    early.write_bytes(early.read_bytes() + batch)  # and so is this one, at 250
+    assert offsets_of(Log(local, tier=remote)) == offsets_of(Log(ORDERS))
+
+
+def test_segments_of_another_lineage_do_not_count(tmp_path: Path) -> None:
+    """What a leader uploaded that the local log does not know is not a part of it."""
+    local, remote = parted(tmp_path)
+    [other] = remote.glob("*250-*.leader_epoch_checkpoint")
+    twin = str(other).replace("AAAAAAAAAAAAAAAAAAAA01", "B" * 22)
+    for path in remote.glob("*250-*"):
+        shutil.copy(path, str(path).replace("AAAAAAAAAAAAAAAAAAAA01", "B" * 22))
+    Path(twin).write_text("0\n2\n0 0\n7 260\n")
+    log = Path(twin.replace("leader_epoch_checkpoint", "log"))
+    log.write_bytes(log.read_bytes() + b"not a batch")  # it would be seen, if this were read
+    assert offsets_of(Log(local, tier=remote)) == offsets_of(Log(ORDERS))
+
+
+def test_a_tier_of_another_topic_is_not_joined(tmp_path: Path) -> None:
+    """A topic that was deleted and made again has another id."""
+    local, remote = parted(tmp_path)
+    other = remote.rename(remote.with_name(f"orders-0-{TOPIC_ID}"))
+    assert offsets_of(Log(local, tier=other)) == offsets_of(Log(local))
+
+
+def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:
+    return RemoteSegment(start, end, epochs)
+
+
+LINEAGE = ((0, 0), (2, 50), (5, 100))
+
+
+@pytest.mark.parametrize(
+    ("found", "is_on_it"),
+    [
+        (segment(0, 49, (0, 0)), True),
+        (segment(10, 49, (0, 10)), True),
+        (segment(0, 50, (0, 0)), False),  # longer than the epoch
+        (segment(40, 60, (0, 40), (2, 50)), True),
+        (segment(40, 60, (0, 40), (2, 45)), False),  # the epoch began elsewhere
+        (segment(40, 120, (0, 40), (2, 50), (5, 100)), True),
+        (segment(40, 120, (0, 40), (5, 100)), False),  # an epoch is missing
+        (segment(60, 90, (3, 60)), False),  # an epoch that nobody knows
+        (segment(45, 90, (2, 45)), False),  # before its epoch began
+        (segment(120, 140, (5, 120)), True),
+        (segment(120, 140, (5, 120), (6, 130)), False),  # later than all
+        (segment(40, 60, (0, 40), (1, 50), (2, 50)), True),  # an epoch without records
+        (segment(40, 60), True),  # nothing is known
+    ],
+)
+def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) -> None:
+    """As `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` describes it."""
+    assert is_within(found, LINEAGE) == is_on_it
+
+
+@pytest.mark.parametrize("kind", ["local", "packed"])
+@pytest.mark.parametrize("command", ["salvage", "resurrect"])
+def test_a_tier_becomes_local_again(tmp_path: Path, kafkalog: Any, command: str, kind: str) -> None:
+    """Logs byte for byte, under their names; also those that only the tier has, with their id."""
+    local, remote = parted(tmp_path)
+    other = uploaded(EXAMPLES / "log-dir" / "customers-0", tmp_path / "tier")
+    argv: list[str] = []
+    tier = remote.parent
+    if kind == "packed":
+        key = new_key(tmp_path, "key-of-tier")
+        argv = ["--tier-key", str(tmp_path / "key-of-tier.pem")]
+        packing = Packing(compression=True, key=("key-of-tier", key))
+        tier = tmp_path / "bucket"
+        for one in (remote, other):
+            pack(one, tier, packing)
+    before = {path: path.read_bytes() for path in tier.rglob("*") if path.is_file()}
+    shutil.copy(EXAMPLES / "log-dir" / "meta.properties", local.parent)
+    to = tmp_path / "to"
+    result = kafkalog(*argv, command, local.parent, "--to", to, "--from-tier", tier)
+    assert result.status == 0, result.stderr
+    for name in ("orders-0", "customers-0"):
+        original = EXAMPLES / "log-dir" / name
+        logs = {path.name: path.read_bytes() for path in original.glob("*.log")}
+        made = to / "log" / name
+        assert {path.name: path.read_bytes() for path in made.glob("*.log")} == logs
+        assert offsets_of(Log(made)) == offsets_of(Log(original))
+        assert (made / "leader-epoch-checkpoint").read_bytes() == (
+            original / "leader-epoch-checkpoint"
+        ).read_bytes()
+        assert {path.name for path in made.glob("*.index")} == {
+            path.name for path in original.glob("*.index")
+        }
+    assert (to / "log" / "orders-0" / "partition.metadata").read_text().endswith(ORDERS_ID)
+    assert (to / "log" / "customers-0" / "partition.metadata").read_text().endswith(TOPIC_ID)
+    checked = kafkalog("verify", to / "log", "--level", "deep")
+    assert checked.status == 0, checked.stdout
+    assert {path: path.read_bytes() for path in tier.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_no_tier_is_refused(tmp_path: Path, kafkalog: Any) -> None:
+    """Before anything is written."""
+    local, _ = parted(tmp_path)
+    result = kafkalog("salvage", local, "--to", tmp_path / "to", "--from-tier", local.parent)
+    assert result.status == 2
+    assert "not a tier" in result.stderr
+    assert not (tmp_path / "to").exists()

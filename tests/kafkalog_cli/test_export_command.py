@@ -148,19 +148,25 @@ def test_failures_of_the_disk_are_one_error(
 
 
 def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
-    """Beside the bytes; what does not decode is null, and told."""
+    """Beside the bytes; what does not decode is rejected, and told."""
     values = [b'{"order":1,"cents":2}', b"no json", None]
     write_log(
         tmp_path / "a-0", batch(0, [record(i, b"k", value) for i, value in enumerate(values)])
     )
-    words = ("--value", "json", "--value-schema", "examples/order.schema.json")
-    done = kafkalog("export", tmp_path / "a-0", "--to", tmp_path / "to", *words)
+    words = ("export", tmp_path / "a-0", "--to", tmp_path / "to", "--value", "json",
+             "--value-schema", "examples/order.schema.json")  # fmt: skip
+    refused = kafkalog(*words)
+    assert refused.status == 4
+    assert "a-0: the value at 1: " in refused.stderr
+    assert "--max-rejects N" in refused.stderr
+    done = kafkalog(*words, "--max-rejects", "1")
     assert done.status == 0
-    assert "1 value not decoded" in done.stdout.decode()
+    told = " ".join(done.stdout.decode().split())
+    assert f"1 record not decoded: in {tmp_path}/to/_rejects" in told
     found = table_of(tmp_path / "to").to_pylist()
-    assert [row["value"] for row in found] == values
+    assert [row["value"] for row in found] == [values[0], None]
     order = {"order": 1, "user": None, "item": None, "cents": 2}
-    assert [row["value_decoded"] for row in found] == [order, None, None]
+    assert [row["value_decoded"] for row in found] == [order, None]
     schema = pq.read_schema(next((tmp_path / "to").rglob("*.parquet")))
     assert schema.names[-1] == "value_decoded"
 

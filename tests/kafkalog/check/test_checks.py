@@ -369,6 +369,8 @@ MADE_IN = {
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
     "read-from-copy": "kafkalog/tables/test_merging.py",
+    "remote-indexes-wrong": "kafka/test_tiers.py",
+    "remote-lineage-gap": "kafka/test_joined_tiers.py",
     "remote-segment-missing": "kafka/test_tiers.py",
     "remote-segment-orphan": "kafka/test_tiers.py",
     "remote-size-wrong": "kafka/test_tiers.py",

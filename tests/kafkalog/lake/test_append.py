@@ -21,6 +21,7 @@ from kafkalog.errors import (
 from kafkalog.lake import Append, Export, ExportRequest
 from kafkalog.tables import Request
 from kafkalog.tables.model import Replicas
+from kafkalog.tables.tailing import Tail
 from tests.builders import write_log
 from tests.kafkalog.lake.appending import (
     DELTA,
@@ -173,6 +174,40 @@ def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
     assert rows_of(to) == sorted([*rows(0, 120), *rows(0, 6)])
     grow(partition, 6, 1)
     assert append(tmp_path / "log", to=to)[0].rows == 3
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_topic_that_is_deleted_while_a_run_plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """It is named once, from the first offset that no run has exported."""
+    partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
+    write_log(tmp_path / "log" / "stays-0", *batches(0, 1))
+    if is_known:
+        append(tmp_path / "log", to=to)
+        grow(partition, 120, 1)
+    else:
+        shutil.move(partition, tmp_path / "aside")
+        append(tmp_path / "log", to=to)
+        shutil.move(tmp_path / "aside", partition)
+    ends = Tail.end
+
+    def ending(tail: Tail, **options: Any) -> Any:
+        found = ends(tail, **options)
+        shutil.rmtree(partition)
+        return found
+
+    monkeypatch.setattr(Tail, "end", ending)
+    grow(tmp_path / "log" / "stays-0", 3, 1)
+    [done] = append(tmp_path / "log", to=to, allow_gaps=True)
+    first = 120 if is_known else 0
+    assert [(one.topic, one.first_offset, one.reason) for one in done.gaps] == [
+        ("orders", first, "gone")
+    ]
+    monkeypatch.undo()
+    grow(tmp_path / "log" / "stays-0", 6, 1)
+    [then] = append(tmp_path / "log", to=to)
+    assert (then.rows, then.gaps) == (3, ())
 
 
 def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from pyiceberg.types import StringType
 
 from kafkalog.errors import ChangedSinceError, CorruptDataError
 from kafkalog.lake import local_catalog
-from kafkalog.lake.iceberg import UncertainError, iceberg_schema
-from kafkalog.lake.part import full_schema
+from kafkalog.lake.iceberg import UncertainError
+from kafkalog.lake.iceberg_columns import iceberg_schema
+from kafkalog.lake.part import rows_schema, with_path_columns
 from kafkalog.lake.plan import make_plan
 from tests.kafkalog.lake.appending import (
     ICEBERG,
@@ -219,7 +220,7 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
     asked = asking(tmp_path / "log", form=ICEBERG)
-    schema = iceberg_schema(full_schema(asked, make_plan(asked).columns))
+    schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
     catalog = load_catalog("lake", **local_catalog(str(lake)))
     catalog.create_namespace("kafka")
     spec = PartitionSpec(PartitionField(3, 1000, BucketTransform(4), "some"))

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import kafkalog.lake.append
+import kafkalog.lake.rejects
 from kafkalog.lake.iceberg_files import SyncedFileIO, _SyncedFile
 from kafkalog.storage import FileTree, NewFile
 from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, append, grow, rows, rows_of
@@ -70,6 +71,7 @@ class Killing:
         monkeypatch.setattr(FileTree, "create", creating)
         monkeypatch.setattr(FileTree, "remove", removing)
         monkeypatch.setattr(kafkalog.lake.append, "append_delta", committing)
+        monkeypatch.setattr(kafkalog.lake.rejects, "append_delta", committing)
 
     def _count(self) -> None:
         if self.calls is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def typed(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], int]:
     array, failures = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
-    return array.to_pylist(), failures
+    return array.to_pylist(), len(failures)
 
 
 def of(form: TypedForm, schema: Any, **more: Any) -> TypedColumn:

@@ -97,7 +97,7 @@ def test_a_deep_schema_within_the_bounds_decodes() -> None:
     column = TypedColumn("value", TypedForm.JSON, nested_json(60))
     value = b"[" * 60 + b'"x"' + b"]" * 60
     array, failures = typed_column(column, column.decoder(), pa.array([value], pa.binary()))
-    assert failures == 0
+    assert not failures
     found = array.to_pylist()
     for _ in range(61):
         [found] = found
@@ -108,7 +108,8 @@ def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:
     """An array of fixed width would have a gigabyte for one null."""
     column = TypedColumn("value", TypedForm.AVRO, fixed((1 << 31) - 1))
     array, failures = typed_column(column, column.decoder(), pa.array([b"x", None], pa.binary()))
-    assert (array.to_pylist(), failures) == ([None, None], 1)
+    assert array.to_pylist() == [None, None]
+    assert [one.row for one in failures] == [0]
     assert array.nbytes < 1000
 
 
@@ -119,7 +120,8 @@ def test_a_value_too_large_is_counted_and_not_decoded() -> None:
     large = varint(VALUE_SIZE_MAX) + bytes(VALUE_SIZE_MAX + 1)
     values = pa.array([some, large, some], pa.binary())
     array, failures = typed_column(column, column.decoder(), values)
-    assert (array.to_pylist(), failures) == ([[None, None], None, [None, None]], 1)
+    assert array.to_pylist() == [[None, None], None, [None, None]]
+    assert [one.row for one in failures] == [1]
 
 
 @pytest.mark.parametrize("kind", ["/dev/zero", "fifo", "directory", "large"])

@@ -1,0 +1,375 @@
+"""Logs whose older part is in remote storage: which of its segments belong to a local log.
+
+Follows `RemoteLogMetadataCache`, `RemoteLogSegmentState` and
+`RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` of Kafka 4.3. What is in remote storage is
+known from the topic `__remote_log_metadata`, or, without it, from the segments themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from formats import file_names
+from formats.file_names import (
+    INDEX_KINDS,
+    DirectoryName,
+    DirectoryState,
+    FileKind,
+    parse_file_name,
+    segment_file_name,
+)
+from kafkalog.batches.reader import read_records
+from kafkalog.batches.segment import OpenSegment
+from kafkalog.batches.selection import Selection
+from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
+from kafkalog.model import Defect
+from kafkalog.payloads.internal_topics import PayloadKind, decode, payload_kind
+from kafkalog.targets import Target, best_replicas, open_targets
+from kafkalog.text_files import read_leader_epochs, read_topic_id
+from kafkalog.tiers import Tier, segments_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog.listing import FileEntry
+
+COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
+"""The states of a remote segment: `RemoteLogSegmentState`."""
+
+Place = tuple[str, int]
+"""A topic id and the number of a partition."""
+
+Epochs = tuple[tuple[int, int], ...]
+"""Leader epochs in order, each with its start offset."""
+
+_UNKNOWN: Final = -1
+_OF_LOG: Final = (
+    FileKind.LOG,
+    *INDEX_KINDS,
+    FileKind.PRODUCER_SNAPSHOT,
+    FileKind.LEADER_EPOCH_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """What is known of a remote segment.
+
+    Attributes:
+        start_offset, end_offset: of its first and of its last record.
+        epochs: the leader epochs of its records; none if they are not known.
+        size_bytes: the length of its log.
+        state: its last state.
+        changed_ms: when it came into that state.
+    """
+
+    start_offset: int
+    end_offset: int
+    epochs: Epochs
+    size_bytes: int = _UNKNOWN
+    state: int = COPY_FINISHED
+    changed_ms: int = _UNKNOWN
+
+
+Known = dict[Place, dict[str, RemoteSegment]]
+"""The segments of each partition by their ids."""
+
+
+def metadata_of(targets: Iterable[Target]) -> list[PartitionDir]:
+    """Return the partitions of `__remote_log_metadata` at targets."""
+    found: list[PartitionDir] = []
+    for target in targets:
+        if isinstance(target, LogDirListing):
+            found += target.partitions
+        elif isinstance(target, PartitionDir):
+            found.append(target)
+    return [one for one in found if payload_kind(one.topic) is PayloadKind.REMOTE_LOG_METADATA]
+
+
+def segments_known(metadata: Iterable[PartitionDir]) -> Known | None:
+    """Return what partitions of the metadata say; None if they are damaged."""
+    known: Known = {}
+    for partition in best_replicas(list(metadata)):
+        try:
+            for record in read_records(partition, Selection(data=True)):
+                if isinstance(record, Defect):
+                    return None
+                found = decode(PayloadKind.REMOTE_LOG_METADATA, record.key, record.value)
+                if found.value is not None:
+                    _note(known, found.value["data"])
+        except KafkaLogError:
+            return None
+    return known
+
+
+def _note(known: Known, fields: dict[str, Any]) -> None:
+    """Take a record about a segment; those about whole partitions are about their deletion."""
+    if "remoteLogSegmentId" not in fields:
+        return
+    partition = fields["remoteLogSegmentId"]["topicIdPartition"]
+    segment_id = fields["remoteLogSegmentId"]["id"]
+    segments = known.setdefault((partition["id"], partition["partition"]), {})
+    state, changed_ms = fields["remoteLogSegmentState"], fields["eventTimestampMs"]
+    if "startOffset" in fields:
+        epochs = ((one["leaderEpoch"], one["offset"]) for one in fields["segmentLeaderEpochs"])
+        segments[segment_id] = RemoteSegment(
+            fields["startOffset"], fields["endOffset"], tuple(sorted(epochs)),
+            fields["segmentSizeInBytes"], state, changed_ms,
+        )  # fmt: skip
+    elif segment_id in segments:
+        changed = replace(segments[segment_id], state=state, changed_ms=changed_ms)
+        segments[segment_id] = changed
+
+
+def joined(targets: Sequence[Target], topics: Collection[str] | None = None) -> list[Target]:
+    """Return targets whose logs have what is in remote storage of them; no other target has it.
+
+    Args:
+        targets: log directories, where the metadata may be, and partitions of tiers among others.
+        topics: only the logs of these topics; None for all.
+
+    Cost:
+        Nothing unless there are both. Reads the metadata; without them the last batches of each
+        remote segment.
+    """
+    remote = [one for one in targets if isinstance(one, PartitionDir) and one.is_remote]
+    if topics is not None:
+        remote = [one for one in remote if one.topic in topics]
+    if not remote or len(remote) == len(targets):
+        return list(targets)
+    metadata = metadata_of(targets)
+    known = (segments_known(metadata) if metadata else None) or {}
+    taken: set[str] = set()
+
+    def whole(local: PartitionDir) -> PartitionDir:
+        parts = [] if local.state != DirectoryState.LIVE else parts_of(local, remote)
+        taken.update(part.path for part in parts)
+        return _join(local, parts, known, metadata) if parts else local
+
+    found: list[Target] = []
+    for one in targets:
+        if isinstance(one, LogDirListing):
+            found.append(replace(one, partitions=tuple(map(whole, one.partitions))))
+        else:
+            found.append(whole(one) if isinstance(one, PartitionDir) else one)
+    return [one for one in found if one.path not in taken]
+
+
+def with_remote_parts(
+    targets: Sequence[Target], tiers: Iterable[str | os.PathLike[str]]
+) -> list[Target]:
+    """Return log directories and partitions as if all that is in tiers were in them.
+
+    Partitions that only a tier has come last, under the names that they would have.
+
+    Raises:
+        UsageError: a path is no tier.
+        KafkaLogError: as `open_path`.
+    """
+    remote: list[Target] = []
+    for path in tiers:
+        found = open_targets([path])
+        if not all(isinstance(one, PartitionDir) and one.is_remote for one in found):
+            raise UsageError("This is not a tier.", path=os.fspath(path))
+        remote += found
+    local: list[Target] = []
+    for one in joined([*targets, *remote]):
+        if isinstance(one, LogDirListing):
+            local.append(replace(one, partitions=tuple(map(_as_local, one.partitions))))
+        else:
+            local.append(_as_local(one) if isinstance(one, PartitionDir) else one)
+    return local
+
+
+def _as_local(partition: PartitionDir) -> PartitionDir:
+    if partition.tier is not None:
+        return replace(partition.joined(), tier=None)
+    if not partition.is_remote or partition.name is None:
+        return partition
+    name = partition.name
+    files = tuple(
+        one for one in partition.files if one.name.segment_id is None and one.name.kind in _OF_LOG
+    )
+    named = f"{name.topic}-{name.partition}"
+    local = DirectoryName(named, name.topic, name.partition, DirectoryState.LIVE, name.uid)
+    return replace(partition, name=local, files=files)
+
+
+def parts_of(local: PartitionDir, remote: Sequence[PartitionDir]) -> list[PartitionDir]:
+    """Return the partitions of tiers that are of the same topic, by its id if that is known."""
+    of_name = [
+        one for one in remote if (one.topic, one.partition) == (local.topic, local.partition)
+    ]
+    topic_id = None
+    with suppress(KafkaLogError):
+        topic_id = read_topic_id(local.place_of(file_names.PARTITION_METADATA))
+    ids = {one.name.uid for one in of_name if one.name is not None}
+    if topic_id is None:
+        return of_name if len(ids) == 1 else []
+    return [one for one in of_name if one.name is not None and one.name.uid == topic_id]
+
+
+def _join_again(
+    local: PartitionDir, places: Sequence[str], metadata: Sequence[PartitionDir]
+) -> PartitionDir:
+    listed = [list_partition(one.path) for one in metadata]
+    known = (segments_known(listed) if listed else None) or {}
+    return _join(local, [list_partition(one) for one in places], known, listed)
+
+
+def _join(
+    local: PartitionDir,
+    parts: Sequence[PartitionDir],
+    known: Known,
+    metadata: Sequence[PartitionDir],
+) -> PartitionDir:
+    lineage = lineage_in(local.place_of(file_names.LEADER_EPOCHS))
+    found: list[_Uploaded] = []
+    for part in parts:
+        assert part.name is not None, "a directory is remote by its name"
+        told = known.get((str(part.name.uid), part.name.partition))
+        found += _uploaded(part, told)
+    on_lineage = [one for one in found if is_within(one.segment, lineage)]
+    end = local.segments[0].base_offset if local.segments else None
+    again = partial(_join_again, places=[one.path for one in parts], metadata=tuple(metadata))
+    tier = Tier(
+        files=tuple(_below(_covering(on_lineage), end)),
+        end_offset=max((one.segment.end_offset + 1 for one in on_lineage), default=0),
+        join=again,
+    )
+    return replace(local, tier=tier)
+
+
+@dataclass(frozen=True, slots=True)
+class _Uploaded:
+    """A remote segment that is there, and its files by kind."""
+
+    segment: RemoteSegment
+    files: Mapping[FileKind, FileEntry]
+
+    def opened(self) -> OpenSegment:
+        offsets, times, transactions = (self.files.get(kind) for kind in INDEX_KINDS)
+        log = self.files[FileKind.LOG]
+        start = self.segment.start_offset
+        return OpenSegment(Segment(start, log, offsets, times, transactions, None))
+
+
+def _uploaded(part: PartitionDir, told: Mapping[str, RemoteSegment] | None) -> Iterator[_Uploaded]:
+    """Yield the segments whose upload is finished; without metadata those that have a log."""
+    for (offset, segment_id), files in segments_in(part.files).items():
+        if FileKind.LOG not in files:
+            continue
+        if told is None:
+            yield _by_itself(_Uploaded(RemoteSegment(offset, offset, ()), files))
+        elif segment_id in told and told[segment_id].state == COPY_FINISHED:
+            yield _Uploaded(told[segment_id], files)
+
+
+def _by_itself(one: _Uploaded) -> _Uploaded:
+    """Read end and leader epochs of a segment; what is damaged stays unknown."""
+    start = end = one.segment.start_offset
+    with suppress(KafkaLogError), one.opened() as opened:
+        end = max(start, opened.next_offset() - 1)
+    checkpoint = one.files.get(FileKind.LEADER_EPOCH_CHECKPOINT)
+    told = lineage_in(checkpoint.path) if checkpoint is not None else ()
+    at = max(bisect_right([first for _, first in told], start) - 1, 0)
+    epochs = tuple((epoch, max(start, first)) for epoch, first in told[at:] if first <= end)
+    return replace(one, segment=replace(one.segment, end_offset=end, epochs=epochs))
+
+
+def lineage_in(path: str) -> Epochs:
+    """Return the leader epochs in a checkpoint; none if it cannot be read."""
+    with suppress(KafkaLogError):  # `verify` reports it
+        return tuple((one.epoch, one.start_offset) for one in read_leader_epochs(path))
+    return ()
+
+
+def is_within(segment: RemoteSegment, lineage: Epochs) -> bool:
+    """Return whether the leader epochs of a segment are those of a log, at the same offsets.
+
+    Its first and its last epoch may be cut short. What is not known counts as the same.
+    """
+    of_segment, of_log = dict(_with_records(segment.epochs)), dict(_with_records(lineage))
+    if not of_segment or not of_log:
+        return True
+    last = max(of_segment)
+    first_of_log = min(of_log)
+    considered = [epoch for epoch in sorted(of_segment) if epoch >= first_of_log]
+    if not considered or last > max(of_log):
+        return False
+    for epoch in considered:
+        if epoch not in of_log:
+            return False
+        starts = of_segment[epoch]
+        if epoch == considered[0] and epoch > first_of_log and starts < of_log[epoch]:
+            return False
+        following = min((one for one in of_log if one > epoch), default=None)
+        if epoch == last:
+            if following is not None and segment.end_offset >= of_log[following]:
+                return False
+        else:
+            next_here = min(one for one in of_segment if one > epoch)
+            if (following, of_log.get(following or 0)) != (next_here, of_segment[next_here]):
+                return False
+    return True
+
+
+def _with_records(epochs: Epochs) -> Iterator[tuple[int, int]]:
+    """Leave out the epochs that end where they begin: `buildFilteredLeaderEpochMap`."""
+    for number, (epoch, start) in enumerate(epochs):
+        if number + 1 == len(epochs) or epochs[number + 1][1] != start:
+            yield epoch, start
+
+
+def _covering(found: Iterable[_Uploaded]) -> list[_Uploaded]:
+    """Return segments in order that together have all offsets, none of them within another.
+
+    A new leader uploads again what it is not sure of, and may have rolled elsewhere.
+    """
+    chosen: list[_Uploaded] = []
+    for one in sorted(found, key=_order):
+        if not chosen or one.segment.end_offset > chosen[-1].segment.end_offset:
+            chosen.append(one)
+    return chosen
+
+
+def _order(one: _Uploaded) -> tuple[int, int, int]:
+    return one.segment.start_offset, -one.segment.end_offset, -one.segment.changed_ms
+
+
+def _below(segments: Sequence[_Uploaded], end: int | None) -> Iterator[FileEntry]:
+    """Yield the files of segments, each cut off where the next one, or the local log, begins."""
+    starts: list[int | None] = [*(one.segment.start_offset for one in segments[1:]), None]
+    for one, following in zip(segments, starts, strict=True):
+        start = one.segment.start_offset
+        if end is not None and start >= end:
+            return
+        stop = min((some for some in (following, end) if some is not None), default=None)
+        cut = None
+        if stop is not None and one.segment.end_offset >= stop:
+            cut = _position_of(one, stop)
+        for kind in (FileKind.LOG, *INDEX_KINDS):
+            if (entry := one.files.get(kind)) is not None:
+                named = replace(entry, name=parse_file_name(segment_file_name(start, kind)))
+                yield named if cut is None else _cut_off(named, cut)
+
+
+def _position_of(one: _Uploaded, offset: int) -> int | None:
+    """Return where the batch begins that has an offset; None if it is not found."""
+    with suppress(KafkaLogError), one.opened() as opened:
+        for found in opened.scan_from(offset):
+            if not isinstance(found, Defect) and found.base_offset >= offset:
+                return found.position
+    return None
+
+
+def _cut_off(entry: FileEntry, position: int) -> FileEntry:
+    if entry.name.kind == FileKind.LOG:
+        return replace(entry, size_bytes=position, end=position)
+    return replace(entry, is_stale=True)

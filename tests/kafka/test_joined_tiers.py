@@ -1,0 +1,190 @@
+"""A log and its part in a tier are one log, as for a broker, which reads both.
+
+The tier is that of Kafka's `LocalTieredStorage`, or its files packed as Aiven's plugin does.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+import kafkalog as library
+from kafkalog.paths.chunked import use_keys
+from tests.kafka.booted import life, read_records, resurrect
+from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, plain, rows
+from tests.packed_tiers import Packing, new_key, pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.booted import Brokers
+    from tests.kafka.tiered import Run
+
+pytestmark = pytest.mark.kafka
+
+
+def offsets_at(kafkalog: Run, times: dict[str, int], *argv: object) -> None:
+    """Require that the offset of each time is what the broker told; -1 for none."""
+    assert len(times) > 10
+    options = [word for time in times for word in ("--timestamp", time)]
+    status = int(-1 in times.values())
+    found = [
+        row["offset"] for row in rows(kafkalog, "lookup-offset", *argv, *options, status=status)
+    ]
+    assert [-1 if one is None else one for one in found] == [*times.values()]
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_a_log_and_its_tier_are_what_the_broker_serves(
+    tiered: Tiered, kafkalog: Run, name: str, *, has_metadata: bool
+) -> None:
+    """A broker reads through its RemoteLogManager what is not local any more; so does each reader.
+
+    Records of both isolation levels, all special offsets, and the offset of each time.
+    """
+    wanted, told = tiered.all_records(name), tiered.told[name]
+    around = [tiered.log_dir] if has_metadata else []
+    log = library.Log(tiered.log_dir / name, tier=[tiered.tier, *around])
+    assert [as_told(one) for one in log.records(data=True)] == list(map(plain, wanted))
+    got = [one.offset for one in log.records(data=True, isolation="read_committed")]
+    assert got == told["committed"]
+    for special, offset in told["specials"].items():
+        if special != "earliest-pending-upload":
+            assert log.lookup(timestamp=special).offset == offset, special
+    local = log.lookup(timestamp="earliest-local").offset
+    offsets = [row["offset"] for row in wanted]
+    for one in (0, offsets[len(offsets) // 2], offsets[-1]):
+        assert log.lookup(offset=one).offset == one
+    for one in (local - 1, local):  # a marker may be there
+        assert log.lookup(offset=one).offset == one
+
+    paths = [tiered.log_dir if has_metadata else tiered.log_dir / name, tiered.tier]
+    topic = name.removesuffix("-0")
+    offsets_at(kafkalog, told["times"], *paths, "--topic", topic)
+    dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic)
+    assert [row["offset"] for row in dumped if not row["is_control"]] == offsets
+    dumped = rows(kafkalog, "dump-segment", *paths, "--topic", topic, "--read-committed")
+    assert [row["offset"] for row in dumped if not row["is_control"]] == told["committed"]
+    found = rows(kafkalog, "find", *paths, "--topic", topic, "--key-regex", "(?s).*")
+    assert [row["offset"] for row in found] == offsets
+    [row] = rows(kafkalog, "lookup-offset", *paths, "--topic", topic, "--special", "latest-tiered")
+    assert row["offset"] == told["specials"]["latest-tiered"]
+
+
+def test_a_stock_broker_starts_on_what_was_in_the_tier(
+    tiered: Tiered, brokers: Brokers, kafkalog: Run, tmp_path: Path
+) -> None:
+    """Resurrected with all that was remote: consumers get the whole log, and it goes on."""
+    home = tmp_path / "new"
+    resurrect(kafkalog, home, tiered.log_dir, "--from-tier", tiered.tier)
+    with life(brokers, home) as first:
+        told = first.observe({})
+        for name in PARTITIONS:
+            recorded = tiered.root / "expected" / "records" / f"{name}.ndjson"
+            assert told.records(name) == read_records(recorded)
+            assert told.report["committed"][name] == tiered.told[name]["committed"]
+            offsets = told.report["offsets"][name]["read_uncommitted"]
+            specials = tiered.told[name]["specials"]
+            assert offsets["earliest"][0] == 0
+            assert offsets["latest"][0] == specials["latest"]
+        before = {name: told.truths()[name] for name in PARTITIONS}
+        assert first.go_on(before) == {}
+
+
+def test_a_stock_broker_starts_on_a_salvaged_tier(
+    tiered: Tiered, brokers: Brokers, kafkalog: Run, tmp_path: Path
+) -> None:
+    """Packed, encrypted, and nothing else left of the plain topic: its id is in the tier."""
+    key = new_key(tmp_path, "key")
+    bucket = tmp_path / "bucket"
+    for name in PARTITIONS:
+        pack(tiered.remote(name), bucket, Packing(1000, compression=True, key=("key", key)))
+    log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
+    shutil.rmtree(log_dir / "plain-0")
+    argv = ("--tier-key", tmp_path / "key.pem")
+    result = kafkalog(
+        *argv, "salvage", log_dir, "--to", tmp_path / "salvaged", "--from-tier", bucket
+    )
+    assert result.status == 0, result.stderr
+    home = tmp_path / "new"
+    resurrect(kafkalog, home, tmp_path / "salvaged" / "log")
+    with life(brokers, home) as first:
+        told = first.observe({})
+        for name in PARTITIONS:
+            recorded = read_records(tiered.root / "expected" / "records" / f"{name}.ndjson")
+            if name == "plain-0":
+                end = tiered.told[name]["specials"]["latest-tiered"]
+                recorded = [one for one in recorded if one["offset"] <= end]
+            assert told.records(name) == recorded
+
+
+PACKINGS = {
+    "plain": Packing(),
+    "zstd": Packing(compression=True),
+    "encrypted": Packing(777),
+    "both": Packing(1 << 20, compression=True),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("kind", PACKINGS)
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_a_packed_tier_is_what_the_broker_serves(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path, name: str, kind: str
+) -> None:
+    """The broker's uploads, packed as Aiven's plugin does, with and without transaction index."""
+    packing = PACKINGS[kind]
+    if kind in ("encrypted", "both"):
+        packing = replace(packing, key=(f"key-{kind}", new_key(tmp_path, f"key-{kind}")))
+        use_keys([str(tmp_path / f"key-{kind}.pem")])
+    bucket = tmp_path / "bucket"
+    pack(tiered.remote(name), bucket, packing)
+    log, told = library.Log(tiered.log_dir / name, tier=[bucket, tiered.log_dir]), tiered.told[name]
+    assert [as_told(one) for one in log.records(data=True)] == [
+        plain(one) for one in tiered.all_records(name)
+    ]
+    got = [one.offset for one in log.records(data=True, isolation="read_committed")]
+    assert got == told["committed"]
+    offsets_at(kafkalog, told["times"], tiered.log_dir / name, bucket)
+
+
+@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
+def test_tables_of_a_log_and_its_tier_have_each_record_once(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path, isolation: str
+) -> None:
+    """An export, and SQL, of both paths: what a consumer of that level got."""
+    options = ["--read-committed"] if isolation == "committed" else []
+    lake = tmp_path / "lake"
+    paths = tiered.log_dir, tiered.tier
+    assert kafkalog("export", *paths, "--to", lake, *options).status == 0
+    exported = pq.read_table(lake, columns=["topic", "offset"]).to_pylist()
+    query = 'select topic, "offset" from records'
+    queried = rows(kafkalog, "sql", query, *paths, *options)
+    for name in PARTITIONS:
+        wanted = [one["offset"] for one in tiered.all_records(name)]
+        if options:
+            wanted = tiered.told[name]["committed"]
+        for table in (exported, queried):
+            got = [row["offset"] for row in table if row["topic"] == name.removesuffix("-0")]
+            assert sorted(got) == wanted
+
+
+def test_offsets_that_are_neither_remote_nor_local(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """Local segments are lost that were not uploaded, as after a partial restore."""
+    log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
+    specials = tiered.told["transactions-0"]["specials"]
+    first = log_dir / "transactions-0" / f"{specials['earliest-local']:020d}.log"
+    for path in first.parent.glob(f"{first.stem}.*"):
+        path.unlink()
+    new_first = int(min(first.parent.glob("*.log")).stem)
+    found = findings(kafkalog, log_dir, tiered.tier, status=1)
+    [gap] = [row for row in found if row["reference"] == "remote-lineage-gap"]
+    assert gap["offset"] == specials["latest-tiered"] + 1
+    assert f"to {new_first - 1} " in gap["detail"]
