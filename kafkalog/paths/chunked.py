@@ -1,7 +1,7 @@
 """Segments as Aiven's plugin for tiered storage packs them: logs in chunks, indexes in one object.
 
 Follows `SegmentManifestV1`, `AbstractChunkIndex`, `ChunkSizesBinaryCodec`, `RsaEncryptionProvider`
-and `KafkaRemoteStorageManager` of that plugin (1.1 of 2026). Chunks are compressed with zstd,
+and `KafkaRemoteStorageManager` of that plugin as of May 2026. Chunks are compressed with zstd,
 encrypted, both, or neither; a manifest says which, and where they are.
 
 Files of a segment have the names that they have in other tiers: `….index` stands for a part of the

@@ -40,8 +40,8 @@ def _files(summary: ExportSummary) -> int:
 EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     "export_part",
     "`export`",
-    "A file, or a part of the plan without rows. The manifest has the same objects, and the "
-    "defects.",
+    "A file, or a part of the plan without rows. The manifest has the same objects, with the "
+    "defects and all about the rejects.",
     Field("file", TEXT | None, "path relative to the destination; null without rows"),
     Field("topic", TEXT, "topic of its rows"),
     Field("partition", INT, "partition of its rows; −1 if the directory's name has none"),

@@ -41,6 +41,8 @@ def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> No
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     [part] = manifest["parts"]
     names = {"size": "size_bytes", "defects": "defect_count"}
+    assert part["rejects"] is None
+    part.update(rejects=0, rejects_file=None)
     for name, value in found[0].items():
         assert name == "type" or part[names.get(name, name)] == value
     assert [row["reference"] for row in found[1:3]] == [one["reference"] for one in part["defects"]]
