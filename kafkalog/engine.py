@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
+from contextvars import copy_context
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kafkalog import errors
 from kafkalog.errors import (
@@ -176,6 +177,45 @@ class Crew(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Shut the pool down, and wait for its threads unless called by one of them."""
         super().shutdown(wait and not self._is_here, cancel_futures=cancel_futures)
+
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def in_order(
+    work: Callable[[Item], Made], items: Iterable[Item], threads: int
+) -> Generator[Made, None, None]:
+    """Yield the results of a function for some items, in their order, several at a time.
+
+    The first item is done alone: what all need is then known, and what is wrong with all is met
+    once. With one thread nothing is done before it is asked for.
+
+    Args:
+        work: waits for answers most of the time; its error is raised in place of its result.
+        items: taken as they are needed, at most twice as many as there are threads before the
+            one whose result is next.
+        threads: how many items are in progress at the same time.
+    """
+    left = iter(items)
+    if threads < 2:
+        yield from map(work, left)
+        return
+    for one in left:
+        yield work(one)
+        break
+    waiting: deque[Future[Made]] = deque()
+    with Crew(threads, "in-order") as pool:
+        try:
+            while True:
+                for one in islice(left, 2 * threads - len(waiting)):
+                    waiting.append(pool.submit(copy_context().run, work, one))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 _WORKERS_MAX = 8

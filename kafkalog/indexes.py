@@ -143,10 +143,8 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
 
     def entry(self, number: int) -> OffsetIndexEntry:
         """Return entry `number`, counted from 0."""
-        from formats.side_files import OffsetIndexEntry as Schema
-
-        parsed = Schema.parse(self._slot(number))
-        return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
+        relative, position = OFFSET_INDEX_ENTRY.struct.unpack(self._slot(number))
+        return OffsetIndexEntry(number, self.base_offset + relative, position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
         """Yield all entries in file order; with `padding`, every slot of the file."""
@@ -182,10 +180,8 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
     def entry(self, number: int) -> TimeIndexEntry:
         """Return entry `number`, counted from 0."""
-        from formats.side_files import TimeIndexEntry as Schema
-
-        parsed = Schema.parse(self._slot(number))
-        return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
+        timestamp, relative = TIME_INDEX_ENTRY.struct.unpack(self._slot(number))
+        return TimeIndexEntry(number, timestamp, self.base_offset + relative)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
         """Yield all entries in file order; with `padding`, every slot of the file."""

@@ -9,9 +9,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
+from formats.constants import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
+from formats.file_names import FileKind
 from kafkalog.defects import corrupt_data, make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +28,16 @@ _POINTER: Final = re.compile(
 )
 _SIZES: Final = range(100, 1025)
 _NAMED_MAX: Final = 3
+_SNAPSHOT_SIZE: Final = PRODUCER_SNAPSHOT_HEADER.struct.size + 4  # the number of producers
+_PRODUCER_SIZE: Final = PRODUCER_SNAPSHOT_ENTRY.struct.size
+
+
+def _is_of_its_kind(entry: FileEntry) -> bool:
+    """Return whether a file has a size that an index or a snapshot can have, as its name says."""
+    kind, size = entry.name.kind, entry.size_bytes
+    if kind == FileKind.PRODUCER_SNAPSHOT:
+        return size >= _SNAPSHOT_SIZE and (size - _SNAPSHOT_SIZE) % _PRODUCER_SIZE == 0
+    return kind in ENTRY_SIZES and size % ENTRY_SIZES[kind] == 0
 
 
 def pointers_among(files: Iterable[FileEntry]) -> list[FileEntry]:
@@ -44,7 +58,13 @@ def _is_pointer(path: str) -> bool:
 
 
 def require_contents(path: str, files: Iterable[FileEntry]) -> None:
-    """Raise `CorruptDataError` with the text of `pointer_defect` if a file is a pointer."""
+    """Raise `CorruptDataError` with the text of `pointer_defect` if a file is a pointer.
+
+    In a store, where each look is a request, what can be an index or a snapshot is not looked at:
+    readers of logs rely on neither.
+    """
+    if is_object(path):
+        files = (entry for entry in files if not _is_of_its_kind(entry))
     pointers = pointers_among(files)
     if pointers:
         defect = pointer_defect(path, pointers)

@@ -88,6 +88,7 @@ class PartitionDir:
         loaded: what a broker would know of the log, if a view shows it as after a start.
         aborted: by base offset of their segment, the contents of the transaction indexes that a
             start would rewrite with other bytes.
+        end_offset: where the log ends, if a view of it in a store has seen that.
         tier: the part of the log in remote storage, if it was joined (`kafkalog.remote_logs`); a
             view shows its files, too.
     """
@@ -98,6 +99,7 @@ class PartitionDir:
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
     aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
+    end_offset: int | None = None
     tier: tiers.Tier | None = None
 
     @property

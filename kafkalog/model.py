@@ -8,8 +8,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
+
+T = TypeVar("T")
+
+
+class computed_once(cached_property[T]):  # noqa: N801 # used as a decorator
+    """A `functools.cached_property` that waits for no other object.
+
+    That of Python 3.11 holds one lock for all objects of a class while it computes; what reads
+    files computes long. Two threads that ask one object at the same time may both compute.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+        """Compute the value and keep it; Python asks no more once it is kept."""
+        if instance is None:
+            return self
+        assert self.attrname is not None, "it is in a class"
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value
 
 
 class Severity(StrEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
@@ -20,7 +19,7 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
-from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation
+from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation, computed_once
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
@@ -77,13 +76,13 @@ class LogOffsets:
         yield self.recovery_point
         yield self.cleaner_offset
 
-    @cached_property
+    @computed_once
     def log_end_offset(self) -> LogOffset:
         """The offset that the next record would get."""
         source = "active segment" if self._given_end is None else "given"
         return LogOffset("log end offset", self.log.log_end_offset, source)
 
-    @cached_property
+    @computed_once
     def log_start_offset(self) -> LogOffset:
         """The first readable offset."""
         value, source = self.log.log_start_offset, "first segment"
@@ -93,7 +92,7 @@ class LogOffsets:
             source = file_names.LOG_STARTS
         return LogOffset("log start offset", value, source)
 
-    @cached_property
+    @computed_once
     def high_watermark(self) -> LogOffset:
         """The end of what is replicated."""
         source = file_names.HIGH_WATERMARKS
@@ -103,17 +102,17 @@ class LogOffsets:
             source = "log end: no checkpoint"
         return LogOffset("high watermark", self.log.high_watermark, source)
 
-    @cached_property
+    @computed_once
     def recovery_point(self) -> LogOffset:
         """The end of what is known to be flushed to disk."""
         return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
 
-    @cached_property
+    @computed_once
     def cleaner_offset(self) -> LogOffset:
         """The first offset that has not been compacted."""
         return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
 
-    @cached_property
+    @computed_once
     def last_stable_offset(self) -> LogOffset:
         """The first open transaction or the high watermark, whichever is smaller.
 
@@ -253,7 +252,7 @@ class UnifiedLog:
         """Base offset of the first segment, 0 without segments."""
         return self.segments[0].base_offset if self.segments else 0
 
-    @cached_property
+    @computed_once
     def log_start_offset(self) -> int:
         """The first readable offset: given or noted in the checkpoint, at least the first
         segment's.
@@ -263,19 +262,21 @@ class UnifiedLog:
             noted = self.checkpoint(file_names.LOG_STARTS) or 0
         return max(self.first_offset, noted)
 
-    @cached_property
+    @computed_once
     def log_end_offset(self) -> int:
         """The offset that the next record would get: given, or read from the active segment."""
         if self._log_end_offset is not None:
             return self._log_end_offset
         if self.partition.loaded is not None:
             return self.partition.loaded.log_end_offset
+        if self.partition.end_offset is not None:
+            return self.partition.end_offset
         if not self.segments:
             return self.log_start_offset
         with self.open_segment(self.segments[-1]) as active:
             return active.next_offset()
 
-    @cached_property
+    @computed_once
     def high_watermark(self) -> int:
         """The end of what is replicated: given or from the checkpoint; never outside the log.
 
@@ -289,7 +290,7 @@ class UnifiedLog:
             return self.log_end_offset
         return max(self.log_start_offset, min(noted, self.log_end_offset))
 
-    @cached_property
+    @computed_once
     def last_stable_offset(self) -> int:
         """The end of what read_committed sees: the high watermark or the first open transaction."""
         firsts = (transaction.first_offset for transaction in self.open_transactions())
@@ -309,7 +310,7 @@ class UnifiedLog:
         }[isolation]()
         return self.log_start_offset, end
 
-    @cached_property
+    @computed_once
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
         """The entries of `leader-epoch-checkpoint`, empty if it is missing or damaged.
 
@@ -334,7 +335,7 @@ class UnifiedLog:
         """
         return self._replayed[0]
 
-    @cached_property
+    @computed_once
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
         """The transactions after the snapshot: those still open, and those that were aborted."""
         infos, start = self._producers_in_snapshot()

@@ -34,16 +34,16 @@ from formats.file_names import (
     parse_file_name,
     partition_of,
 )
-from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, parse_aborted_transaction
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
-from kafkalog.model import Batch, LogView
+from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
 from kafkalog.text_files import checkpointed
 from kafkalog.wording import counted
 
@@ -214,18 +214,26 @@ def _started(partition: PartitionDir) -> Shown | None:
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
     is_closed = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     changes_nothing = is_closed and not (is_swapped or _needs_a_look(partition, log_dir))
-    if changes_nothing and all(map(_ends_with_batches, partition.segments[-1:])):
-        return None
+    if changes_nothing:
+        end = None
+        for active in partition.segments[-1:]:
+            with OpenSegment(active) as opened:
+                end = opened.sound_end()
+        if not partition.segments or (end is not None and not is_object(partition.path)):
+            return None
+        if end is not None:  # on a disk it is read again: a log may have grown
+            shown = replace(partition, end_offset=end)
+            return Shown(shown, shown.segments)
     has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
     if has_top_files and not is_running:
-        shown = _recovered(partition)
-        return None if changes_nothing and shown.difference is None else shown
+        recovered = _recovered(partition)
+        return None if changes_nothing and recovered.difference is None else recovered
     if not is_swapped:
         return None
-    shown = _tidied(partition)
+    tidied = _tidied(partition)
     # A running broker completes the swap itself.
-    return replace(shown, difference=None) if is_running else shown
+    return replace(tidied, difference=None) if is_running else tidied
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
@@ -240,24 +248,6 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
     name = file_names.LOG_STARTS
     start = checkpointed(log_dir, name, partition.topic, partition.partition)
     return start is not None and bool(segments) and start > segments[-1].base_offset
-
-
-def _ends_with_batches(active: Segment) -> bool:
-    """Return whether the last entry of the index leads to a batch, and only batches follow.
-
-    A start takes preallocated slots for entries that lead to the first batch. A clean shutdown cuts
-    them off, but it may not have been the last to write the index.
-    """
-    with OpenSegment(active) as opened:
-        index = opened.offset_index
-        position = 0
-        if index is not None and index.entry_count:
-            last = index.entry(index.entry_count - 1)
-            if opened.index_entry(last.offset) != last:
-                return False
-            if not index.is_padded:
-                position = last.position
-        return all(isinstance(found, Batch) for found in scan_batches(opened.source, position))
 
 
 def _recovered(partition: PartitionDir) -> Shown:

@@ -7,19 +7,22 @@ of Kafka 4.3.
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
-from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry
+from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.log_dir import Segment
+
+
+_TAIL_SIZE: Final = 1 << 17
 
 
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
@@ -28,7 +31,7 @@ def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) ->
     Without an offset index there are none. An entry that does not point to a sound batch is
     skipped.
     """
-    index = opened.offset_index
+    index = opened.offset_index if start + size_bytes < end else None
     if index is None:
         return
     before = start
@@ -72,9 +75,23 @@ def gaps_between(
         if following is None or not is_wanted or following <= (from_offset or 0):
             continue
         with OpenSegment(segment) as opened:
+            if is_object(segment.log.path) and offset_at_end(opened.source) == following:
+                continue
             end = opened.next_offset()
         if end < following and (to_offset is None or end < to_offset):
             yield end, following
+
+
+def offset_at_end(source: Source) -> int | None:
+    """Return the offset after the last batch of a log; None if none begins in its last bytes.
+
+    Whoever has read a log of a store to its end needs no request for that, and no index.
+    """
+    start = align(source, max(0, source.size_bytes - _TAIL_SIZE))
+    following = None
+    for found in scan_batches(source, start):
+        following = found.next_offset if isinstance(found, Batch) else following
+    return following
 
 
 class OpenSegment:
@@ -104,12 +121,12 @@ class OpenSegment:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    @cached_property
+    @computed_once
     def source(self) -> Source:
         """The `.log` file."""
         return self._files.enter_context(Source(self.segment.log.path, self.segment.log.end))
 
-    @cached_property
+    @computed_once
     def offset_index(self) -> OffsetIndex | None:
         """The `.index` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
@@ -118,7 +135,7 @@ class OpenSegment:
                 return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
         return None
 
-    @cached_property
+    @computed_once
     def time_index(self) -> TimeIndex | None:
         """The `.timeindex` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.time_index
@@ -191,6 +208,26 @@ class OpenSegment:
         for found in self._batches(self.scan_from(self._last_indexed_offset())):
             following = found.next_offset
         return following
+
+    def sound_end(self) -> int | None:
+        """Return where a log ends if its index leads to a batch, and only batches follow; or None.
+
+        A start takes preallocated slots for entries that lead to the first batch. A clean shutdown
+        cuts them off, but it may not have been the last to write the index.
+        """
+        index, position = self.offset_index, 0
+        if index is not None and index.entry_count:
+            last = index.entry(index.entry_count - 1)
+            if self.index_entry(last.offset) != last:
+                return None
+            if not index.is_padded:
+                position = last.position
+        end = self.segment.base_offset
+        for found in scan_batches(self.source, position):
+            if not isinstance(found, Batch):
+                return None
+            end = found.next_offset
+        return end
 
     def _last_indexed_offset(self) -> int:
         """Return the offset of the last entry of the offset index, the base offset without one."""

@@ -327,7 +327,7 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
         entry = opened.time_index.lookup(selection.from_time - 1)
         if entry is not None:
             offset = max(offset or 0, entry.offset)
-    if offset is None:
+    if offset is None or offset <= opened.segment.base_offset:
         return 0
     entry_below = opened.index_entry(offset)
     return entry_below.position if entry_below else 0

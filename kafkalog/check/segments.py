@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,9 +33,11 @@ from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.configs import ConfigSources
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
+from kafkalog.view import show_now
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import Found
     from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.model import LogView
 
     Table = NDArray[np.int64]
 
@@ -315,6 +319,22 @@ def missing_offsets(
                 if check.is_compacted:
                     return
     yield from check.end()
+
+
+def missing_from(directory: str, view: LogView, offset: int) -> Sequence[Defect]:
+    """Return what `missing_offsets` finds of a partition, if its first gap begins at this offset.
+
+    So of all who read its segments one tells it.
+    """
+    first, found = _judged(directory, show_now(list_partition(directory), view).segments)
+    return found if first == offset else ()
+
+
+@lru_cache(1)
+def _judged(directory: str, segments: tuple[Segment, ...]) -> tuple[int, list[Defect]]:
+    """Return where the first gap begins, -1 without one, and the finding about it."""
+    first, _ = next(gaps_between(segments), (-1, -1))
+    return first, list(missing_offsets(list_partition(directory), segments))
 
 
 def has_compact_policy(partition: CheckedPartition) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +20,14 @@ from kafkalog.datasets.conditions import (
     used_columns,
 )
 from kafkalog.errors import UsageError
+from kafkalog.paths import file_system
 from kafkalog.tables import plan_splits, read_split
 from kafkalog.tables.model import Bounds, Request, Split, TableName
 from kafkalog.tables.planning import Target, meant_names
 from kafkalog.tables.reading import ROWS_AT_ONCE, constants_of, count_split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.datasets.arrow_dataset import Dataset
 
@@ -144,14 +146,15 @@ class Scanner:
     def planned_splits(self) -> Sequence[Split]:
         """Return the splits that can have matching rows."""
         if self._splits is None:
-            found = plan_splits(
-                self._tables.paths,
-                self._request(),
-                ends=self._tables.ends,
-                differences=self._tables.differences,
-                gaps=self._missing,
-                before_each=self._tables.before_each,
-            )
+            with file_system.listings_held(self._tables.paths):
+                found = plan_splits(
+                    self._tables.paths,
+                    self._request(),
+                    ends=self._tables.ends,
+                    differences=self._tables.differences,
+                    gaps=self._missing,
+                    before_each=self._tables.before_each,
+                )
         else:
             found = list(self._splits)
         if self._condition is None or not found:
@@ -166,10 +169,21 @@ class Scanner:
         for defect in missing_offsets(target.partition, target.segments):
             self._tables.on_defect(defect)
 
+    def _missing_after(self, split: Split) -> Callable[[int], None]:
+        """Return what reports offsets that are missing after a split."""
+
+        def tell(offset: int) -> None:
+            from kafkalog.check.segments import missing_from
+
+            for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+                self._tables.on_defect(defect)
+
+        return tell
+
     def _request(self) -> Request:
         """Return the request for what the filter can match."""
         assert isinstance(self._dataset.table, TableName), "else there are no splits"
-        request = self._tables.request(self._dataset.table)
+        request = replace(self._tables.request(self._dataset.table), gaps_when_read=True)
         if self._condition is None:
             return request
         bounds = request.bounds
@@ -222,6 +236,7 @@ class Scanner:
             threads=self._tables.threads,
             defects=self._tables.on_defect,
             notes=self._tables.on_defect,
+            gaps=self._missing_after(split),
         )
         for batch in batches:
             yield batch if condition is None else self._chosen(batch, schema, condition)
@@ -229,7 +244,10 @@ class Scanner:
     def _counted(self, split: Split, schema: Any, constants: Mapping[str, object]) -> Iterator[Any]:
         """Yield rows of constants: as many as the split has records."""
         tell = self._tables.on_defect
-        counts = count_split(split, threads=self._tables.threads, defects=tell, notes=tell)
+        gaps = self._missing_after(split)
+        counts = count_split(
+            split, threads=self._tables.threads, defects=tell, notes=tell, gaps=gaps
+        )
         whole = None  # to make one takes longer than to count a small log
         left = 0
         for count in counts:

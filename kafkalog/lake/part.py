@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.check.segments import missing_from
 from kafkalog.engine import failures_kept
 from kafkalog.errors import UnreadableError
 from kafkalog.lake.evolution import conformed, schema_from
@@ -20,7 +23,7 @@ from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_nam
 from kafkalog.lake.plan import Part
 from kafkalog.lake.rejects import RAW, RejectsOf
 from kafkalog.lake.targets import open_target
-from kafkalog.tables import TableName, read_split
+from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.typed import TypedColumn
 from kafkalog.typed.columns import typed_column
@@ -154,7 +157,10 @@ class Rows:
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            for batch in read_split(split, schema, defects=tell, losses=tell, notes=self._keep):
+            gaps = partial(self._tell_gap, split)
+            for batch in read_split(
+                split, schema, defects=tell, losses=tell, notes=self._keep, gaps=gaps
+            ):
                 found = self._with_typed(batch, needed)
                 yield found if self.schema is None else conformed(found, self.schema)
 
@@ -189,6 +195,11 @@ class Rows:
     def _tell(self, defect: Defect) -> None:
         self.defect_count += 1
         self._keep(defect)
+
+    def _tell_gap(self, split: Split, offset: int) -> None:
+        """Record what is missing after a split, which is not counted as damage."""
+        for defect in missing_from(os.path.dirname(split.path), split.view, offset):
+            self._keep(defect)
 
     def _keep(self, defect: Defect) -> None:
         if len(self.defects) < DEFECTS_KEPT:

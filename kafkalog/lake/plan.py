@@ -192,7 +192,7 @@ _PLAN = Fields(
                 {
                     "number": Number(),
                     "file": Text(),
-                    "splits": Items(schema_of(Split), count_min=1),
+                    "splits": Items(schema_of(Split, optional=("looks_for_gap",)), count_min=1),
                 }
             )
         ),
@@ -255,17 +255,21 @@ def make_plan(
         for defect in missing_offsets(target.partition, target.segments):
             missing(defect)
 
-    if asked.append:
-        increment, splits = next_increment(paths, request, last, differences)
-        ends = partition_ends(find_targets(paths, request), request)
-    else:
-        splits = plan_splits(paths, request, ends=ends.append, differences=differences, gaps=gaps)
-    _require_each_once(splits)
+    with file_system.listings_held(paths):
+        if asked.append:
+            increment, splits = next_increment(paths, request, last, differences)
+            ends = partition_ends(find_targets(paths, request), request)
+        else:
+            wanted = replace(request, gaps_when_read=True)
+            tell = ends.append
+            splits = plan_splits(paths, wanted, ends=tell, differences=differences, gaps=gaps)
+        _require_each_once(splits)
+        sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number
     return Plan(
         options_of(asked),
         tuple(columns),
-        _sources(splits),
+        sources,
         tuple(_parts(splits, request.split_bytes, suffix, number)),
         tuple(ends),
         increment,

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 def normalize(path: str) -> str:
@@ -97,6 +102,29 @@ def prefetch_listing(path: str) -> None:
         from kafkalog.paths import object_store
 
         object_store.prefetch_listing(path)
+
+
+@contextmanager
+def listings_held(paths: Iterable[str]) -> Iterator[None]:
+    """List no directory of a store twice in the block, if paths of objects are among these."""
+    if not any(map(is_object, paths)):
+        yield
+        return
+    from kafkalog.paths import object_cache
+
+    with object_cache.listings_held():
+        yield
+
+
+def requests_at_once(path: str) -> int:
+    """Return how many questions about files are best asked at the same time: 1 on a local disk."""
+    from kafkalog.paths import reading
+
+    if not is_object(path) or reading.current.get().limiter is not None:
+        return 1
+    from kafkalog.paths.object_store import REQUESTS_MAX
+
+    return REQUESTS_MAX
 
 
 def registered_uris() -> list[str]:

@@ -14,31 +14,28 @@ import errno
 import os
 import stat as modes
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kafkalog.errors import UnreadableError, UnsupportedError, UsageError
+from kafkalog.errors import FileChangedError, UnreadableError, UnsupportedError, UsageError
+from kafkalog.paths.object_cache import CONTENT_SIZE_MAX, Contents, Files, held_since, is_fresh
 from kafkalog.paths.reading_errors import reading_error, require_regular
 from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    _Version = tuple[str, int, int]
-    """Path, time of modification and size of an object."""
+    from kafkalog.paths.object_cache import Version
 
-LISTED_FOR_S: Final = 30.0
-"""How long a listing, and the content of a small object, is trusted, in seconds."""
-CONTENT_SIZE_MAX: Final = 1 << 17
-"""Objects up to this size are read whole, with one request, and kept for a while."""
-CONTENTS_SIZE_MAX: Final = 32 << 20
-"""How much of small objects is kept, in all."""
+REQUESTS_MAX: Final = 64
+"""How many requests are in progress at the same time."""
 _CONNECT_TIMEOUT_S: Final = 5.0
 _RETRIED_FOR_S: Final = 15
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
+_MARKS: Final = frozenset("?@:")  # of options and owners
 _S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
 
 
@@ -53,6 +50,9 @@ class _Store:
 _uris: dict[str, str] = {}  # bucket to URI with options and credentials
 _stores: dict[str, _Store] = {}  # bucket to its reader
 _listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory to its contents
+_prefetched: dict[str, float] = {}  # directories that were listed with all below, and when
+_contents = Contents()
+_files = Files()
 _lock = RLock()
 
 
@@ -62,7 +62,9 @@ def normalize(uri: str) -> str:
     Raises:
         UsageError: its scheme is unknown, or it names no bucket.
     """
-    scheme = uri.partition("://")[0]
+    scheme, _, rest = uri.partition("://")
+    if scheme in SCHEMES and _MARKS.isdisjoint(rest) and rest.strip("/") == rest != "":
+        return uri  # as all paths are but the first
     if scheme not in SCHEMES:
         raise UsageError(
             f"{scheme}:// is not supported.",
@@ -83,8 +85,17 @@ def normalize(uri: str) -> str:
             if _uris.get(bucket) != full:
                 _uris[bucket] = full
                 _stores.pop(bucket, None)
-                _listings.clear()
+                forget()
     return path
+
+
+def forget() -> None:
+    """Forget what is known of all objects, and ask again."""
+    with _lock:
+        _listings.clear()
+        _prefetched.clear()
+        _contents.clear()
+        _files.clear()
 
 
 def registered_uris() -> list[str]:
@@ -100,13 +111,9 @@ def stat(path: str) -> os.stat_result:
         UnreadableError: the store does not answer.
     """
     path = normalize(path)
-    directory, _, name = path.rpartition("/")
-    with _lock:
-        since, listed = _listings.get(directory, (0.0, {}))
-    if time.monotonic() - since < LISTED_FOR_S and since:
-        if name not in listed:
-            raise _missing(path)
-        return listed[name]
+    listed = _listed(path)
+    if listed is not None:
+        return listed
     store = _store_of(path)
     try:
         [found] = store.files.get_file_info([_key(store, path)])
@@ -117,12 +124,29 @@ def stat(path: str) -> os.stat_result:
     return _status(found)
 
 
+def _listed(path: str) -> os.stat_result | None:
+    """Return the status of an object by the listing of its directory; None if it is not listed.
+
+    Raises:
+        FileNotFoundError: the directory is listed without it.
+    """
+    directory, _, name = path.rpartition("/")
+    with _lock:
+        since, listed = _listings.get(directory, (0.0, {}))
+        listed_itself, _ = _listings.get(path, (0.0, {}))
+    if not is_fresh(since):
+        return _DIRECTORY if is_fresh(listed_itself) else None
+    if name not in listed:
+        raise _missing(path)
+    return listed[name]
+
+
 def names(path: str) -> list[str]:
     """Return the names in a directory, sorted. Raises as `stat`."""
     path = normalize(path)
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
-    if not since or time.monotonic() - since >= LISTED_FOR_S:
+    if not is_fresh(since):
         listed = {}
         for entry in _selected(path, recursive=False):
             listed[entry.base_name] = _status(entry)
@@ -133,10 +157,15 @@ def names(path: str) -> list[str]:
 def prefetch_listing(path: str) -> None:
     """List everything below a directory with as few requests as possible. Raises as `stat`.
 
+    While listings are held, nothing is listed twice.
+
     Cost:
         A request per thousand objects; about 400 bytes of memory per object, for half a minute.
     """
     path = normalize(path)
+    held = held_since()
+    if held is not None and _prefetched.get(path, 0.0) >= held:
+        return
     store = _store_of(path)
     skipped = len(_key(store, path)) + 1
     found: dict[str, dict[str, os.stat_result]] = {path: {}}
@@ -151,6 +180,7 @@ def prefetch_listing(path: str) -> None:
             found.setdefault(place, {})
         found[place][name] = _status(entry)
     _keep(found)
+    _prefetched[path] = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +204,7 @@ class OpenObject:
 
 
 def open_object(uri: str) -> OpenObject:
-    """Open an object.
+    """Open an object. What a listing says of it needs no request.
 
     Raises:
         NotFoundError: it is missing.
@@ -182,73 +212,87 @@ def open_object(uri: str) -> OpenObject:
         UnreadableError: the store does not return it.
     """
     path = normalize(uri)
-    file: Any = None
     try:
-        status = stat(path)
+        status = _listed(path) or _opened(path)
         require_regular(path, status.st_mode)
-        version = (path, status.st_mtime_ns, status.st_size)
-        content = _contents.get(version)
-        if content is None:
-            store = _store_of(path)
-            file = store.files.open_input_file(_key(store, path))
-        size_bytes = file.size() if content is None else len(content)
-        if size_bytes == status.st_size == 0:
-            content = _contents.keep(version, b"")
     except FileNotFoundError as error:
         raise reading_error(_missing(path), path) from error
-    except failures() as error:
-        raise _unreadable(error, path) from None
+    size_bytes = status.st_size
+    version = (path, status.st_mtime_ns, size_bytes)
 
     def read_at(position: int, size: int) -> bytes:
-        nonlocal content
-        if content is not None:
-            return content[position : position + size]
+        kept = _contents.get(version)
+        if kept is not None and position >= size_bytes - len(kept):
+            position -= size_bytes - len(kept)
+            return kept[position : position + size]
         is_small = size_bytes <= CONTENT_SIZE_MAX
         try:
+            file = _file(version)
             data: bytes = file.read_at(*((size_bytes, 0) if is_small else (size, position)))
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
         except failures() as error:
             raise _unreadable(error, path, position) from None
-        if not is_small:
-            return data
-        content = data
-        if len(data) == size_bytes == status.st_size:
-            _contents.keep(version, data)
-        return content[position : position + size]
+        start = 0 if is_small else position
+        if data and start + len(data) == size_bytes:
+            _contents.keep(version, data[-CONTENT_SIZE_MAX:])
+        return data[position - start : position - start + size]
 
     return OpenObject(path, size_bytes, status.st_mtime_ns // 1_000_000, read_at)
 
 
-class _Contents:
-    """Small objects that were read lately: a check opens an index or a checkpoint several times.
+def _opened(path: str) -> os.stat_result:
+    """Open an object that is not listed, and return its status; of a directory its status only.
 
-    They are trusted as long as a listing. Those read longest ago go first.
+    Raises: as `stat`.
     """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[_Version, tuple[float, bytes]] = OrderedDict()
-        self._size_bytes = 0
-
-    def get(self, version: _Version) -> bytes | None:
-        """Return the bytes of an object, None if it has to be read."""
-        with _lock:
-            since, data = self._kept.get(version, (0.0, b""))
-        return data if since and time.monotonic() - since < LISTED_FOR_S else None
-
-    def keep(self, version: _Version, data: bytes) -> bytes:
-        """Keep the bytes of an object, and return them; `CONTENTS_SIZE_MAX` in all."""
-        with _lock:
-            _, old = self._kept.pop(version, (0.0, b""))
-            self._kept[version] = (time.monotonic(), data)
-            self._size_bytes += len(data) - len(old)
-            while self._size_bytes > CONTENTS_SIZE_MAX:
-                _, (_, oldest) = self._kept.popitem(last=False)
-                self._size_bytes -= len(oldest)
-        return data
+    known = _files.version_of(path)
+    if known is not None:
+        return _status_with(known[2], known[1])
+    store = _store_of(path)
+    try:
+        file = store.files.open_input_file(_key(store, path))
+        status = _status_of(file)
+    except FileNotFoundError:
+        return stat(path)  # a directory, perhaps
+    except failures() as error:
+        raise _unreadable(error, path) from None
+    if status is None:
+        return stat(path)
+    _files.keep((path, status.st_mtime_ns, status.st_size), file)
+    return status
 
 
-_contents = _Contents()
+def _file(version: Version) -> Any:
+    """Return an object, open; one request unless it was opened lately.
+
+    Raises:
+        FileChangedError: it has another size than it was listed with.
+    """
+    file = _files.get(version)
+    path, _, size_bytes = version
+    if file is None:
+        store = _store_of(path)
+        file = store.files.open_input_file(_key(store, path))
+        if file.size() != size_bytes:
+            with _lock:
+                _listings.pop(path.rpartition("/")[0], None)
+            raise FileChangedError("The object was replaced after it was listed.", path=path)
+        _files.keep(version, file)
+    return file
+
+
+def _status_of(file: Any) -> os.stat_result | None:
+    """Return the status of an open object by what the store said of it; None if that is unknown."""
+    told = {name.lower(): value for name, value in (file.metadata() or {}).items()}
+    if b"directory" in told.get("content-type", b""):
+        return None
+    try:
+        modified = datetime.fromisoformat(told["last-modified"].decode())
+    except (KeyError, ValueError):
+        return None
+    seconds = int(modified.timestamp())
+    return _status_with(file.size(), seconds * 1_000_000_000)
 
 
 _DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_mtime_ns": 0})
@@ -258,11 +302,14 @@ def _status(info: Any) -> os.stat_result:
     """Return type, size and modification time as `os.stat` does."""
     if info.type.name == "Directory":
         return _DIRECTORY
-    modified = info.mtime_ns or 0
-    seconds = modified // 1_000_000_000
+    return _status_with(info.size, info.mtime_ns or 0)
+
+
+def _status_with(size_bytes: int, modified_ns: int) -> os.stat_result:
+    seconds = modified_ns // 1_000_000_000
     return os.stat_result(
-        (modes.S_IFREG, 0, 0, 1, 0, 0, info.size, seconds, seconds, seconds),
-        {"st_mtime_ns": modified},
+        (modes.S_IFREG, 0, 0, 1, 0, 0, size_bytes, seconds, seconds, seconds),
+        {"st_mtime_ns": modified_ns},
     )
 
 
@@ -283,7 +330,7 @@ def _selected(path: str, *, recursive: bool) -> Iterator[Any]:
 def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
     now = time.monotonic()
     with _lock:
-        for path in [one for one, (since, _) in _listings.items() if now - since >= LISTED_FOR_S]:
+        for path in [one for one, (since, _) in _listings.items() if not is_fresh(since)]:
             del _listings[path]
         _listings.update({path: (now, listed) for path, listed in found.items()})
 
@@ -327,7 +374,8 @@ def _made(uri: str) -> _Store:
         region = options.get("region")
         if region is None and "endpoint_override" not in options:
             region = fs.resolve_s3_region(host)
-        files = fs.S3FileSystem(
+        files = _with_connections(
+            fs.S3FileSystem,
             access_key=None if parts.username is None else unquote(parts.username),
             secret_key=None if parts.password is None else unquote(parts.password),
             region=region,
@@ -342,6 +390,18 @@ def _made(uri: str) -> _Store:
     bare, mark, query = uri.partition("?")
     files, root = fs.FileSystem.from_uri(f"{bare}/_{mark}{query}")
     return _Store(files, root.removesuffix("_").rstrip("/"))
+
+
+def _with_connections(made: Callable[..., Any], **options: Any) -> Any:
+    """Return a client with a connection per request in progress: it has one per thread for I/O."""
+    import pyarrow as pa
+
+    usual = pa.io_thread_count()
+    pa.set_io_thread_count(max(usual, REQUESTS_MAX))
+    try:
+        return made(**options)
+    finally:
+        pa.set_io_thread_count(usual)
 
 
 def _file_systems() -> Any:

@@ -194,13 +194,25 @@ class ReadAhead:
         ):
             wanted = max(size, min(end - known, PIECE_SIZE_MAX))
             following = min(known + wanted, self._size_bytes)
-            data = _pool(os.getpid()).submit(self._fetch, known, following - known)
+            if ahead or self._pieces or following < min(end, self._size_bytes):
+                data = _pool(os.getpid()).submit(self._fetch, known, following - known)
+            else:  # nothing is fetched beside it
+                data = _done(self._fetch, known, following - known)
             self._pieces.append(_Piece(known, following, data))
             known = following
 
     def _drop_before(self, position: int) -> None:
         while self._pieces and self._pieces[0].end <= position:
             self._pieces.popleft().data.cancel()
+
+
+def _done(fetch: Callable[[int, int], bytes], position: int, size: int) -> Future[bytes]:
+    done: Future[bytes] = Future()
+    try:
+        done.set_result(fetch(position, size))
+    except Exception as error:  # noqa: BLE001 # raised where the piece is used
+        done.set_exception(error)
+    return done
 
 
 @lru_cache(maxsize=1)

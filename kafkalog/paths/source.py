@@ -362,6 +362,15 @@ def read_file(path: str, size_max: int = 64 << 20) -> bytes:
     Raises:
         NotAKafkaFileError: the file is larger than `size_max` bytes.
     """
+    try:
+        return _whole(path, size_max)
+    except FileChangedError:
+        if not is_object(path):
+            raise
+        return _whole(path, size_max)  # it was replaced after it was listed
+
+
+def _whole(path: str, size_max: int) -> bytes:
     with Source(path) as source:
         if source.size_bytes > size_max:
             raise NotAKafkaFileError(

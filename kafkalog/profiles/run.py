@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 from kafkalog.check.segments import missing_offsets
 from kafkalog.defects import raise_defect
 from kafkalog.engine import Engine, told_error
+from kafkalog.paths import file_system
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
 from kafkalog.sightings import now_ms
-from kafkalog.tables.planning import Target, find_targets, living_splits, tell_differences
+from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,8 +99,6 @@ def profile_logs(
         Memory here: about 300 KiB per partition, and the frequent keys.
     """
     at_ms = now_ms()
-    targets = {one.partition.path: one for one in find_targets(paths, request)}
-    tell_differences(targets.values(), differences)
     tasks = []
     owners = []
 
@@ -107,13 +106,16 @@ def profile_logs(
         for defect in missing_offsets(target.partition, target.segments):
             missing(defect)
 
-    for path, target in targets.items():
-        splits, end = living_splits(target, request, at_ms, gaps)
-        if ends is not None and end is not None:
-            ends(end)
-        for some in _grouped(splits, request.split_bytes):
-            tasks.append({"splits": some, "bucket_ms": bucket_ms})
-            owners.append(path)
+    with file_system.listings_held(paths):
+        targets = {one.partition.path: one for one in find_targets(paths, request)}
+        tell_differences(targets.values(), differences)
+        planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps)
+        for path, (splits, end) in zip(targets, planned, strict=True):
+            if ends is not None and end is not None:
+                ends(end)
+            for some in _grouped(splits, request.split_bytes):
+                tasks.append({"splits": some, "bucket_ms": bucket_ms})
+                owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
     for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
         for failure in result["failures"]:

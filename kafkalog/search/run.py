@@ -12,6 +12,7 @@ from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record
+from kafkalog.paths import file_system
 from kafkalog.search.scanning import (
     Found,
     is_bulk,
@@ -63,13 +64,14 @@ class Search:
     @cached_property
     def logs(self) -> list[Target]:
         """The logs that are searched, by topic, partition and path."""
-        return logs_of(
-            self.targets,
-            self.selection.view,
-            topics=self.topics,
-            replicas=self.replicas,
-            failed=self.failed,
-        )
+        with file_system.listings_held(one.path for one in self.targets):
+            return logs_of(
+                self.targets,
+                self.selection.view,
+                topics=self.topics,
+                replicas=self.replicas,
+                failed=self.failed,
+            )
 
     @cached_property
     def bulk(self) -> bool:

@@ -20,7 +20,7 @@ from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Replicas, Request, log_of
 from kafkalog.tables.moved import Losses
-from kafkalog.tables.planning import Target, is_shown, living_splits, shown_now
+from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
 from kafkalog.targets import require_topics, topics_of
 from kafkalog.view import Shown
 
@@ -151,12 +151,12 @@ def _logs_at(
     ]  # fmt: skip
     for error in target.errors.values() if isinstance(target, LogDirListing) else ():
         failed(error)
-    for partition in partitions:
-        if topics is None or partition.topic in topics:
-            try:
-                yield shown_now(partition, view)
-            except KafkaLogError as error:
-                failed(error)
+    wanted = [one for one in partitions if topics is None or one.topic in topics]
+    for shown in each_shown(wanted, view):
+        if isinstance(shown, Target):
+            yield shown
+        else:
+            failed(shown)
 
 
 def plan_of(target: Target, selection: Selection) -> ReadPlan:

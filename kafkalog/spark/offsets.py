@@ -21,10 +21,11 @@ from pyspark.sql.datasource import (
 
 from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.paths import file_system
 from kafkalog.sightings import now_ms
 from kafkalog.tables.model import TableName, log_of
 from kafkalog.tables.moved import LOSS_HINT
-from kafkalog.tables.planning import find_targets, living_splits, tell_differences
+from kafkalog.tables.planning import each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -211,10 +212,8 @@ def planned(
 ) -> list[Split]:
     """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
     at_ms = now_ms()
-    targets = find_targets(paths, request)
-    tell_differences(targets, None)
-    splits: list[Split] = []
-    for target in targets:
+
+    def within_edges(target: Target) -> Request | None:
         bounds = request.bounds
         if (edges.start or edges.end) and request.table in (TableName.RECORDS, TableName.BATCHES):
             log = log_of(target, request)
@@ -227,9 +226,14 @@ def planned(
                 high = end if high is None else min(high, end)
             bounds = replace(bounds, from_offset=low, to_offset=high)
             if low is not None and high is not None and low >= high:
-                continue
-        splits += living_splits(target, replace(request, bounds=bounds), at_ms, gaps)[0]
-    return splits
+                return None
+        return replace(request, bounds=bounds)
+
+    with file_system.listings_held(paths):
+        targets = find_targets(paths, request)
+        tell_differences(targets, None)
+        found = each_planned(targets, within_edges, at_ms, gaps)
+        return [split for splits, _ in found for split in splits]
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,6 +6,7 @@ Rows are Arrow record batches straight from the kernels; Spark plans, schedules 
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +42,7 @@ from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
@@ -84,12 +85,36 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     settle(asked.paths)  # the splits carry only the paths of URIs
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
     losses = None if asked.fails_on_loss else _warn
+
+    def gap_after(split: Split) -> Callable[[int], None]:
+        from kafkalog.check.segments import missing_from
+
+        def tell(offset: int) -> None:
+            found = missing_from(os.path.dirname(split.path), split.view, offset)
+            _tell_missing(found, asked)
+
+        return tell
+
     batches = (
         batch
         for split in partition.splits
-        for batch in read_split(split, schema, defects=defects, losses=losses, notes=_warn)
+        for batch in read_split(
+            split, schema, defects=defects, losses=losses, notes=_warn, gaps=gap_after(split)
+        )
     )
     return _gathered(batches)
+
+
+def _tell_missing(found: Iterable[Defect], asked: SourceOptions) -> None:
+    """Judge what is missing between the segments of a log, as what was deleted unread."""
+    for defect in found:
+        if defect.severity == Severity.NOTE:
+            continue
+        if asked.fails_on_loss:
+            raise OffsetsMissingError(
+                defect.detail, path=defect.path, position=defect.position, hint=LOSS_HINT
+            )
+        _warn(defect)
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
@@ -155,6 +180,10 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._tail.advance(start, self._target, size, count)
 
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        """Return where the logs ended at the last look, for the progress of the query."""
+        return self._tail.seen_end
+
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return a batch's tasks; small segments share one, as a task costs more."""
         return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
@@ -207,29 +236,23 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks, at least one: given none, Spark would make an empty one."""
-        request = self._asked.request
-        splits = planned(self._asked.paths, request, self._asked.edges, self._missing)
-        tasks = grouped(splits, request.split_bytes)
-        wanted = self._asked.tasks_min or 0
-        if splits and len(tasks) < wanted:
-            size = max(sum(one.size_bytes for one in splits) // wanted, 1)
-            request = replace(request, split_bytes=size)
-            splits = planned(self._asked.paths, request, self._asked.edges, self._missing)
-            tasks = grouped(splits, size)
+        asked = self._asked
+        request = replace(asked.request, gaps_when_read=True)
+        with file_system.listings_held(asked.paths):
+            splits = planned(asked.paths, request, asked.edges, self._missing)
+            tasks = grouped(splits, request.split_bytes)
+            wanted = asked.tasks_min or 0
+            if splits and len(tasks) < wanted:
+                size = max(sum(one.size_bytes for one in splits) // wanted, 1)
+                request = replace(request, split_bytes=size)
+                splits = planned(asked.paths, request, asked.edges, self._missing)
+                tasks = grouped(splits, size)
         return tasks or [SplitPartition(())]
 
     def _missing(self, target: Target) -> None:
-        """Judge what is missing between the segments of a log, as what was deleted unread."""
         from kafkalog.check.segments import missing_offsets
 
-        for defect in missing_offsets(target.partition, target.segments):
-            if defect.severity == Severity.NOTE:
-                continue
-            if self._asked.fails_on_loss:
-                raise OffsetsMissingError(
-                    defect.detail, path=defect.path, position=defect.position, hint=LOSS_HINT
-                )
-            _warn(defect)
+        _tell_missing(missing_offsets(target.partition, target.segments), self._asked)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one task."""

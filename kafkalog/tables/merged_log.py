@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import AbortedTransaction, Batch, Defect
+from kafkalog.model import AbortedTransaction, Batch, Defect, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
 from kafkalog.text_files import read_topic_id
@@ -172,7 +171,7 @@ class MergedLog(UnifiedLog):
         copies = Copies(self.copies, self._plain, lineages[0] if lineages else None)
         return bool(copies.fill(first, end)[1])
 
-    @cached_property
+    @computed_once
     def _has_one_story(self) -> bool:
         """Whether the transactions can be taken from the most complete copy alone.
 

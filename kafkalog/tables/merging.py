@@ -14,7 +14,6 @@ import os
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -24,7 +23,7 @@ from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import FileEntry, Segment, open_partition
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show
@@ -90,7 +89,7 @@ class Copies:
         self._view = split.view
         self._lineages = () if lineage is None else (lineage,)
 
-    @cached_property
+    @computed_once
     def _logs(self) -> list[UnifiedLog]:
         found = []
         for path in self._paths:

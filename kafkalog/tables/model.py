@@ -205,6 +205,8 @@ class Request:
         end: where records end.
         assigned: these topics and partitions only, all of which must exist; None for all.
         pattern: only topics whose whole name matches this regular expression.
+        gaps_when_read: whether gaps after segments of a store are left to their readers, which
+            need no request for them; see `Split.looks_for_gap`.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
     """
@@ -220,6 +222,7 @@ class Request:
     view: LogView = LogView.STARTED
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
+    gaps_when_read: bool = False
 
     @property
     def merges_copies(self) -> bool:
@@ -260,6 +263,7 @@ class Split:
         copies: other directories of the partition, which help where this one has no sound batches.
         lineages: the leader epochs and their start offsets, by the checkpoints of all of them.
         clean_to: offset below which the cleaner may have made holes; with copies.
+        looks_for_gap: whether its reader has to see if offsets are missing after it.
     """
 
     table: TableName
@@ -283,6 +287,7 @@ class Split:
     copies: tuple[str, ...] = ()
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
     clean_to: int = 0
+    looks_for_gap: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -291,7 +296,10 @@ class Split:
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
-        return asdict(self)
+        fields = asdict(self)
+        if not self.looks_for_gap:
+            del fields["looks_for_gap"]  # as in plans of earlier releases
+        return fields
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:

@@ -6,45 +6,31 @@ begin, according to their offset indexes.
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
-from kafkalog.batches.lookup import lookup_timestamp
-from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
-from kafkalog.batches.selection import Selection, start_position
+from kafkalog.engine import in_order
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import LogView
 from kafkalog.paths import file_system
-from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.remote_logs import joined
-from kafkalog.sightings import Sighting, now_ms
-from kafkalog.tables.merged_log import MergedLog, best_targets
-from kafkalog.tables.model import (
-    OF_LOGS,
-    PartitionEnd,
-    Replicas,
-    Split,
-    TableName,
-    has_bounds,
-    log_of,
-    partition_end,
-)
+from kafkalog.sightings import now_ms
+from kafkalog.tables.merged_log import best_targets
+from kafkalog.tables.model import PartitionEnd, Replicas, Split, TableName
+from kafkalog.tables.splitting import splits_of
 from kafkalog.targets import open_targets, require_topics
-from kafkalog.tiers import is_remote
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
     from kafkalog.tables.model import Request
@@ -95,18 +81,52 @@ def plan_splits(
 
     Cost:
         A few reads per segment; for read_committed also the last stable offset; the view's cost.
+        In a store a request per thousand objects, and four or five per partition; per segment only
+        for times, for gaps, and to split large ones.
     """
     at_ms = now_ms()
-    targets = find_targets(paths, request, before_each)
-    tell_differences(targets, differences)
-    splits = []
-    for target in targets:
-        before_each()
-        found, end = living_splits(target, request, at_ms, gaps)
-        splits += found
-        if ends is not None and end is not None:
-            ends(end)
+    with file_system.listings_held(paths):
+        targets = find_targets(paths, request, before_each)
+        tell_differences(targets, differences)
+        splits = []
+        with closing(each_planned(targets, lambda _: request, at_ms, gaps)) as planned:
+            for _ in targets:
+                before_each()
+                found, end = next(planned)
+                splits += found
+                if ends is not None and end is not None:
+                    ends(end)
     return splits
+
+
+def each_planned(
+    targets: Sequence[Target],
+    requests: Callable[[Target], Request | None],
+    at_ms: int,
+    gaps: Callable[[Target], object] | None = None,
+) -> Generator[tuple[list[Split], PartitionEnd | None], None, None]:
+    """Yield what `living_splits` returns for each log, in their order; logs of a store together.
+
+    Args:
+        targets: the logs.
+        requests: returns the request for a log; None if nothing of it is wanted.
+        at_ms: a time before they were listed.
+        gaps: as in `plan_splits`; called in the order of the logs.
+    """
+
+    def planned(target: Target) -> tuple[list[Split], PartitionEnd | None, list[Target]]:
+        request, found = requests(target), list[Target]()
+        if request is None:
+            return [], None, found
+        tell = None if gaps is None else found.append
+        return *living_splits(target, request, at_ms, tell), found
+
+    with closing(in_order(planned, targets, _at_once(targets))) as results:
+        for splits, end, with_gaps in results:
+            for target in with_gaps:
+                assert gaps is not None, "it was asked for them"
+                gaps(target)
+            yield splits, end
 
 
 def living_splits(
@@ -150,24 +170,57 @@ def find_targets(
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
     meant = _meant(paths, request)
-    for found in meant:
+    _require_contents(meant)
+    targets = []
+    failed: list[tuple[PartitionDir, KafkaLogError]] = []
+    with closing(each_shown(meant, view)) as each:
+        for found in meant:
+            before_each()
+            shown = next(each)
+            if isinstance(shown, Target):
+                targets.append(shown)
+            elif request.replicas != Replicas.BEST or isinstance(found, Target):
+                raise shown
+            else:
+                failed.append((found, shown))
+    if request.replicas != Replicas.BEST:
+        return targets
+    return best_targets(targets, failed, merges=request.merges_copies)
+
+
+def _require_contents(meant: Sequence[PartitionDir | Target]) -> None:
+    """Raise `CorruptDataError` if there are Git LFS pointers in place of files."""
+
+    def examine(found: PartitionDir | Target) -> None:
         if isinstance(found, PartitionDir):
             require_contents(found.path, found.files)
         else:
             require_contents(found.partition.path, (one.log for one in found.segments))
-    targets = []
-    failed: list[tuple[PartitionDir, KafkaLogError]] = []
-    for found in meant:
-        before_each()
+
+    for _ in in_order(examine, meant, _at_once(meant)):
+        pass
+
+
+def _at_once(found: Sequence[PartitionDir | Target]) -> int:
+    """Return how many logs are best looked at together."""
+    partitions = (one.partition if isinstance(one, Target) else one for one in found)
+    return max((file_system.requests_at_once(one.path) for one in partitions), default=1)
+
+
+def each_shown(
+    found: Sequence[PartitionDir | Target], view: LogView
+) -> Generator[Target | KafkaLogError, None, None]:
+    """Yield the view of each log, or the error of one that has none; those in a store together."""
+
+    def shown(one: PartitionDir | Target) -> Target | KafkaLogError:
+        if isinstance(one, Target):
+            return one
         try:
-            targets.append(found if isinstance(found, Target) else shown_now(found, view))
+            return shown_now(one, view)
         except KafkaLogError as error:
-            if request.replicas != Replicas.BEST or isinstance(found, Target):
-                raise
-            failed.append((found, error))
-    if request.replicas != Replicas.BEST:
-        return targets
-    return best_targets(targets, failed, merges=request.merges_copies)
+            return error
+
+    return in_order(shown, found, _at_once(found))
 
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
@@ -270,180 +323,3 @@ def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
         path=log.path,
         hint="Give log directories, partition directories, or .log files in one.",
     )
-
-
-def splits_of(
-    target: Target,
-    request: Request,
-    at_ms: int,
-    *,
-    ends: Callable[[PartitionEnd], object] | None = None,
-    gaps: Callable[[Target], object] | None = None,
-) -> Iterator[Split]:
-    """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
-    partition, segments = target.partition, target.segments
-    seen = Sighting.of(target.listed, at_ms)
-    plain = Split(
-        request.table,
-        os.path.dirname(partition.path),
-        partition.topic,
-        -1 if partition.partition is None else partition.partition,
-        partition.path,
-        seen=seen,
-        view=request.view,
-    )
-    if request.table in OF_LOGS:
-        splits = _LogSplits(target, request, plain)
-        if ends is not None and splits.end is not None:
-            ends(splits.end)
-        if gaps is not None and not target.is_file and splits.have_gaps(segments):
-            gaps(target)
-        yield from splits.of(segments)
-    elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
-        yield plain
-    else:
-        for segment in segments:
-            index = {
-                TableName.OFFSET_INDEX: segment.offset_index,
-                TableName.TIME_INDEX: segment.time_index,
-                TableName.TRANSACTIONS: segment.transaction_index,
-            }[request.table]
-            if index is not None:
-                one = replace(
-                    plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
-                )
-                yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
-
-
-def _seen_file(seen: Sighting, path: str) -> Sighting:
-    with Source(path) as source:
-        return seen.of_part(source, 0, source.size_bytes)
-
-
-class _LogSplits:
-    """The splits of the logs of one partition."""
-
-    def __init__(self, target: Target, request: Request, plain: Split) -> None:
-        bounds = request.bounds
-        self._request = request
-        self._disorder_ms = bounds.disorder_ms
-        self._log = log_of(target, request)
-        self._committed = request.isolation == Isolation.READ_COMMITTED
-        start = max(_known(bounds.from_offset, self._offset_of(bounds.begin_time)), default=None)
-        end = min(_known(bounds.to_offset, self._offset_of(bounds.end_time)), default=None)
-        self.end: PartitionEnd | None = None
-        if has_bounds(request):
-            self.end = partition_end(self._log, request)
-            given = self._log.fetch_bounds(request.isolation)
-            start, end = max(_known(start, given[0])), min(_known(end, given[1]))
-        self._selection = Selection(
-            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
-        )
-        self._plain = replace(
-            plain,
-            from_offset=start,
-            to_offset=end,
-            from_time=bounds.from_time,
-            to_time=bounds.to_time,
-            committed=self._committed,
-        )
-        self._aborted = self._log.hidden_transactions() if self._committed else []
-
-    @cached_property
-    def _log_end(self) -> int | None:
-        """Return where the log ends now; None if that is unknown."""
-        with suppress(KafkaLogError):
-            return self._log.log_end_offset
-        return None
-
-    def have_gaps(self, segments: Sequence[Segment]) -> bool:
-        """Return whether wanted offsets are missing between segments."""
-        wanted = self._selection
-        found = gaps_between(segments, wanted.from_offset, wanted.to_offset)
-        return any(self._log.lacks(start, end) for start, end in found)
-
-    def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
-        """Yield splits by segment, up to the end of the wanted time range."""
-        if isinstance(self._log, MergedLog):
-            wanted = replace(self._plain, aborted=tuple(
-                (one.producer_id, one.first_offset, one.last_offset) for one in self._aborted
-            ))  # fmt: skip
-            yield from self._log.planned(wanted, self._request.split_bytes)
-            return
-        for segment in segments:
-            if self._skips(segment):
-                continue
-            with OpenSegment(segment) as opened:
-                start = start_position(opened, self._selection)
-                end = self._end(opened)
-                size = self._request.split_bytes
-                bounds = [start, *cut_positions(opened, start, end, size), end]
-                following = segment.next_base_offset
-                aborted = tuple(
-                    (one.producer_id, one.first_offset, one.last_offset)
-                    for one in self._aborted
-                    if one.last_offset >= segment.base_offset
-                    and (following is None or one.first_offset < following)
-                )
-                offsets = [opened.base_offset_at(position) for position in bounds[:-1]]
-                offsets[0] = segment.base_offset if start == 0 else offsets[0]
-                ends = [*offsets[1:], self._log_end if following is None else following]
-                parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
-                for (first, last), first_offset, next_offset in parts:
-                    if last > first:
-                        yield replace(
-                            self._plain, path=segment.log.path, base_offset=segment.base_offset,
-                            start=first, end=last, aborted=aborted, first_offset=first_offset,
-                            next_offset=next_offset, seen=self._seen(opened.source, first, last),
-                        )  # fmt: skip
-                if end < opened.source.size_bytes:
-                    return
-
-    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
-        seen = None if is_remote(source.path) else self._plain.seen
-        return None if seen is None else seen.of_part(source, start, end)
-
-    def _offset_of(self, timestamp: int | None) -> int | None:
-        """Return the offset at which a consumer that seeks to a time begins."""
-        if timestamp is None:
-            return None
-        offset = lookup_timestamp(self._log, timestamp).offset
-        return self._log.log_end_offset if offset is None else offset
-
-    def _skips(self, segment: Segment) -> bool:
-        wanted, following = self._selection, segment.next_base_offset
-        if wanted.to_offset is not None and segment.base_offset >= wanted.to_offset:
-            # If a log ends where its active segment begins, that one is empty, or all damage.
-            return following is not None or wanted.to_offset != self._log_end
-        return (
-            wanted.from_offset is not None
-            and following is not None
-            and following <= wanted.from_offset
-        )
-
-    def _end(self, opened: OpenSegment) -> int:
-        """Return the position after which nothing is wanted, by the indexes; else the log's end."""
-        end, index = opened.source.size_bytes, opened.offset_index
-        if index is None:
-            return end
-        behind = []
-        if self._selection.to_offset is not None:
-            behind.append(self._selection.to_offset)
-        if self._selection.to_time is not None and self._disorder_ms is not None:
-            times = opened.time_index
-            late = self._selection.to_time + self._disorder_ms
-            last = None if times is None else times.lookup(late - 1)
-            number = 0 if last is None else last.entry + 1
-            if times is not None and number < times.entry_count:
-                behind.append(times.entry(number).offset + 1)
-        for offset in behind:
-            # An entry's batch can begin before its offset, but the next entry's batch cannot.
-            last_entry = index.lookup(offset)
-            number = 0 if last_entry is None else last_entry.entry + 1
-            if number + 1 < index.entry_count:
-                end = min(end, checked_position(opened, index.entry(number + 1).position) or end)
-        return end
-
-
-def _known(*some: int | None) -> list[int]:
-    return [one for one in some if one is not None]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -11,15 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from formats.file_names import FileKind
+from formats.file_names import FileKind, parse_file_name, segment_file_name
+from kafkalog.batches.segment import OpenSegment, offset_at_end
 from kafkalog.batches.selection import ReadPlan, Selection
 from kafkalog.columns.arrow import table_of_arrays
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import count_records, scan
 from kafkalog.defects import corrupt_data
+from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import open_partition
+from kafkalog.log_dir import FileEntry, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
+from kafkalog.paths.source import Source
 from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.merging import segment_of, sound_parts
@@ -31,6 +36,7 @@ from kafkalog.view import show, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.log_dir import Segment
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
@@ -55,6 +61,7 @@ def read_split(
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
     notes: Callable[[Defect], object] | None = None,
+    gaps: Callable[[int], object] | None = None,
 ) -> Iterator[Any]:
     """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
@@ -67,6 +74,8 @@ def read_split(
         losses: called with a finding for offsets that were deleted after they were planned, by
             retention for instance: then the rest is read. None if that is an error.
         notes: as for `sound_parts`.
+        gaps: called with the first offset that is missing after the split, if that is left to its
+            reader.
 
     Raises:
         CorruptDataError: something is damaged, and `defects` is None.
@@ -82,6 +91,7 @@ def read_split(
         return
     if split.table == TableName.DEFECTS:
         yield from _defects(split, schema, threads, Losses(split, losses))
+        _tell_gap(split, gaps)
         return
     wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
     wanted += DATA if _DECODED in schema.names else ()
@@ -90,6 +100,7 @@ def read_split(
         lost = Losses(part, losses)
         for batch in _scan(part, of_scan, threads, defects or _refuse, lost):
             yield _converted(batch, part, schema)
+    _tell_gap(split, gaps)
 
 
 def count_split(
@@ -99,6 +110,7 @@ def count_split(
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
     notes: Callable[[Defect], object] | None = None,
+    gaps: Callable[[int], object] | None = None,
 ) -> Iterator[int]:
     """Yield the number of records of a split, piece by piece, by headers as far as they tell.
 
@@ -111,6 +123,38 @@ def count_split(
             defects=defects or _refuse,
             turnstile=_TURNSTILE,
         )
+    _tell_gap(split, gaps)
+
+
+def _tell_gap(split: Split, gaps: Callable[[int], object] | None) -> None:
+    if gaps is not None and (offset := gap_after(split)) is not None:
+        gaps(offset)
+
+
+def gap_after(split: Split) -> int | None:
+    """Return the first wanted offset that is missing between a split and the next segment, or None.
+
+    Cost:
+        No request if the end of the log has just been read.
+    """
+    following = split.next_offset
+    if not split.looks_for_gap or following is None:
+        return None
+    end = None
+    with suppress(KafkaLogError), Source(split.path, split.end) as source:
+        end = offset_at_end(source)
+    if end is None:
+        with suppress(KafkaLogError), OpenSegment(_with_index(split)) as opened:
+            end = opened.next_offset()
+    is_wanted = end is not None and (split.to_offset is None or end < split.to_offset)
+    return end if end is not None and is_wanted and end < following else None
+
+
+def _with_index(split: Split) -> Segment:
+    segment = segment_of(split)
+    name = segment_file_name(split.base_offset, FileKind.OFFSET_INDEX)
+    path = os.path.join(os.path.dirname(split.path), name)
+    return replace(segment, offset_index=FileEntry(path, parse_file_name(name)))
 
 
 def _read_small(split: Split, schema: Any) -> Iterator[Any]:

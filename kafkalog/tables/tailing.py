@@ -69,6 +69,9 @@ class Tail:
             by its key, the first wanted offset and the one after the last.
         differences: as for `plan_splits`; called at each listing.
 
+    Attributes:
+        seen_end: where the logs ended when `advance` looked last; None before.
+
     Raises:
         UsageError: rows of this table are not in offset order.
     """
@@ -92,6 +95,7 @@ class Tail:
         self._lose = losses
         self._gaps = gaps
         self._differences = differences
+        self.seen_end: Offsets | None = None
 
     @listing_again
     def beginning(self, offset_in: Callable[[UnifiedLog], int] | None = None) -> Offsets:
@@ -134,9 +138,10 @@ class Tail:
         logs = self._logs(self._request)
         found = self._still_there(start, logs, self._lose)
         firsts, ends = {}, {}
+        self.seen_end = {key: [self._end_of(log), -1] for key, log in logs.items()}
         for key, log in logs.items():
             first = _first(key, log, found.get(key), self._lose)
-            last = self._end_of(log) if end is None else end.get(key, [first])[0]
+            last = self.seen_end[key][0] if end is None else end.get(key, [first])[0]
             firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
         if size is not None:
             ends = _shared(logs, firsts, ends, size)

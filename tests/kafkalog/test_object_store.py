@@ -22,7 +22,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.paths import file_system, object_store, uris
+from kafkalog.paths import file_system, object_cache, object_store, uris
 from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
@@ -270,7 +270,8 @@ def test_a_check_opens_each_side_file_once(
 
     monkeypatch.setattr(object_store, "_made", counted)
     monkeypatch.setattr(object_store, "_stores", {})
-    monkeypatch.setattr(object_store, "_contents", object_store._Contents())
+    monkeypatch.setattr(object_store, "_contents", object_cache.Contents())
+    monkeypatch.setattr(object_store, "_files", object_cache.Files())
     here = kafkalog("verify", "--level", "quick", log_dir)
     there = kafkalog("verify", "--level", "quick", store.uri("codecs"))
     assert there.status == here.status
@@ -289,15 +290,15 @@ def test_a_small_object_that_is_replaced_is_read_again(store: Store) -> None:
     name = "replaced-0/leader-epoch-checkpoint"
     for content in (b"0\n1\n0 0\n", b"0\n1\n0 17\n", b"0\n1\n1 170\n"):
         store.put(name, content)
-        object_store._listings.clear()
+        object_store.forget()
         with Source(store.uri(name)) as source:
             assert source.read(0, source.size_bytes) == content
 
 
 def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were kept first go first."""
-    monkeypatch.setattr(object_store, "CONTENTS_SIZE_MAX", 100)
-    contents = object_store._Contents()
+    monkeypatch.setattr(object_cache, "CONTENTS_SIZE_MAX", 100)
+    contents = object_cache.Contents()
     for number in range(30):
         contents.keep((f"s3://bucket/{number}", 1, 10), bytes(10))
     kept = [number for number in range(30) if contents.get((f"s3://bucket/{number}", 1, 10))]

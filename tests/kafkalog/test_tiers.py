@@ -17,9 +17,9 @@ from kafkalog.log_dir import FileEntry, PartitionDir, open_any, open_path
 from kafkalog.parents import Parent
 from kafkalog.paths.chunked import use_keys
 from kafkalog.paths.source import Source
-from kafkalog.remote_logs import RemoteSegment, is_within
 from kafkalog.targets import open_targets
 from tests.packed_tiers import Packing, new_key, pack
+from tests.stores import running_store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOPIC_ID = "qcTm-9etQeKXX6L9q4c_5w"
@@ -134,6 +134,28 @@ def test_packed_segments_are_told_by_their_directories(tmp_path: Path) -> None:
     assert isinstance(log, FileEntry)
     original = EXAMPLES / "log-dir" / "orders-0" / f"{0:020d}.log"
     assert log.size_bytes == original.stat().st_size
+
+
+def test_a_packed_tier_in_an_object_store(tmp_path: Path, kafkalog: Any) -> None:
+    """The tier, one partition and one log of it; and joined to a local log."""
+    directory, argv = packed(tmp_path, "orders-0", "both")
+    wanted = offsets_of(Log(ORDERS))
+    stem = min(directory.glob("*.log")).name
+    place = f"packed/{directory.parent.name}"
+    with running_store() as store:
+        store.upload(directory.parents[1], "packed")
+        for path, some in (
+            ("packed", wanted),
+            (f"{place}/0", wanted),
+            (f"{place}/0/{stem}", wanted[:250]),
+        ):
+            words = (*argv, "dump-segment", "--records", store.uri(path), "--format", "ndjson")
+            result = kafkalog(*words)
+            assert result.status == 0, result.stderr
+            assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == some
+        query = "select count(*) as n from records"
+        result = kafkalog(*argv, "sql", query, store.uri("packed"), "--format", "ndjson")
+        assert json.loads(result.stdout) == {"n": len(wanted)}, result.stderr
 
 
 def test_half_an_upload_belongs_to_no_segment(tmp_path: Path, kafkalog: Any) -> None:
@@ -359,36 +381,6 @@ def test_a_tier_of_another_topic_is_not_joined(tmp_path: Path) -> None:
     local, remote = parted(tmp_path)
     other = remote.rename(remote.with_name(f"orders-0-{TOPIC_ID}"))
     assert offsets_of(Log(local, tier=other)) == offsets_of(Log(local))
-
-
-def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:
-    return RemoteSegment(start, end, epochs)
-
-
-LINEAGE = ((0, 0), (2, 50), (5, 100))
-
-
-@pytest.mark.parametrize(
-    ("found", "is_on_it"),
-    [
-        (segment(0, 49, (0, 0)), True),
-        (segment(10, 49, (0, 10)), True),
-        (segment(0, 50, (0, 0)), False),  # longer than the epoch
-        (segment(40, 60, (0, 40), (2, 50)), True),
-        (segment(40, 60, (0, 40), (2, 45)), False),  # the epoch began elsewhere
-        (segment(40, 120, (0, 40), (2, 50), (5, 100)), True),
-        (segment(40, 120, (0, 40), (5, 100)), False),  # an epoch is missing
-        (segment(60, 90, (3, 60)), False),  # an epoch that nobody knows
-        (segment(45, 90, (2, 45)), False),  # before its epoch began
-        (segment(120, 140, (5, 120)), True),
-        (segment(120, 140, (5, 120), (6, 130)), False),  # later than all
-        (segment(40, 60, (0, 40), (1, 50), (2, 50)), True),  # an epoch without records
-        (segment(40, 60), True),  # nothing is known
-    ],
-)
-def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) -> None:
-    """As `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` describes it."""
-    assert is_within(found, LINEAGE) == is_on_it
 
 
 @pytest.mark.parametrize("kind", ["local", "packed"])

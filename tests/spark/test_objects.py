@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from benchmarks.stores import BATCHES, PREFIX, log_dir
 from kafkalog.profiles.run import profile_logs
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request
 from tests.conftest import state
+from tests.counted_store import counted_store
 from tests.spark.test_source import load, sums
 from tests.stores import running_store
 
@@ -32,3 +36,25 @@ def test_tables_of_a_bucket(spark: SparkSession, corpus_dir: Path) -> None:
         assert len(here) > 1000
         [found] = profile_logs(SparkEngine(spark, 2), [uri], Request())
     assert found.records == len(here)
+
+
+def test_a_plan_asks_little_and_tasks_see_what_is_missing(spark: SparkSession) -> None:
+    """A lost segment of a log is met by the task that reads the one before it."""
+    spark.dataSource.register(KafkaLogDataSource)
+    partitions, segments = 3, 10
+    objects = log_dir(partitions, segments)
+    with counted_store(objects) as store:
+        rows = spark.read.format("kafkalog").load(store.uri(PREFIX)).select("offset").take(1)
+        assert len(rows) == 1
+        first = next(
+            number for number, (kind, name) in enumerate(store.asked)
+            if kind == "GET" and name.endswith(f"/{0:020d}.log")
+        )  # fmt: skip
+        assert first <= 1.2 * partitions * segments
+        del store.objects[f"{PREFIX}/topic-0-1/{3 * BATCHES:020d}.log"]
+        store.changed()
+        reader = spark.read.format("kafkalog")
+        with pytest.raises(Exception, match="Offsets 144 to 191 are missing"):
+            reader.load(store.uri(PREFIX)).select("offset").collect()
+        left = reader.option("failOnDataLoss", "false").load(store.uri(PREFIX))
+        assert left.select("offset").count() == (partitions * segments - 1) * BATCHES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,6 +109,10 @@ def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_p
     numbers = [one["numInputRows"] for one in progress if one["numInputRows"]]
     assert sum(numbers) == 1800
     assert len(numbers) >= size // 40_000
+    [first], [last] = progress[0]["sources"], progress[-1]["sources"]
+    latest, reached = json.loads(first["latestOffset"]), json.loads(first["endOffset"])
+    assert latest["orders-0"][0] == 1800 > reached["orders-0"][0]  # the difference is the lag
+    assert json.loads(last["endOffset"])["orders-0"][0] == 1800
 
 
 def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:

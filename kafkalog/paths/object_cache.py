@@ -1,0 +1,124 @@
+"""What is known of objects without asking again: their ends, their clients, and for how long."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Version = tuple[str, int, int]
+"""Path, time of modification and size of an object."""
+
+LISTED_FOR_S: Final = 30.0
+"""How long a listing, and the content of a small object, is trusted, in seconds."""
+CONTENT_SIZE_MAX: Final = 1 << 17
+"""Objects up to this size are read whole, with one request, and kept for a while."""
+CONTENTS_SIZE_MAX: Final = 32 << 20
+"""How much of small objects, and of the ends of larger ones, is kept, in all."""
+FILES_MAX: Final = 1024
+"""How many objects are kept open, which takes no connection, but spares a request."""
+
+_holds: list[float] = []  # when those began who hold listings
+
+
+def is_fresh(since: float) -> bool:
+    """Return whether what was asked for at a time is still trusted; 0 for what never was."""
+    oldest = min([time.monotonic(), *_holds]) - LISTED_FOR_S
+    return since > max(oldest, 0.0)
+
+
+def held_since() -> float | None:
+    """Return when the run began that trusts what it has listed, None if there is none."""
+    return min(_holds, default=None)
+
+
+@contextmanager
+def listings_held() -> Iterator[None]:
+    """Trust listings as long as the block takes: a run that plans is about one moment."""
+    began = time.monotonic()
+    _holds.append(began)
+    try:
+        yield
+    finally:
+        _holds.remove(began)
+
+
+class Contents:
+    """Small objects that were read lately, and the ends of larger ones.
+
+    A check opens an index or a checkpoint several times, and several questions about a log look at
+    its end. They are trusted as long as a listing. Those read longest ago go first.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Version, tuple[float, bytes]] = OrderedDict()
+        self._size_bytes = 0
+        self._lock = RLock()
+
+    def get(self, version: Version) -> bytes | None:
+        """Return the last bytes of an object, if not all; None if it has to be read."""
+        if not version[2]:
+            return b""
+        with self._lock:
+            since, data = self._kept.get(version, (0.0, b""))
+        return data if is_fresh(since) else None
+
+    def keep(self, version: Version, data: bytes) -> None:
+        """Keep the last bytes of an object, unless more are kept; `CONTENTS_SIZE_MAX` in all."""
+        more = self.get(version)
+        if more is not None and len(more) > len(data):
+            return
+        with self._lock:
+            _, old = self._kept.pop(version, (0.0, b""))
+            self._kept[version] = (time.monotonic(), data)
+            self._size_bytes += len(data) - len(old)
+            while self._size_bytes > CONTENTS_SIZE_MAX:
+                _, (_, oldest) = self._kept.popitem(last=False)
+                self._size_bytes -= len(oldest)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._kept.clear()
+            self._size_bytes = 0
+
+
+class Files:
+    """Objects that are open, `FILES_MAX` of them. Those used longest ago go first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[float, Version, Any]] = OrderedDict()
+        self._lock = RLock()
+
+    def get(self, version: Version) -> Any:
+        """Return an open object, None if it has to be opened."""
+        with self._lock:
+            found = self._kept.get(version[0])
+            if found is None or found[1] != version:
+                return None
+            self._kept.move_to_end(version[0])
+            return found[2]
+
+    def version_of(self, path: str) -> Version | None:
+        """Return what an object was when it was opened, None if that is not known or long ago."""
+        with self._lock:
+            since, version, _ = self._kept.get(path, (0.0, None, None))
+        return version if is_fresh(since) else None
+
+    def keep(self, version: Version, file: Any) -> None:
+        """Keep an object open that has just been opened."""
+        with self._lock:
+            self._kept[version[0]] = time.monotonic(), version, file
+            self._kept.move_to_end(version[0])
+            while len(self._kept) > FILES_MAX:
+                self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._kept.clear()

@@ -1,0 +1,239 @@
+"""The splits of one log: its segments, cut where batches begin according to their offset indexes.
+
+Names and sizes say most of it. Of a segment that is wanted whole, and is no larger than a split,
+nothing is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog.batches.lookup import lookup_timestamp
+from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
+from kafkalog.batches.selection import Selection, start_position
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import Isolation, computed_once
+from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
+from kafkalog.sightings import Sighting
+from kafkalog.tables.merged_log import MergedLog
+from kafkalog.tables.model import (
+    OF_LOGS,
+    PartitionEnd,
+    Split,
+    TableName,
+    has_bounds,
+    log_of,
+    partition_end,
+)
+from kafkalog.tiers import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.log_dir import Segment
+    from kafkalog.tables.model import Request
+    from kafkalog.tables.planning import Target
+
+
+def splits_of(
+    target: Target,
+    request: Request,
+    at_ms: int,
+    *,
+    ends: Callable[[PartitionEnd], object] | None = None,
+    gaps: Callable[[Target], object] | None = None,
+) -> Iterator[Split]:
+    """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
+    partition, segments = target.partition, target.segments
+    seen = Sighting.of(target.listed, at_ms)
+    plain = Split(
+        request.table,
+        os.path.dirname(partition.path),
+        partition.topic,
+        -1 if partition.partition is None else partition.partition,
+        partition.path,
+        seen=seen,
+        view=request.view,
+    )
+    if request.table in OF_LOGS:
+        splits = _LogSplits(target, request, plain)
+        if ends is not None and splits.end is not None:
+            ends(splits.end)
+        if gaps is not None and not target.is_file:
+            # Whoever reads to the end of a segment sees the gap after it.
+            unseen = [one for one in segments if not (splits.are_for_gaps and one.log.size_bytes)]
+            if splits.have_gaps(unseen):
+                gaps(target)
+        yield from splits.of(segments)
+    elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
+        yield plain
+    else:
+        for segment in segments:
+            index = {
+                TableName.OFFSET_INDEX: segment.offset_index,
+                TableName.TIME_INDEX: segment.time_index,
+                TableName.TRANSACTIONS: segment.transaction_index,
+            }[request.table]
+            if index is not None:
+                one = replace(
+                    plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
+                )
+                yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
+
+
+def _seen_file(seen: Sighting, path: str) -> Sighting:
+    with Source(path) as source:
+        return seen.of_part(source, 0, source.size_bytes)
+
+
+class _LogSplits:
+    """The splits of the logs of one partition.
+
+    Attributes:
+        end: the bounds of the log, if they decide which rows are returned.
+        are_for_gaps: whether readers look for gaps between segments.
+    """
+
+    def __init__(self, target: Target, request: Request, plain: Split) -> None:
+        bounds = request.bounds
+        self._request = request
+        self._disorder_ms = bounds.disorder_ms
+        self._log = log_of(target, request)
+        self._committed = request.isolation == Isolation.READ_COMMITTED
+        start = max(_known(bounds.from_offset, self._offset_of(bounds.begin_time)), default=None)
+        end = min(_known(bounds.to_offset, self._offset_of(bounds.end_time)), default=None)
+        self.end: PartitionEnd | None = None
+        if has_bounds(request):
+            self.end = partition_end(self._log, request)
+            given = self._log.fetch_bounds(request.isolation)
+            start, end = max(_known(start, given[0])), min(_known(end, given[1]))
+        self._selection = Selection(
+            from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
+        )
+        self._plain = replace(
+            plain,
+            from_offset=start,
+            to_offset=end,
+            from_time=bounds.from_time,
+            to_time=bounds.to_time,
+            committed=self._committed,
+        )
+        self.are_for_gaps = (
+            request.gaps_when_read
+            and is_object(target.partition.path)
+            and not (target.is_file or target.copies)
+            and not (target.partition.is_remote or target.partition.tier)
+        )
+        self._aborted = self._log.hidden_transactions() if self._committed else []
+
+    @computed_once
+    def _log_end(self) -> int | None:
+        """Return where the log ends now; None if that is unknown."""
+        with suppress(KafkaLogError):
+            return self._log.log_end_offset
+        return None
+
+    def have_gaps(self, segments: Sequence[Segment]) -> bool:
+        """Return whether wanted offsets are missing between segments."""
+        wanted = self._selection
+        found = gaps_between(segments, wanted.from_offset, wanted.to_offset)
+        return any(self._log.lacks(start, end) for start, end in found)
+
+    def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
+        """Yield splits by segment, up to the end of the wanted time range."""
+        if isinstance(self._log, MergedLog):
+            wanted = replace(self._plain, aborted=tuple(
+                (one.producer_id, one.first_offset, one.last_offset) for one in self._aborted
+            ))  # fmt: skip
+            yield from self._log.planned(wanted, self._request.split_bytes)
+            return
+        for segment in segments:
+            if self._skips(segment):
+                continue
+            with OpenSegment(segment) as opened:
+                start = start_position(opened, self._selection)
+                end = self._end(opened)
+                size = self._request.split_bytes
+                bounds = [start, *cut_positions(opened, start, end, size), end]
+                following, is_active = segment.next_base_offset, segment.is_active
+                aborted = tuple(
+                    (one.producer_id, one.first_offset, one.last_offset)
+                    for one in self._aborted
+                    if one.last_offset >= segment.base_offset
+                    and (following is None or one.first_offset < following)
+                )
+                offsets = [
+                    opened.base_offset_at(position) if position else segment.base_offset
+                    for position in bounds[:-1]
+                ]
+                ends = [*offsets[1:], self._log_end if following is None else following]
+                size = opened.source.size_bytes
+                parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
+                for (first, last), first_offset, next_offset in parts:
+                    if last > first:
+                        yield replace(
+                            self._plain, path=segment.log.path, base_offset=segment.base_offset,
+                            start=first, end=last, aborted=aborted, first_offset=first_offset,
+                            next_offset=next_offset, seen=self._seen(opened.source, first, last),
+                            looks_for_gap=self.are_for_gaps and last == size and not is_active,
+                        )  # fmt: skip
+                if end < size:
+                    return
+
+    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
+        seen = None if is_remote(source.path) else self._plain.seen
+        return None if seen is None else seen.of_part(source, start, end)
+
+    def _offset_of(self, timestamp: int | None) -> int | None:
+        """Return the offset at which a consumer that seeks to a time begins."""
+        if timestamp is None:
+            return None
+        offset = lookup_timestamp(self._log, timestamp).offset
+        return self._log.log_end_offset if offset is None else offset
+
+    def _skips(self, segment: Segment) -> bool:
+        wanted, following = self._selection, segment.next_base_offset
+        if wanted.to_offset is not None and segment.base_offset >= wanted.to_offset:
+            # If a log ends where its active segment begins, that one is empty, or all damage.
+            return following is not None or wanted.to_offset != self._log_end
+        return (
+            wanted.from_offset is not None
+            and following is not None
+            and following <= wanted.from_offset
+        )
+
+    def _end(self, opened: OpenSegment) -> int:
+        """Return the position after which nothing is wanted, by the indexes; else the log's end."""
+        end, following = opened.source.size_bytes, opened.segment.next_base_offset
+        behind = []
+        to_offset = self._selection.to_offset
+        # What ends at the end of the log, or of the segment, needs no look at an index.
+        limit = self._log.partition.end_offset if following is None else following
+        if to_offset is not None and (limit is None or to_offset < limit):
+            behind.append(to_offset)
+        if self._selection.to_time is not None and self._disorder_ms is not None:
+            times = opened.time_index
+            late = self._selection.to_time + self._disorder_ms
+            last = None if times is None else times.lookup(late - 1)
+            number = 0 if last is None else last.entry + 1
+            if times is not None and number < times.entry_count:
+                behind.append(times.entry(number).offset + 1)
+        index = opened.offset_index if behind else None
+        if index is None:
+            return end
+        for offset in behind:
+            # An entry's batch can begin before its offset, but the next entry's batch cannot.
+            last_entry = index.lookup(offset)
+            number = 0 if last_entry is None else last_entry.entry + 1
+            if number + 1 < index.entry_count:
+                end = min(end, checked_position(opened, index.entry(number + 1).position) or end)
+        return end
+
+
+def _known(*some: int | None) -> list[int]:
+    return [one for one in some if one is not None]

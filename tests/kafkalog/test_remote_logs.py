@@ -1,0 +1,37 @@
+"""Which remote segments belong to a log, by their leader epochs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.remote_logs import RemoteSegment, is_within
+
+
+def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:
+    return RemoteSegment(start, end, epochs)
+
+
+LINEAGE = ((0, 0), (2, 50), (5, 100))
+
+
+@pytest.mark.parametrize(
+    ("found", "is_on_it"),
+    [
+        (segment(0, 49, (0, 0)), True),
+        (segment(10, 49, (0, 10)), True),
+        (segment(0, 50, (0, 0)), False),  # longer than the epoch
+        (segment(40, 60, (0, 40), (2, 50)), True),
+        (segment(40, 60, (0, 40), (2, 45)), False),  # the epoch began elsewhere
+        (segment(40, 120, (0, 40), (2, 50), (5, 100)), True),
+        (segment(40, 120, (0, 40), (5, 100)), False),  # an epoch is missing
+        (segment(60, 90, (3, 60)), False),  # an epoch that nobody knows
+        (segment(45, 90, (2, 45)), False),  # before its epoch began
+        (segment(120, 140, (5, 120)), True),
+        (segment(120, 140, (5, 120), (6, 130)), False),  # later than all
+        (segment(40, 60, (0, 40), (1, 50), (2, 50)), True),  # an epoch without records
+        (segment(40, 60), True),  # nothing is known
+    ],
+)
+def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) -> None:
+    """As `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` describes it."""
+    assert is_within(found, LINEAGE) == is_on_it
