@@ -5,7 +5,6 @@ Rows are Arrow record batches straight from the kernels; Spark plans, schedules 
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from dataclasses import replace
@@ -30,21 +29,18 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.errors import OffsetsMissingError, UsageError
 from kafkalog.model import Severity
 from kafkalog.paths import file_system
-from kafkalog.spark.job import is_remote, settle
+from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import bounds_of, planned, require_batch
 from kafkalog.spark.options import Mode, parse_options, require_stream
-from kafkalog.tables import TableName, read_split
-from kafkalog.tables.model import Answer, columns_for, is_named
+from kafkalog.tables import read_split
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.reading import ROWS_AT_ONCE
-from kafkalog.tables.schemas import SCHEMAS, table_schema
+from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
-from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
     from kafkalog.model import Defect
@@ -83,26 +79,29 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
     settle(asked.paths)  # the splits carry only the paths of URIs
-    defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
-    losses = None if asked.fails_on_loss else _warn
-
-    def gap_after(split: Split) -> Callable[[int], None]:
-        from kafkalog.check.segments import missing_from
-
-        def tell(offset: int) -> None:
-            found = missing_from(os.path.dirname(split.path), split.view, offset)
-            _tell_missing(found, asked)
-
-        return tell
-
     batches = (
         batch
         for split in partition.splits
-        for batch in read_split(
-            split, schema, defects=defects, losses=losses, notes=_warn, gaps=gap_after(split)
-        )
+        for batch in read_split(split, schema, **hearers_of(asked, split))
     )
     return _gathered(batches)
+
+
+def hearers_of(asked: SourceOptions, split: Split) -> dict[str, Any]:
+    """Return who hears of defects, losses, notes and gaps in a task."""
+
+    def after(offset: int) -> None:
+        from kafkalog.check.segments import missing_from
+
+        found = missing_from(os.path.dirname(split.path), split.view, offset)
+        _tell_missing(found, asked)
+
+    return {
+        "defects": _pass_over if asked.mode == Mode.PERMISSIVE else None,
+        "losses": None if asked.fails_on_loss else _warn,
+        "notes": _warn,
+        "gaps": after,
+    }
 
 
 def _tell_missing(found: Iterable[Defect], asked: SourceOptions) -> None:
@@ -285,105 +284,3 @@ def _chosen(asked: SourceOptions, schema: StructType) -> Any:
                 hint="The schema chooses columns; it cannot change their types.",
             )
     return to_arrow_schema(schema, timezone="UTC")
-
-
-def run_query(
-    session: SparkSession, query: str, paths: Sequence[str], options: Mapping[str, str]
-) -> Answer:
-    """Run a query over the tables of some logs.
-
-    Those tables that it names become temporary views. `records` has the columns of Spark's own
-    Kafka source, and any others that the query names. What the query does not use is not read,
-    except over Spark Connect, which does not report it.
-
-    Args:
-        session: the Spark session.
-        query: one statement.
-        paths: log directories, partition directories or logs.
-        options: options of the data source.
-
-    Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
-        UsageError: an option is wrong. Errors of Spark are raised as they are.
-
-    Cost:
-        The rows of one task at a time are in memory here.
-    """
-    open_targets(paths)
-    session.dataSource.register(KafkaLogDataSource)
-    reader = session.read.format("kafkalog").options(**options)
-    sources = json.dumps([file_system.portable(path) for path in paths])
-    reader = reader.option("paths", sources).option("filterPushdown", "true")
-    for table in tables_of(query):
-        usual = table_schema(table).names
-        _make_view(reader, table, columns_for(query, usual, SCHEMAS[table].names))
-    frame = session.sql(query)
-    if not is_remote(session):
-        for table, columns in _used_columns(frame).items():
-            _make_view(reader, table, columns)
-        frame = session.sql(query)
-    numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
-    return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
-
-
-def tables_of(query: str) -> list[TableName]:
-    """Return the tables that a query may use."""
-    return [table for table in TableName if is_named(query, table)]
-
-
-def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]) -> None:
-    reader = reader.option("table", table).option("columns", ",".join(columns))
-    reader.load().createOrReplaceTempView(table)
-
-
-def _used_columns(frame: Any) -> dict[TableName, list[str]]:
-    """Return per table the columns that Spark's optimized plan uses; at least one."""
-    used: dict[TableName, list[str]] = {}
-    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 # nothing public tells
-    wanted = {one.exprId().id() for one in _each(plan.output())}
-    leaves = []
-    for node in _nodes(plan):
-        wanted |= {one.exprId().id() for one in _each(node.references())}
-        if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
-            leaves.append(node)
-    for leaf in leaves:
-        name = leaf.relation().options().get("table")
-        if name in list(TableName):
-            columns = used.setdefault(TableName(name), [])
-            found = [one.name() for one in _each(leaf.output()) if one.exprId().id() in wanted]
-            columns += [one for one in found or ["partition"] if one not in columns]
-    return used
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in _each(plan.children()):
-        yield from _nodes(child)
-
-
-def _each(of_scala: Any) -> Iterator[Any]:
-    iterator = of_scala.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
-
-
-def _is_number(kind: str) -> bool:
-    return kind.startswith("decimal") or kind in {
-        "byte", "short", "integer", "long", "float", "double",
-    }  # fmt: skip
-
-
-def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
-    for row in frame.toLocalIterator(prefetchPartitions=True):
-        yield tuple(_plain(value) for value in row)
-
-
-def _plain(value: Any) -> Any:
-    """Convert Spark's own types to plain ones."""
-    if hasattr(value, "asDict"):
-        return {name: _plain(inner) for name, inner in value.asDict().items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    return bytes(value) if isinstance(value, bytearray) else value

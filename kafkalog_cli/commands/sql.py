@@ -190,7 +190,7 @@ def _run_in_spark(
     targets = find_targets(tables.paths, request)
     outcome.differs(target.difference for target in targets)
     with spark.open() as session:
-        from kafkalog.spark.source import run_query, tables_of
+        from kafkalog.spark.queries import run_query, tables_of
 
         if TableName.RECORDS in tables_of(query):
             outcome.leaves_out(partition_ends(targets, request))

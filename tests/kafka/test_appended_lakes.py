@@ -118,6 +118,15 @@ class Table:
                     made.rows.append((name, row["offset"], row["value"]))
             yield made
 
+    def merges(self) -> int:
+        """How often small files were merged."""
+        if self.form == "iceberg":
+            said = [one.summary.additional_properties for one in iceberg(self.place).snapshots()]
+            return sum("kafkalog.merged-files" in one for one in said)
+        if self.form == "delta":
+            return sum(one["operation"] == "OPTIMIZE" for one in DeltaTable(self.place).history())
+        return 0
+
     def rows(self) -> dict[str, list[tuple[int, bytes]]]:
         """Offset and value of all rows, by topic, as readers of the table find them."""
         if self.form == "iceberg":
@@ -241,4 +250,4 @@ def test_tables_beside_a_working_broker(
     assert table.run() == 0, "nothing is new"
     require_complete(table, consumed)
     tell(f"appended to {form} beside a broker, seed {seed}: {len(table.commits())} commits by "
-         f"{RUNS} runs: {dict(statuses)}")  # fmt: skip
+         f"{RUNS} runs, {table.merges()} merges: {dict(statuses)}")  # fmt: skip
