@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.crash.disk import tries_everything
@@ -26,6 +25,20 @@ def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
     return cases[first::one_of]
 
 
+def halves(cases: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """Return a random half of the cases, and the other one: two proofs share them.
+
+    Twice all where everything is tried.
+    """
+    if tries_everything():
+        return cases, cases
+    drawn = drawn_for(f"halves of {len(cases)} cases").sample(range(len(cases)), len(cases) // 2)
+    return (
+        [one for number, one in enumerate(cases) if number in drawn],
+        [one for number, one in enumerate(cases) if number not in drawn],
+    )
+
+
 def examples(count: int) -> int:
     """Return how many examples Hypothesis is to try of so many in `make soak`."""
     return count if tries_everything() else max(count // 4, 15)
@@ -43,16 +56,15 @@ def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pyt
     The id of a case repeats it, since at least one case of a test is kept. All processes of a run
     draw the same cases.
     """
-    kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
-    for name, cases in groupby(items, lambda item: item.nodeid.partition("[")[0]):
-        of_test = list(cases)
-        mark = of_test[0].get_closest_marker("sampled")
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    drawn: set[pytest.Item] = set()
+    for name, cases in tests.items():
+        mark = cases[0].get_closest_marker("sampled")
         if mark is None or tries_everything():
-            kept += of_test
+            drawn.update(cases)
             continue
         [one_of] = mark.args
-        drawn = drawn_for(name).sample(of_test, -(-len(of_test) // one_of))
-        kept += [one for one in of_test if one in drawn]
-        left_out += [one for one in of_test if one not in drawn]
-    return kept, left_out
+        drawn.update(drawn_for(name).sample(cases, -(-len(cases) // one_of)))
+    return [one for one in items if one in drawn], [one for one in items if one not in drawn]

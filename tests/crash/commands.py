@@ -30,6 +30,7 @@ from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.resurrection.test_into import home, put
 from tests.kafkalog.resurrection.test_resurrect import log_of, make
 from tests.kafkalog.test_recovery import CONFIG
+from tests.sampling import halves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -426,3 +427,6 @@ COMMANDS = [
     ),
     Command("resume-of-swap-stopped-before-final", run_swap_again, stopped_before("final")),
 ]
+
+CRASHING, FAILING = halves(COMMANDS)
+"""Those whose crashes a run enumerates and that it kills, and those whose calls it lets fail."""

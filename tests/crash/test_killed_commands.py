@@ -65,6 +65,7 @@ def times(log_dir: Path) -> list[int]:
     return [path.stat().st_mtime_ns for path in found if path.exists()]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LINES)
 def test_a_killed_command_leaves_a_whole_log(
     name: str, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]

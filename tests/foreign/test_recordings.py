@@ -76,6 +76,7 @@ def as_hex(given: Any) -> Any:
     return {"len": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("_decoder")
 def test_the_text_is_that_of_kafkas_tool(
     recording: Path, kafkalog: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
@@ -90,6 +91,7 @@ def test_the_text_is_that_of_kafkas_tool(
     assert len(calls) > 50
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("_decoder")
 @pytest.mark.parametrize("committed", [False, True], ids=["all", "committed"])
 def test_the_records_are_those_of_a_consumer(

@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from formats.file_names import FileKind, parse_directory_name
 from formats.internal_topics import (
     ControlRecordKey,
@@ -66,6 +68,7 @@ def survives(schema: Any, data: bytes) -> Any:
     return parsed
 
 
+@pytest.mark.sampled(3)
 def test_every_file_comes_back_byte_for_byte(any_state: State) -> None:
     """Batches, records of every codec, indexes, snapshots, checkpoints, internal records."""
     counts: Counter[str] = Counter()

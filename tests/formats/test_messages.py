@@ -198,6 +198,7 @@ def value(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
     return st.none() | found if field.nullable else found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

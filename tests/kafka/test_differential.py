@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 SEEDS = 1 << 31
-SHARES = 4
+SHARES = 8
 EXPECTED: dict[str, set[str]] = {
     "compactions": {*Dropped, "Pass", "ColumnPass", "driver"},
     "retentions": {*REASONS.values()},
@@ -45,7 +45,7 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
 ) -> None:
     """Same files, offsets and statistics; and the cases are rich enough to mean something.
 
-    A quarter of the cases will do if they are about all that they have to be about; in `make soak`
+    An eighth of the cases will do if they are about all that they have to be about; in `make soak`
     they all run. Seeds are new each time; KAFKALOG_SEED begins with the one that a failure names.
     """
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))

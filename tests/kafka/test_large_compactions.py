@@ -77,6 +77,7 @@ def beginnings() -> dict[str, tuple[int, ...]]:
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("codec", CODECS)
 def test_both_passes_make_the_same_files(
     oracle: Oracle, tmp_path: Path, beginnings: dict[str, tuple[int, ...]], codec: str

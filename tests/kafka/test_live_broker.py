@@ -123,6 +123,7 @@ def test_broker_data_hold_what_they_promise(broker: BrokerData) -> None:
     assert sizes["clean"].st_size < 1 << 20
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", DUMPS)
 def test_dump_prints_the_bytes_of_kafkas_tool(
     broker: BrokerData, state: str, log_dir: Any, kafkalog: Callable[..., Any], kind: str
@@ -235,6 +236,7 @@ def listed(answer: dict[str, int]) -> tuple[int, int, int]:
     return answer["offset"], answer["timestamp"], answer["leaderEpoch"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_timestamp_lookups_answer_like_list_offsets(
     broker: BrokerData, log_dir: Any, kafkalog: Callable[..., Any], isolation: str

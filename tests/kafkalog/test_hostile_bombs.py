@@ -115,7 +115,7 @@ def run_all(directory: Path, lines: list[list[str]]) -> tuple[list[tuple[int, fl
     return [(*pair, text) for pair, text in zip(found, shown, strict=True)], peak
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
     """As a defect with status 7, whichever command meets it; the batch after it is there."""

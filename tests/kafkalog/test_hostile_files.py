@@ -84,7 +84,7 @@ def test_each_truncation_of_an_index(log: Path, suffix: str):
     path = log / f"00000000000000000016.{suffix}"
     data = path.read_bytes()
     width = {"index": 8, "timeindex": 12, "txnindex": 34}[suffix]
-    for size in sampled(range(len(data)), 3):
+    for size in sampled(range(len(data)), 6):
         path.write_bytes(data[:size])
         found = {defect.reference for defect in verify_at_every_level(log)}
         assert ("index-size-not-multiple" in found) == bool(size % width), size
@@ -100,7 +100,7 @@ def test_each_truncation_of_a_small_file(log: Path, name: str):
     """All readers over all of them; a sample has a quarter of the sizes."""
     path = log / name
     data = path.read_bytes()
-    for size in sampled(range(len(data)), 4):
+    for size in sampled(range(len(data)), 8):
         path.write_bytes(data[:size])
         read_file_in_every_way(path)
         verify_at_every_level(log.parent)
@@ -191,6 +191,7 @@ def oddities(directory: Path) -> dict[str, Callable[[Path], object]]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", oddities(Path()))
 def test_odd_things_in_the_place_of_files(log: Path, kafkalog: Run, kind: str):
     """The files of the partition and its log directory: every third, another third each time."""

@@ -69,6 +69,7 @@ def by_splits(partition: Path) -> list[Row]:
 READERS = {"records": by_records, "scan": by_scan, "splits": by_splits}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("reader", READERS)
 def test_readers_give_each_row_once_beside_a_living_broker(

@@ -144,7 +144,7 @@ def sampled_pairs() -> list[tuple[str, int]]:
     return [(command, draw.choice(codecs)) for command in COMMANDS]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("command", "codec"), sampled_pairs())
 def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> None:
     """A quarter of a gigabyte in a few bytes: one batch of it is in memory at a time."""
@@ -154,7 +154,7 @@ def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> 
     assert peak < bound(command, SIZE), peak >> 20
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("codec", "magic", "pieces"),
     [(GZIP, 2, 1), (SNAPPY, 2, 40), (LZ4, 2, 1), (GZIP, 1, 1), (SNAPPY, 0, 1), (LZ4, 1, 1)],
@@ -219,7 +219,7 @@ def a_log_with_a_hole(directory: Path, codec: int = 0) -> Path:
     return path.parent
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", IN_A_HOLE)
 def test_a_stored_batch_is_in_memory_record_by_record(tmp_path: Path, command: str) -> None:
     """However large it is: not 400 MiB at a time; what is left over in it is a finding."""

@@ -86,6 +86,7 @@ def test_there_is_something_to_select_from(log: Log):
     assert offsets == sorted(offsets)
 
 
+@pytest.mark.sampled(2)
 def test_offsets_are_selected(log: Log) -> None:
     """From is inclusive, to is exclusive; the index is only a short cut."""
     rows = log.records
@@ -100,6 +101,7 @@ def test_offsets_are_selected(log: Log) -> None:
     same(log, Selection(from_offset=-5, to_offset=2**62), rows)
 
 
+@pytest.mark.sampled(2)
 def test_times_are_selected(log: Log) -> None:
     """By the record's own time, wherever it is: times need not rise."""
     rows = log.records

@@ -22,6 +22,7 @@ from tests.crash.disk import tries_everything
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ def assert_twins(partition: Path, mode: StartMode, **options: Any) -> PredictedS
 @pytest.mark.parametrize("mode", StartMode)
 def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> None:
     """What Kafka's own loader was compared with."""
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 3):
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
 
@@ -105,7 +106,7 @@ def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path)
         assert_twins(partition, mode, config=CONFIG, recovery_point=rng.randrange(60))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_partitions_that_a_broker_left(any_state: State) -> None:
     """Transactions, old formats, compacted logs."""
     for partition in any_state.partitions():

@@ -266,6 +266,7 @@ ENDS = {"index_beyond_data_active": 51, "size_huge": 55}
 """Scenarios whose log ends earlier for a start after a clean shutdown than its batches do."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["clean", "unclean"])
 def test_the_view_ends_where_the_log_of_kafkas_loader_ends(
     corpus_dir: Path, tmp_path: Path, mode: str

@@ -66,7 +66,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
         yield ("--format", form, "--bytes", how, *rng.choice(SELECTIONS))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(14)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every partition of every broker; NDJSON and Kafka's text of all of them."""
     for partition in any_state.partitions():

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -46,6 +48,7 @@ def log_start(kafkalog: Any, partition: Path) -> int:
     return int(json.loads(result.stdout)["offset"])
 
 
+@pytest.mark.sampled(3)
 def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
     """Every record of every partition: offset, timestamp, type, key, value, headers."""
     for partition in any_state.partitions():
@@ -71,6 +74,7 @@ def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) ->
             ] == headers_of(record), (partition, row["offset"])
 
 
+@pytest.mark.sampled(3)
 def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
     """Without aborted transactions, and nothing from the first open one on."""
     for partition in any_state.partitions():

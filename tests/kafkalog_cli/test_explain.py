@@ -134,6 +134,7 @@ def shape(detail: str) -> str:
     return re.sub(r"0x[0-9a-f]+|-?[0-9]+", "N", detail)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*DAMAGE, *UNDECODABLE])
 def test_examples_read_as_findings_do(name: str, corpus_dir: Path, tmp_path: Path):
     """A real log, damaged in the way the reference is for."""

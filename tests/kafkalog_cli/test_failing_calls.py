@@ -210,6 +210,7 @@ def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
     return wanted - set(done.stdout.splitlines())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LINES)
 def test_a_call_that_fails_is_told(
     name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]

@@ -123,6 +123,7 @@ def lines_over(directory: Path) -> list[list[object]]:
     return lines
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(4))
 def test_every_command_on_a_dumb_terminal(tmp_path: Path, number: int):
     """Not one byte that could act on it: words, tables, errors, Kafka's own text."""

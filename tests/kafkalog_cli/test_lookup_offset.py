@@ -62,6 +62,7 @@ def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.sampled(3)
 def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were asked while the broker was running."""
     for partition, recorded in served(any_state):

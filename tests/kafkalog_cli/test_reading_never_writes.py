@@ -184,7 +184,7 @@ def damaged_copy(origin: Path, target: Path) -> Path:
     return root
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_nothing_is_opened_for_writing_or_changed(trees: list[Path], tmp_path: Path):
     """Every tree of the corpus, judged three times: by audit, by system calls, by the disk."""
     data = tmp_path / "data"

@@ -82,6 +82,7 @@ def test_words_that_cannot_be_written_are_no_success(place: str, tmp_path: Path)
     assert b"nothing wrong" in out.read_bytes()
 
 
+@pytest.mark.sampled(2)
 @no_place
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_changes_a_log_finishes_its_work(

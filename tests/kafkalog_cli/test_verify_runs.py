@@ -131,6 +131,7 @@ def long_log(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["table", "ndjson", "json"])
 def test_an_interrupted_run_ends_with_130_and_keeps_its_state(
     form: str, long_log: Path, tmp_path: Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.soak.target import Target
 
 SEED = 20261121
-SHARE = 8_000
+SHARE = 4_000
 SEALED_SHARE = 150
 
 

@@ -162,6 +162,7 @@ def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Jo
     return Job(("compact", there, *COMPACT), 0, is_begun, is_done)
 
 
+@pytest.mark.sampled(2)
 def test_a_killed_executor(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ STATES = ("codecs", "txn-v0", "crash-1-torn", "compact-1-first-pass", "jbod-live
 COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STATES)
 def test_both_engines_write_the_same_bytes(
     spark: Any, corpus_dir: Path, tmp_path: Path, name: str
@@ -36,6 +37,7 @@ def test_both_engines_write_the_same_bytes(
     assert len(files) > 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("table", [TableName.BATCHES, TableName.SEGMENTS, TableName.DEFECTS])
 def test_both_engines_write_the_same_tables(
     spark: Any, corpus_dir: Path, tmp_path: Path, table: TableName

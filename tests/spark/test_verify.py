@@ -42,6 +42,7 @@ def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
     return {level: torn + sound[number :: len(Level)] for number, level in enumerate(Level)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("level", Level)
 def test_the_corpus(

@@ -113,7 +113,7 @@ def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
         assert wrong == ([] if mistake is None else [mistake])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CLEANED)
 def test_the_kernels_prove_what_the_reference_finds_right(
     name: str, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch

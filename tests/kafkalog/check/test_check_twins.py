@@ -97,7 +97,7 @@ def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
         assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(14)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
     """Log, offset index, time index and transaction index, each hurt while the others are sound.
 

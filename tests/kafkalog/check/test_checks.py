@@ -228,7 +228,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("reference", "number"), [(name, i) for name, ways in DAMAGE.items() for i in range(len(ways))]
 )

@@ -48,6 +48,7 @@ def findings(root: Path) -> list[Defect]:
     return list(run.verify(root))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("check", CLASSES, ids=lambda check: check.__name__)
 def test_a_check_of_batches_that_fails_costs_itself(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, check: Any

@@ -63,6 +63,7 @@ def prepared(scenario: Scenario, mode: StartMode, target: Path) -> Path:
     return log_dir
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", [StartMode.UNCLEAN, StartMode.FULL])
 def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
@@ -171,6 +172,7 @@ def size_of(partition: Path) -> int:
     return sum(path.stat().st_size for path in partition.glob("*.log"))
 
 
+@pytest.mark.sampled(3)
 def test_a_broker_that_was_closed_starts_without_change(any_state: State) -> None:
     """After its mark nothing but tidying up; only the quorum's own log is always scanned whole."""
     for log_dir in any_state.log_dirs:

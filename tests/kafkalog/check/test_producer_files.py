@@ -75,6 +75,7 @@ def test_columns_are_what_the_reference_reads(any_state: State):
             assert column == [-1 if value is None else value for value in wanted]
 
 
+@pytest.mark.sampled(3)
 def test_states_equal_those_that_kafka_wrote(any_state: State, monkeypatch: pytest.MonkeyPatch):
     """Field by field, where the log still has the batches of the producer."""
     equal, others = 0, 0
@@ -109,7 +110,7 @@ def test_each_altered_field_of_a_snapshot_is_found(closed: Path):
         entries = entries_of(path)
         before = path.read_bytes()
         for i, entry in enumerate(entries):
-            for field in range(len(FIELDS)):
+            for field in sampled(range(len(FIELDS)), 2):
                 altered = list(entry)
                 altered[field] += 1 if field else 1000
                 write_snapshot(path, [*entries[:i], tuple(altered), *entries[i + 1 :]])
@@ -123,12 +124,12 @@ def test_each_altered_field_of_a_snapshot_is_found(closed: Path):
 def test_each_altered_bit_of_a_transaction_index_is_found(closed: Path):
     """Producer, both offsets, last stable offset and version of every entry.
 
-    A sample has a bit of each byte or two.
+    A sample has a bit of every third byte.
     """
     path = closed / "00000000000000000233.txnindex"
     before = path.read_bytes()
     assert len(before) >= 3 * 34
-    for bit in sampled(range(8 * 3 * 34), 12):
+    for bit in sampled(range(8 * 3 * 34), 24):
         path.write_bytes(flip(before, bit))
         assert grave(verify(closed, Level.QUICK)), bit
     for start in range(0, len(before), 34):

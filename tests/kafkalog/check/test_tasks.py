@@ -21,6 +21,7 @@ from tests.builders import batch, copy_tree, flip, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.check.twins_by_tasks import JsonEngine, verdict
 from tests.kafkalog_cli.test_index_dumps import hurt
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ def assert_same(
     return found[0], engine.pieces
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(14)
 def test_the_corpus(any_state: State):
     """All log directories of a cluster at once, whole and in pieces."""
     assert_same(any_state.log_dirs, Level.QUICK, split_bytes=1 << 40)
@@ -84,7 +85,7 @@ def test_what_pieces_read_is_not_read_again(
 def test_a_sample_is_the_same(corpus_dir: Path):
     """The choice is made once, for all tasks."""
     state = corpus_dir / "kafka-4.3" / "txn"
-    for seed in range(3):
+    for seed in sampled(range(3), 3):
         assert_same([state], Level.DEEP, sample=Sample(0.4, seed))
 
 
@@ -157,7 +158,7 @@ def test_damaged_logs(tmp_path: Path, seed: int):
     assert told
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(9)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Logs and indexes that a broker wrote; a hurt offset index is what the cuts are made by."""
     rng = random.Random(any_state.name)

@@ -95,7 +95,7 @@ def assert_twins(path: Path, *, small: bool = False) -> list[Any]:
     return wanted
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_corpus(any_state: State):
     """Every log that a broker left, markers included."""
     markers: set[int] = set()

@@ -150,7 +150,7 @@ def test_bytes_of_kafka_itself(tmp_path: Path, blob: str):
     assert not defects
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_the_corpus(any_state: State):
     """Every partition and every single log that a broker wrote, read committed, too."""
     for partition in any_state.partitions():

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LATER_MS = BASE_TIME + 3_600_000
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", scenario_names("compaction"))
 def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Each compaction of the corpus, those that are refused as well; planned, then done.
@@ -74,6 +74,7 @@ def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -
             shutil.rmtree(other)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("memory", [None, 1], ids=["a map", "buckets"])
 def test_generated_logs(seed: int, memory: int | None, tmp_path: Path) -> None:

@@ -151,6 +151,7 @@ def test_bounds_skip_directories_segments_and_stretches(
     assert [one.path.split("/")[-2:] for one in seen] == [["a-1", f"{100:020}.log"]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:.*start would:UserWarning")
 @pytest.mark.parametrize("name", ["crash-1-torn", "interrupted-1-swap", "jbod-live", "txn"])
 def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None:

@@ -13,6 +13,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode, Verdict
 from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafkalog.test_recovery import CONFIG, Scenario, scenarios
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_recovered_directory_is_kafkas(
     """Every name and every byte."""
     wrong: dict[str, Any] = {}
     by_name = {scenario.name: scenario.facts["modes"][mode] for scenario in scenarios}
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 3):
         wanted = by_name[REPAIRED.get(scenario.name, scenario.name)]
         partition = recovered(scenario, mode, tmp_path)
         if "error" in wanted or partition is None:
@@ -99,7 +100,7 @@ def test_a_second_recovery_finds_nothing(
 ) -> None:
     """Nor does it change a byte."""
     wrong = {}
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 3):
         partition = recovered(scenario, mode, tmp_path)
         if partition is None:
             continue

@@ -214,7 +214,7 @@ def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> 
     assert (nothing.status, (tmp_path / "nothing").exists()) == (9, False)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("release", "state", "name"), LOGS, ids=str)
 @pytest.mark.parametrize("kind", [*KINDS, "several"])
 def test_what_no_damage_touched_is_salvaged(
@@ -241,6 +241,7 @@ def test_what_no_damage_touched_is_salvaged(
         check_result(partition)
 
 
+@pytest.mark.sampled(3)
 def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
     """Nothing is lost that a healthy broker wrote: any release, killed, compacted, preallocated."""
     for number, log_dir in enumerate(any_state.log_dirs):

@@ -36,7 +36,7 @@ def within(row: dict[str, Any], bounds: Bounds) -> bool:
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_no_wanted_row_is_left_out(any_state: State) -> None:
     """Whatever the bounds: what they let through holds the rows that a filter of all rows gives."""
     chance = random.Random(SEED)
@@ -131,7 +131,7 @@ def test_splits_have_at_least_a_byte(one_day: Path) -> None:
         plan_splits([str(one_day)], Request(split_bytes=0))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", [one for one in TableName if one != TableName.RECORDS])
 def test_other_tables_hold_the_same_however_they_are_split(
     any_state: State, table: TableName

@@ -83,6 +83,7 @@ def end_of(state: State) -> End:
     return End.LOG if state.name == "crash" else End.WATERMARK
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("split_bytes", [SMALL, 1 << 26])
 def test_records_are_what_a_consumer_read(any_state: State, split_bytes: int) -> None:
     """Every field, of every partition that a consumer read."""
