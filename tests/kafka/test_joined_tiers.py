@@ -157,7 +157,7 @@ def test_a_packed_tier_is_what_the_broker_serves(
 def test_tables_of_a_log_and_its_tier_have_each_record_once(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, isolation: str
 ) -> None:
-    """An export, and SQL, of both paths: what a consumer of that level got."""
+    """An export, SQL, and a replay of both paths: what a consumer of that level got."""
     options = ["--read-committed"] if isolation == "committed" else []
     lake = tmp_path / "lake"
     paths = tiered.log_dir, tiered.tier
@@ -165,6 +165,8 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
     exported = pq.read_table(lake, columns=["topic", "offset"]).to_pylist()
     query = 'select topic, "offset" from records'
     queried = rows(kafkalog, "sql", query, *paths, *options)
+    replayed = rows(kafkalog, "replay", *paths, "--dry-run", *options)
+    counts = {f"{row['topic']}-{row['partition']}": row["records"] for row in replayed}
     for name in PARTITIONS:
         wanted = [one["offset"] for one in tiered.all_records(name)]
         if options:
@@ -172,6 +174,7 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
         for table in (exported, queried):
             got = [row["offset"] for row in table if row["topic"] == name.removesuffix("-0")]
             assert sorted(got) == wanted
+        assert counts[name] == len(wanted)
 
 
 def test_offsets_that_are_neither_remote_nor_local(
