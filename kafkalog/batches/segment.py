@@ -85,7 +85,7 @@ def gaps_between(
 def offset_at_end(source: Source) -> int | None:
     """Return the offset after the last batch of a log; None if none begins in its last bytes.
 
-    Whoever has read a log of a store to its end needs no request for that, and no index.
+    After reading a log in an object store to its end, that takes no request and no index.
     """
     start = align(source, max(0, source.size_bytes - _TAIL_SIZE))
     following = None
