@@ -44,7 +44,7 @@ _OPTIONS: Final = {
     "subscribePattern": "instead of `subscribe`: a regular expression for whole names of topics",
     "assign": 'instead of `subscribe`: JSON with partitions: `{"orders": [0, 1]}`',
     "includeHeaders": "`false`: without the column `headers` (`true`)",
-    "minPartitions": "of a batch: at least so many tasks, if the offset indexes have the entries",
+    "minPartitions": "of a batch: the least number of tasks, if indexes have the entries for it",
     "maxOffsetsPerTrigger": "of a stream: how many offsets a batch covers; without it all",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "

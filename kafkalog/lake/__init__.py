@@ -106,7 +106,7 @@ def export(
         fail_fast: whether damage ends the export; otherwise it is skipped and counted.
         allow_gaps: with `append`, whether to commit although records are gone; the summary names
             them.
-        catalog: properties of the catalog of an Iceberg table, beside those that pyiceberg finds.
+        catalog: properties of the Iceberg catalog, added to those that pyiceberg finds.
         max_rejects: how many records whose key or value does not decode may go to the table of
             rejects; if there are more, nothing is exported.
         options: the other attributes of `ExportRequest`: `request`, `columns`, `append` ….

@@ -72,7 +72,7 @@ class IcebergTable:
 
     Args:
         name: `CATALOG.NAMESPACE.TABLE`; a namespace may have several levels.
-        properties: the catalog's, beside those that pyiceberg finds in `~/.pyiceberg.yaml` and in
+        properties: the catalog's, added to those that pyiceberg finds in `~/.pyiceberg.yaml` and in
             the environment.
 
     Raises:

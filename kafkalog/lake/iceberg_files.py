@@ -147,7 +147,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(rows: Rows, written: list[dict[str, Any]]) -> Iterator[ExportedPart]:
-    """Yield an `ExportedPart` for each file; what concerns all of them is told with the first."""
+    """Yield an `ExportedPart` for each file; the first also carries what concerns them all."""
     whole = rows.told(None, 0, None)
     if not written:
         yield whole

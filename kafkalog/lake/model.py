@@ -36,7 +36,7 @@ COMMITS: Final = f"{OWN}/commits"
 DELETED: Final = "deleted-while-reading"
 """The reference of what was deleted between the plan and the reading."""
 REJECTS: Final = "_rejects"
-"""The directory of records that do not decode, a table beside that of the others."""
+"""The directory of the table of records that do not decode."""
 CATALOG: Final = "catalog.db"
 """The SQLite file of a local catalog of Iceberg tables."""
 
@@ -327,7 +327,7 @@ class Rejects:
         rows: number of records.
         size_bytes: size of the file.
         crc32c: checksum of the file.
-        first: the first of them, as a person is told.
+        first: the first of them, as the error message names them.
     """
 
     file: str | None

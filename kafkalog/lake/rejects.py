@@ -1,6 +1,6 @@
 """The rejects of an export: records whose key or value does not decode, in a table of their own.
 
-They are beside the table, in files of Parquet below `_rejects` whose names do not end as those of
+They lie next to the table, in files of Parquet below `_rejects` whose names do not end as those of
 the table do: no pattern that finds the table's files finds them.
 """
 
@@ -68,7 +68,7 @@ class RejectsOf:
 
     Attributes:
         count: how many there are.
-        first: the first of them, as a person is told.
+        first: the first of them, as the error message names them.
     """
 
     part: Part
@@ -147,7 +147,7 @@ class _File:
         self._counted: CountedFile | None = None
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Return whether so many rows are a row group."""
+        """Return whether the rows are enough for a row group."""
         return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
 
     def write(self, table: Any) -> None:
