@@ -36,6 +36,14 @@ def main() -> None:
 
     If the reader of a pipe goes away, the process ends silently, like any Unix filter.
     """
+    try:
+        status = _run_process()
+    except KeyboardInterrupt:  # while modules are loaded; `run` handles it from then on
+        status = EXIT_INTERRUPTED
+    os._exit(status)  # the teardown takes longer than a small command
+
+
+def _run_process() -> int:
     from kafkalog.jit.cache import on_compile, on_refused, on_unusable
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
@@ -51,7 +59,7 @@ def main() -> None:
     status, lost = close_streams(run(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
-    os._exit(status)  # the teardown takes longer than a small command
+    return status
 
 
 def _say_compiling() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -70,12 +71,16 @@ _QUICK_JVM = (
 
 
 def pytest_configure() -> None:
-    """Keep the files of tests in memory where there is room: they sync thousands of small ones.
+    """Let Ctrl-C reach what tests start, and keep their files in memory where there is room.
+
+    A shell that runs a job in the background lets it ignore SIGINT, and its children inherit that.
+    Tests sync thousands of small files.
 
     The JVMs that they start live for seconds: the better one of the compilers costs more than it
     gains there, and so does verifying the classes of Kafka and Spark, a sixth of what Spark's start
     takes.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JVM)
     if _MEMORY.is_dir() and min(shutil.disk_usage(_MEMORY).free, _free_memory()) > _ROOM_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

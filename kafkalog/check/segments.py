@@ -33,6 +33,7 @@ from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.configs import ConfigSources
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.living import answered
 from kafkalog.log_dir import list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
@@ -326,7 +327,11 @@ def missing_from(directory: str, view: LogView, offset: int) -> Sequence[Defect]
 
     So of all who read its segments one tells it.
     """
-    first, found = _judged(directory, show_now(list_partition(directory), view).segments)
+
+    def judged() -> tuple[int, list[Defect]]:
+        return _judged(directory, show_now(list_partition(directory), view).segments)
+
+    first, found = answered(judged, judged)  # a broker may clean the log meanwhile
     return found if first == offset else ()
 
 

@@ -187,7 +187,7 @@ def plans_of(
 
     bounds = Bounds(from_offset=wanted.from_offset, to_offset=wanted.to_offset)
     request = Request(bounds=bounds, isolation=wanted.isolation, internal=True, view=wanted.view)
-    for split in living_splits(target, request, now_ms())[0]:
+    for split in living_splits(target, request, now_ms()).splits:
         for part in sound_parts(split, notes):
             yield plan_within(plan_of_split(part, Losses(part, notes)), wanted)
 

@@ -53,6 +53,15 @@ class Target:
     copies: tuple[Target, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedLog:
+    """The splits of a log and where it ends; if wanted rows are missing, the log and its view."""
+
+    splits: list[Split]
+    end: PartitionEnd | None = None
+    with_gaps: tuple[Target, LogView] | None = None
+
+
 def plan_splits(
     paths: Sequence[str],
     request: Request,
@@ -114,39 +123,49 @@ def each_planned(
         gaps: as in `plan_splits`; called in the order of the logs.
     """
 
-    def planned(target: Target) -> tuple[list[Split], PartitionEnd | None, list[Target]]:
-        request, found = requests(target), list[Target]()
+    def planned(target: Target) -> PlannedLog:
+        request = requests(target)
         if request is None:
-            return [], None, found
-        tell = None if gaps is None else found.append
-        return *living_splits(target, request, at_ms, tell), found
+            return PlannedLog([])
+        return living_splits(target, request, at_ms, looks_for_gaps=gaps is not None)
 
     with closing(in_order(planned, targets, _at_once(targets))) as results:
-        for splits, end, with_gaps in results:
-            for target in with_gaps:
-                assert gaps is not None, "it was asked for them"
-                gaps(target)
-            yield splits, end
+        for found in results:
+            if gaps is not None and found.with_gaps is not None:
+                _tell(gaps, *found.with_gaps)
+            yield found.splits, found.end
+
+
+def _tell(gaps: Callable[[Target], object], target: Target, view: LogView) -> None:
+    """Call `gaps` with a log: if its files change meanwhile, with a new listing."""
+    try:
+        answered(
+            lambda: gaps(target),
+            lambda: gaps(_shown(target.listed.listed_again(), view)),
+        )
+    except NotFoundError:
+        if file_system.exists(target.listed.path):
+            raise
 
 
 def living_splits(
-    target: Target,
-    request: Request,
-    at_ms: int,
-    gaps: Callable[[Target], object] | None = None,
-) -> tuple[list[Split], PartitionEnd | None]:
+    target: Target, request: Request, at_ms: int, *, looks_for_gaps: bool = False
+) -> PlannedLog:
     """Return the splits and the end of one log that was listed after a time.
 
     If its files change during planning, it is listed again; a log that a broker has deleted since
-    has no splits. `gaps` is as in `plan_splits`.
+    has no splits.
     """
 
-    def planned(target: Target, at_ms: int) -> tuple[list[Split], PartitionEnd | None]:
+    def planned(target: Target, at_ms: int) -> PlannedLog:
         ends: list[PartitionEnd] = []
+        with_gaps: list[Target] = []
+        gaps = with_gaps.append if looks_for_gaps else None
         splits = list(splits_of(target, request, at_ms, ends=ends.append, gaps=gaps))
-        return splits, ends[0] if ends else None
+        end = ends[0] if ends else None
+        return PlannedLog(splits, end, (with_gaps[0], request.view) if with_gaps else None)
 
-    def again() -> tuple[list[Split], PartitionEnd | None]:
+    def again() -> PlannedLog:
         if target.is_file:
             return planned(target, at_ms)
         now = now_ms()
@@ -157,7 +176,7 @@ def living_splits(
     except NotFoundError:
         if file_system.exists(target.listed.path):
             raise
-        return [], None
+        return PlannedLog([])
 
 
 def find_targets(

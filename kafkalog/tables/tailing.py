@@ -196,7 +196,7 @@ class Tail:
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
-                gaps=lambda target: found.losses.extend(self._gaps(key, wanted, target)),
+                gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
             )
         )
         for start in (one.log_start_offset for one in ends):
