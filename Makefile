@@ -41,7 +41,6 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
-	$(BIN)/python -m kafkalog.jit.native
 	touch $@
 
 clean:

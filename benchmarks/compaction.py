@@ -15,7 +15,6 @@ from typing import Final
 
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
-from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 
@@ -24,7 +23,7 @@ _LAZY: Final = (
     "kafkalog.check.registry",
     "kafkalog.columns.legacy_kernels",
     "kafkalog.compaction.columns",
-    "llvmlite.binding",
+    "kafkalog.compaction.kernels",
 )
 """Modules that are loaded where they are needed."""
 
@@ -33,8 +32,6 @@ def main(path: str) -> None:
     """Compact once."""
     for name in _LAZY:
         importlib.import_module(name)
-    if not is_compiled():
-        compile_all()
     request = CompactionRequest(now_ms=time.time_ns() // 1_000_000, high_watermark="end")
     configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(os.path.dirname(path))
     partition = open_partition(path)

@@ -24,7 +24,6 @@ from kafkalog.compaction import (
 )
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
-from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
 from kafkalog.lake import Export, ExportRequest
 from kafkalog.lake.model import Writing
@@ -210,8 +209,6 @@ def _link_tree(source: Path, target: Path) -> None:
 def main(argv: list[str]) -> None:
     """Run the jobs one after the other, each once for nothing and then as often as wanted."""
     log_dir, scratch, master, runs, bootstrap, jars, *names = argv
-    if not is_compiled():
-        compile_all()
     conf = {"spark.jars": jars} if jars else {}
     workers = int(master.removeprefix("local[").removesuffix("]"))
     with spark_session(master, conf) as session:

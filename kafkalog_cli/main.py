@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _run_process() -> int:
-    from kafkalog.jit.cache import on_compile, on_refused, on_unusable
+    from kafkalog.jit.fast_path import on_unusable
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
@@ -52,20 +52,12 @@ def _run_process() -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads are never used
     hide_pandas()
-    on_compile.append(_say_compiling)
-    on_refused.append(show_note)
     on_unusable.append(show_note)
     open_streams()
     status, lost = close_streams(run(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
     return status
-
-
-def _say_compiling() -> None:
-    from kafkalog_cli.outcome import show_note
-
-    show_note("compiling the fast decoder for this machine, once; about 10 seconds")
 
 
 def run(argv: list[str]) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from kafkalog.jit import native
+from kafkalog.jit import library
 from kafkalog_cli.main import run
 from tests.sampling import sample_of
 
@@ -200,10 +200,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
-    """Small logs go to the kernels in tests, which they do only where these are compiled."""
-    if not native.is_compiled():
-        native.compile_all()
-    assert native.is_compiled()
+    """Kernels are those of the sources in this checkout."""
+    with Path(library.__file__).with_suffix(".so.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one builds them
+        if not library.is_current():
+            library.build()
+    assert library.is_current()
 
 
 @pytest.fixture(scope="session")

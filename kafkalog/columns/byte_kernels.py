@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

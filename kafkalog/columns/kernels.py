@@ -23,8 +23,7 @@ from kafkalog.columns.byte_kernels import (
     varint,
     varlong,
 )
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"

@@ -15,8 +15,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.byte_kernels import copy_bytes, varint, varlong
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"

@@ -1,12 +1,14 @@
-"""Compiles kernels with numba into object code with plain C signatures; loaded on demand.
+"""Compiles the kernels with numba into object code with plain C signatures; loaded by builds alone.
 
 A kernel of arrays and ints becomes a C function of pointers, lengths and ints (all 64 bit), with a
-last pointer to its results.
+last pointer to its results; it returns 0. All kernels are one module of LLVM's, so that nothing is
+left of what numba adds for its own callers: the code needs `memcpy` and its like, and no Python.
 """
 
 from __future__ import annotations
 
 import importlib
+import platform
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kafkalog.jit.declared import ARRAYS, MODULES, Declared
+from kafkalog.jit.library import LEVELS, MODULES, SOURCES, Level
+from kafkalog.jit.native import ARRAYS, Kernel, declared_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +29,65 @@ if TYPE_CHECKING:
 
 # Calls that are not inlined pass arrays as seven words each, which is twice as slow.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": True}
+_NUMBAS_ARGUMENTS = 2  # pointers to its result and to its exception: a kernel has neither
 
 
-def compile_kernel(kernel: Declared) -> tuple[str, bytes]:
-    """Compile a kernel; return its symbol and its object code.
+def compile_kernels(level: Level, sources: str) -> bytes:
+    """Compile all kernels for a processor; return position-independent object code.
 
-    Cost:
-        Some seconds for the larger ones.
+    numba must have been told the processor before it was imported: `NUMBA_CPU_NAME` and
+    `NUMBA_CPU_FEATURES`.
+
+    Args:
+        level: the processor.
+        sources: the digest of the sources, which the code then holds as `SOURCES`.
     """
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    size, text = len(sources) + 1, f'c"{sources}\\00"'
+    whole = llvm.parse_assembly(f"@{SOURCES} = constant [{size} x i8] {text}")
+    kernels = declared_kernels()
+    for kernel in kernels:
+        whole.link_in(_module_of(kernel))
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(level.processor, level.features, 3, "pic", "default")
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_strip_dead_prototype_pass()
+    passes.run(whole, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
+    whole.verify()
+    return bytes(machine.emit_object(whole))
+
+
+def _module_of(kernel: Kernel) -> llvm.ModuleRef:
+    """Compile a kernel; return the module in which it alone is visible, under its symbol."""
+    compiled = _compiled(kernel)
+    module = llvm.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001
+    body = module.get_function(compiled.native_name.removeprefix("cfunc."))
+    kinds = [str(one.type) for one in body.arguments]
+    words = [f"{kind} %{i}" for i, kind in enumerate(kinds)][_NUMBAS_ARGUMENTS:]
+    symbol = kernel.symbol
+    module.link_in(
+        llvm.parse_assembly(f"""
+        declare i32 @"{body.name}"({", ".join(kinds)})
+        define i32 @{symbol}({", ".join(words)}) {{
+            %result = alloca ptr
+            %exception = alloca ptr
+            %status = call i32 @"{body.name}"({
+            ", ".join(("ptr %result", "ptr %exception", *words))
+        })
+            ret i32 %status
+        }}
+    """)
+    )
+    for one in (*module.functions, *module.global_variables):
+        if not one.is_declaration and one.name != symbol:
+            one.linkage = "internal"
+    return module
+
+
+def _compiled(kernel: Kernel) -> Any:
+    """Return numba's result for a function that takes the words of a C call."""
     parameters, values, kinds = [], [], []
     for i, kind in enumerate(kernel.arguments):
         if kind == "int":
@@ -63,8 +117,7 @@ def compile_kernel(kernel: Declared) -> tuple[str, bytes]:
         }
         exec("\n".join(lines), names)  # noqa: S102 # made of our own declarations alone
         signature = types.void(*kinds, types.CPointer(types.int64))
-        compiled = numba.cfunc(signature)(names["call"])
-    return compiled.native_name, compiled._library._get_compiled_object()  # noqa: SLF001
+        return numba.cfunc(signature)(names["call"])
 
 
 @contextmanager
@@ -184,5 +237,13 @@ _INTRINSICS = {
     "put_eight_bytes": _put_eight_bytes,
     "trailing_zeros": _trailing_zeros,
 }
-if llvm.get_host_cpu_features().get("sse4.2"):
+if platform.machine() == "x86_64":  # every level of it has the instruction
     _INTRINSICS["crc32c_word"] = _crc32c_word
+
+
+if __name__ == "__main__":
+    # LEVEL SOURCES OBJECT: a process of its own, since numba takes one processor only.
+    _name, _sources, _path = sys.argv[1:]
+    [_level] = [one for one in LEVELS[platform.machine()] if one.name == _name]
+    with open(_path, "wb") as _file:
+        _file.write(compile_kernels(_level, _sources))

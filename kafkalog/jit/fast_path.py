@@ -1,7 +1,7 @@
 """Decides when to use the compiled kernels; raises if an optional dependency is missing.
 
 Loading numpy and the kernels takes about 80 milliseconds, in which the reference decoder reads
-about a thousand records. Compiling them takes seconds, once per machine.
+about a thousand records.
 """
 
 from __future__ import annotations
@@ -9,39 +9,30 @@ from __future__ import annotations
 import importlib.util
 import os
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UnsupportedError
-from kafkalog.jit.cache import on_unusable, unusable_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FAST_SIZE_MIN: Final = 128 << 10
 """Logs of at least this many bytes are read with compiled kernels."""
 
-COMPILING_SIZE_MIN: Final = 16 << 20
-"""For logs of at least this many bytes, missing kernels are compiled."""
+on_unusable: list[Callable[[str], None]] = []
+"""Called once with a message if the kernels cannot be loaded."""
 
 _THREADS_MAX: Final = 8
 
 
 def is_worth_it(size_bytes: int) -> bool:
     """Return whether a log of this size is read faster with the kernels."""
-    if size_bytes < FAST_SIZE_MIN:
-        return False
-    return (size_bytes >= COMPILING_SIZE_MIN or _are_compiled()) and kernels_work()
-
-
-def _are_compiled() -> bool:
-    try:
-        from kafkalog.jit.native import is_compiled
-
-        return is_compiled()
-    except Exception:  # noqa: BLE001 # `kernels_work` finds it again, and reports it
-        return True
+    return size_bytes >= FAST_SIZE_MIN and kernels_work()
 
 
 @cache
 def kernels_work() -> bool:
-    """Return whether kernels can be loaded here; compile them first if necessary.
+    """Return whether kernels can be loaded here.
 
     If they cannot, the reference decoder does the work, and `on_unusable` is called with the
     reason.
@@ -50,11 +41,12 @@ def kernels_work() -> bool:
         from kafkalog.jit.native import probe
 
         probe()
-    except Exception as raised:  # noqa: BLE001 # numba and LLVM raise kinds of their own
-        cause = raised.__cause__ or raised
-        words = " ".join(f"{type(cause).__name__}: {cause}".split())
+    except Exception as raised:  # noqa: BLE001 # whatever a damaged installation raises
+        words = " ".join(str(raised).split())
         while on_unusable:
-            on_unusable.pop()(unusable_words(words))
+            on_unusable.pop()(
+                f"the compiled decoder cannot be used ({words}); using the slower one"
+            )
         return False
     return True
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UnsupportedError
-from kafkalog.jit.cache import cache_directory, keep, read_kept
 from kafkalog.model import Severity
+from kafkalog.overview.cache import cache_directory, keep, read_kept
 from kafkalog.overview.charts import charts_of
 from kafkalog.overview.content_tables import (
     codec_table,
@@ -87,7 +87,7 @@ def _missing(name: str) -> UnsupportedError:
 def vega() -> str:
     """Return a script that defines `vegaEmbed`.
 
-    Making it takes more than a second, so it is kept with its checksum, like the kernels.
+    Making it takes more than a second, so it is kept with its checksum.
     """
     if find_spec("vl_convert") is None:
         raise _missing("vl_convert")

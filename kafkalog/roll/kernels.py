@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
 from kafkalog.columns.header_table import BASE_OFFSET, LAST_OFFSET, MAGIC, MAX_TIMESTAMP, SIZE
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 
 if TYPE_CHECKING:
     import numpy as np

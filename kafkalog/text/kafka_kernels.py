@@ -13,8 +13,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.byte_kernels import byte, copy_bytes, eight_bytes, lead_byte, varint
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 from kafkalog.text.value_kernels import put_number
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"

@@ -12,8 +12,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.byte_kernels import copy_bytes, varint
-from kafkalog.jit.declared import inlined
-from kafkalog.jit.native import kernel
+from kafkalog.jit.native import inlined, kernel
 from kafkalog.text.kafka_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE, sequence_of
 from kafkalog.text.value_kernels import (
     GROWTH_MAX,

@@ -20,7 +20,7 @@ from kafkalog.columns.byte_kernels import (
     trailing_zeros,
     varint,
 )
-from kafkalog.jit.declared import inlined
+from kafkalog.jit.native import inlined
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"
 

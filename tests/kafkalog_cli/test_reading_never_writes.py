@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.jit.cache import cache_directory
 from tests.builders import copy_tree, flip
 from tests.conftest import SCENARIOS, STATES_28, STATES_43, Result
 from tests.sweeps import command_lines
@@ -40,9 +38,6 @@ GROUPS = 8
 """Trees are read by few processes: each costs as much as reading a tree."""
 THOROUGHLY = ("kafka-4.3/txn", "kafka-4.3/crash-1-torn", "kafka-4.3/interrupted-1-swap",
               "kafka-2.8/v1")  # fmt: skip
-
-OF_VERIFY = ("columns.kernels", "columns.fact_kernels")
-"""The kernels that `verify` calls: compiling all of them takes long, and writes the same file."""
 
 # Notes each event of Python's audit that could change something: opens are judged by their flags.
 # Runs many command lines in one process and prints what it noted.
@@ -127,10 +122,8 @@ def watch(
 
 
 def is_elsewhere(text: str, tree: Path) -> bool:
-    """Whether it is about nothing in the tree: the cache of kernels, the null device."""
-    cache = cache_directory()
-    assert cache is not None
-    allowed = (os.devnull, cache, os.path.dirname(cache))
+    """Whether it is about nothing in the tree: the null device."""
+    allowed = (os.devnull,)
     return str(tree) not in text and any(path in text for path in allowed)
 
 
@@ -221,39 +214,6 @@ def test_only_the_file_that_is_asked_for_is_written(small_tree: Path, tmp_path: 
     assert all(path.startswith(str(out)) for path in rest), rest
     assert all(str(out) in call for call in calls if not call.startswith("f")), calls
     assert sorted(os.listdir(out)) == ["x.arrow", "x.parquet"]
-    assert pictures(small_tree) == before
-
-
-def test_a_cache_of_kernels_is_all_that_a_first_run_leaves(
-    small_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """In the directory that is meant for caches, of this user alone."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NUMBA_OPT", "0")  # compile faster
-    before = pictures(small_tree)
-    code = "from kafkalog.jit import fast_path, native\n"
-    code += "fast_path.COMPILING_SIZE_MIN = fast_path.FAST_SIZE_MIN = 1\n"
-    code += f"native.MODULES = {OF_VERIFY}\n"
-    log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
-    line = ["verify", "--level", "standard", str(log)]
-    done = watch([line], tmp_path, code + AUDIT)
-    assert done.changes
-    rest = {path for _, path in done.changes if not path.startswith((str(cache), os.devnull))}
-    # It is opened in the directory, by its name alone, and renamed there.
-    renamed = [os.path.split(path) for event, path in done.changes if event == "os.rename"]
-    assert {directory for directory, _ in renamed} == {str(cache / "kafkalog")}
-    assert rest == {name for _, name in renamed}
-    [kernels] = (cache / "kafkalog").iterdir()
-    assert kernels.suffix == ".kernels"
-    assert stat.S_IMODE(kernels.stat().st_mode) == 0o600
-    compiled = kernels.stat().st_mtime_ns
-    watch([line], tmp_path, code + AUDIT)
-    assert [(one, one.stat().st_mtime_ns) for one in kernels.parent.iterdir()] == [
-        (kernels, compiled)
-    ]
-    assert not (tmp_path / "home").exists()
     assert pictures(small_tree) == before
 
 

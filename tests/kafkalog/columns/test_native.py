@@ -1,9 +1,11 @@
-"""Kernels are compiled once, loaded without numba, and do what their Python source says."""
+"""Kernels are built once, loaded without numba, and do what their Python source says."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import zlib
@@ -13,78 +15,118 @@ import numpy as np
 import pytest
 
 from kafkalog.columns import kernels as k
-from kafkalog.jit import native
+from kafkalog.errors import UnsupportedError
+from kafkalog.jit import library
+from kafkalog.jit.native import declared_kernels
 
+LEVELS = library.LEVELS[platform.machine()]
+LIBC = {"memcpy", "memmove", "memset", "memcmp"}
 USE = """
 import json, sys
 import numpy as np
 from kafkalog.columns import kernels as k
-from kafkalog.jit import cache
-cache.on_compile.append(lambda: print("compiling", file=sys.stderr))
 sizes = np.array([3, -1, 4, 0], np.int64)
 offsets, valid = np.empty(5, np.int32), np.empty(1, np.uint8)
 found = k.binary_offsets(sizes, offsets, valid)
-print(json.dumps([found, offsets.tolist(), int(valid[0]), "numba" in sys.modules]))
+assert (found, offsets.tolist(), valid[0]) == ((7, 1), [0, 3, 3, 7, 7], 0b1101)
+print(json.dumps(sorted(sys.modules)))
 """
-ANSWER = [[7, 1], [0, 3, 3, 7, 7], 0b1101]
 
 
-def use(home: Path | str) -> tuple[bool, bool]:
-    """Call a kernel in a process of its own; whether it said it compiles, whether it took numba."""
+def library_path(level: library.Level) -> Path:
+    return Path(library.__file__).with_name(library.library_file(level))
+
+
+def test_they_are_loaded_without_a_compiler():
+    """Neither numba nor LLVM."""
+    done = subprocess.run([sys.executable, "-c", USE], check=True, capture_output=True)
+    assert not {"numba", "llvmlite"} & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+def test_a_library_needs_libc_alone(level: library.Level):
+    """Nothing of Python's, so that a process without it can load it; nothing else is visible."""
+    found = {"U": set(), "T": set(), "R": set()}
+    listed = subprocess.run(
+        ["nm", "-D", library_path(level)], check=True, capture_output=True, text=True
+    )
+    for line in listed.stdout.splitlines():
+        *_, kind, name = line.split()
+        found[kind].add(name.partition("@")[0])
+    assert found["U"] <= LIBC
+    assert found["T"] == {one.symbol for one in declared_kernels()}
+    assert found["R"] == {library.SOURCES}
+
+
+def copied_package(place: Path) -> Path:
+    """The packages in a directory of their own; returns that of the libraries."""
+    for name in ("formats", "kafkalog"):
+        shutil.copytree(name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return place / "kafkalog" / "jit"
+
+
+def refusal(place: Path) -> str:
+    """What loading the library says there."""
+    code = "from kafkalog.jit import library\ntry: library.loaded()\n"
+    code += "except Exception as error: print(error)"
     done = subprocess.run(
-        [sys.executable, "-c", USE], check=True, capture_output=True, text=True,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.getcwd(), "HOME": str(home)},
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=place,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(place)},
     )  # fmt: skip
-    *found, has_numba = json.loads(done.stdout)
-    assert found == ANSWER
-    assert done.stderr in ("", "compiling\n")
-    return bool(done.stderr), has_numba
+    assert done.stderr == ""
+    return done.stdout
 
 
-def test_kept_ones_are_loaded(tmp_path: Path):
-    """Without numba."""
-    kept = native._cache_path()
-    assert kept is not None
-    copy = tmp_path / ".cache/kafkalog" / Path(kept).name
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes(Path(kept).read_bytes())
-    assert use(tmp_path) == (False, False)
+def test_a_library_that_cannot_be_loaded_says_so(tmp_path: Path):
+    """Missing, cut or of another machine: never a crash."""
+    place = copied_package(tmp_path)
+    assert refusal(tmp_path) == ""
+    for path in place.glob("*.so"):
+        whole = path.read_bytes()
+        for spoiled in (whole[:1000], b"no library", whole[:18] + b"\xf3\x00" + whole[20:]):
+            path.write_bytes(spoiled)
+            assert str(path) in refusal(tmp_path) or path.name != library.library_file(LEVELS[0])
+        path.unlink()
+    assert "No such file" in refusal(tmp_path)
 
 
-def test_a_damaged_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As after a loss of power: it is never run."""
-    path = native._cache_path()
-    assert path is not None
-    whole = Path(path).read_bytes()
-    copy = tmp_path / "copy"
-    monkeypatch.setattr(native, "_cache_path", lambda: str(copy))
-    for content, is_sound in (
-        (whole, True), (b"", False), (whole[:100], False), (whole[:-1], False),
-        (whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:], False), (b"[]\n", False),
-        (b"\xff\n", False),
-    ):  # fmt: skip
-        copy.write_bytes(content)
-        native._kept.cache_clear()
-        assert bool(native._kept()) == is_sound
-    native._kept.cache_clear()
+def test_in_a_checkout_a_library_is_that_of_the_sources(tmp_path: Path):
+    """Who changes a kernel is told to build it; what was installed is not looked at."""
+    place = copied_package(tmp_path)
+    with (place.parent / "columns" / "kernels.py").open("a") as file:
+        file.write("# changed\n")
+    assert refusal(tmp_path) == ""
+    shutil.copy("pyproject.toml", tmp_path)
+    assert "python -m kafkalog.jit.library" in refusal(tmp_path)
 
 
-def test_they_work_where_nothing_can_be_kept(tmp_path: Path):
-    """A user without a home: compiled for this process, and nothing is left anywhere."""
-    assert use("/proc/none") == (True, True)
-    assert not list(tmp_path.iterdir())
+def test_an_unknown_processor_has_none(monkeypatch: pytest.MonkeyPatch):
+    """One that lacks an instruction of the lowest level, or is of another kind."""
+    monkeypatch.setattr(library, "_flags", lambda: LEVELS[-1].flags - {"popcnt"})
+    library.loaded.cache_clear()
+    if platform.machine() == "x86_64":
+        with pytest.raises(UnsupportedError, match="no kernels were built for this processor"):
+            library.loaded()
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(UnsupportedError, match="riscv64"):
+        library.loaded()
+    library.loaded.cache_clear()
 
 
-def test_the_source_decides_the_key(monkeypatch: pytest.MonkeyPatch):
-    """Another version never runs these kernels."""
-    native._cache_path.cache_clear()
-    before = native._cache_path()
-    monkeypatch.setattr(native, "MODULES", ("columns.kernels",))
-    native._cache_path.cache_clear()
-    assert native._cache_path() != before
-    native._cache_path.cache_clear()
+@pytest.fixture(params=LEVELS, ids=lambda level: level.name)
+def _level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """The kernels of each level that this processor can run."""
+    if not request.param.flags <= library._flags():
+        pytest.skip(f"this processor is below {request.param.name}")
+    monkeypatch.setattr(library, "_path", lambda: str(library_path(request.param)))
+    library.loaded.cache_clear()
+    for one in declared_kernels():
+        monkeypatch.setattr(one, "_native", None)
+    yield
+    library.loaded.cache_clear()
 
 
+@pytest.mark.usefixtures("_level")
 def test_a_kernel_is_its_python_source():
     """Ints, tables cut out of larger ones, flags and several results."""
     data = np.frombuffer(Path("examples/log-dir/orders-0/00000000000000000000.log").read_bytes(),

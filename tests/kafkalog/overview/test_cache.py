@@ -1,4 +1,4 @@
-"""Compiled kernels are kept where nobody else can put any, or nowhere."""
+"""Scripts of pages are kept where nobody else can put any, or nowhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.jit import cache
-from kafkalog.jit.cache import cache_directory, keep, read_kept
+from kafkalog.overview import cache
+from kafkalog.overview.cache import cache_directory, keep, read_kept
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,27 +50,27 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_directory_that_others_can_write_is_refused_as_it_is(
     tmp_path: Path, refused: list[str], open_to: int
 ):
-    """What others have put there would run as us; closing the directory now does not help."""
+    """What others have put there would be in our pages; closing the directory now does not help."""
     path = tmp_path / "kafkalog"
     path.mkdir(parents=True)
     path.chmod(open_to)
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) is None
     assert mode(path) == open_to
-    assert refused == [f"the compiled decoder cannot be cached: others can write to {path}"]
-    assert read_kept(str(path / "x.kernels")) is None
-    keep(str(path / "x.kernels"), b"code")
+    assert refused == [f"the scripts of pages cannot be cached: others can write to {path}"]
+    assert read_kept(str(path / "x.js")) is None
+    keep(str(path / "x.js"), b"code")
     assert not list(path.iterdir())
 
 
 def test_a_file_that_others_can_write_is_not_read(tmp_path: Path, refused: list[str]):
     """Nor a link, nor a FIFO, which would hang; a file of ours replaces it."""
-    path = tmp_path / "kafkalog" / "x.kernels"
+    path = tmp_path / "kafkalog" / "x.js"
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     keep(str(path), b"code")
     assert (read_kept(str(path)), mode(path)) == (b"code", 0o600)
     path.chmod(0o666)
     assert read_kept(str(path)) is None
-    assert refused == [f"the compiled decoder cannot be cached: others can write to {path}"]
+    assert refused == [f"the scripts of pages cannot be cached: others can write to {path}"]
     other = tmp_path / "other"
     path.rename(other)
     other.chmod(0o600)
@@ -88,7 +88,7 @@ def test_what_belongs_to_another_user_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ):
     """Private or not: whoever owns it writes to it."""
-    path = tmp_path / "kafkalog" / "x.kernels"
+    path = tmp_path / "kafkalog" / "x.js"
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     keep(str(path), b"code")
     if os.geteuid() == 0:
@@ -108,7 +108,7 @@ def test_a_link_or_a_file_is_not_used(tmp_path: Path):
 
 
 def test_somebody_elses_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Whoever owns it can put code in."""
+    """Whoever owns it can put scripts in."""
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) is None

@@ -1,8 +1,8 @@
-"""The cache of compiled kernels: a directory that only this user can write to, or none.
+"""The cache of scripts for pages: a directory that only this user can write to, or none.
 
-Anybody who can write to the cache can run code as the user who reads it. Owner and permissions are
-those of the opened directory and file; anything not exclusively ours is neither used nor changed.
-With a read-only install or without a home directory, the kernels are simply compiled again.
+Anybody who can write to the cache can put code into the pages of the user who reads it. Owner and
+permissions are those of the opened directory and file; anything not exclusively ours is neither
+used nor changed. Without a home directory, the scripts are simply made again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,12 @@ if TYPE_CHECKING:
 _PRIVATE = 0o700
 _OTHERS_WRITE = 0o022
 
-on_compile: list[Callable[[], None]] = []
-"""Called once, before kernels are compiled, which takes seconds."""
-
 on_refused: list[Callable[[str], None]] = []
 """Called once with a message if the content of the cache directory cannot be trusted."""
-
-on_unusable: list[Callable[[str], None]] = []
-"""Called once with a message if kernels can be neither loaded nor compiled."""
 
 
 class NotOursError(Exception):
     """Somebody else can write to a directory or file."""
-
-
-def unusable_words(reason: str) -> str:
-    """Return the message for kernels that cannot be used."""
-    return f"the compiled decoder cannot be used ({reason}); using the slower one"
 
 
 def cache_directory(environment: dict[str, str] | None = None) -> str | None:
@@ -119,4 +108,4 @@ def _require_ours(status: os.stat_result, path: str, is_kind: Callable[[int], bo
 
 def _refuse(error: NotOursError) -> None:
     while on_refused:
-        on_refused.pop()(f"the compiled decoder cannot be cached: {error}")
+        on_refused.pop()(f"the scripts of pages cannot be cached: {error}")

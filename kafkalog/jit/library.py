@@ -1,0 +1,224 @@
+"""The shared libraries of kernels: one for each level of processors, built once with the package.
+
+`python -m kafkalog.jit.library` builds them in place; it needs numba and a linker. Whoever reads
+logs needs neither: the best library that the processor can run is loaded in a millisecond.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+from kafkalog.errors import UnsupportedError
+
+MODULES: Final = (
+    "columns.byte_kernels", "columns.kernels", "columns.legacy_kernels", "columns.fact_kernels",
+    "compaction.kernels", "text.value_kernels", "text.kafka_kernels", "text.object_kernels",
+    "roll.kernels",
+)  # fmt: skip
+"""The modules that hold kernels."""
+
+SOURCES: Final = "kafkalog_sources"
+"""The symbol that holds the digest of the sources."""
+
+_OTHER_SOURCES: Final = (
+    "kafkalog/columns/header_table.py", "kafkalog/jit/compiler.py", "kafkalog/jit/library.py",
+    "kafkalog/jit/native.py", "formats/constants.py",
+)  # fmt: skip
+_LINK: Final = ("-shared", "-nostdlib", "-Wl,-z,defs", "-Wl,--build-id=none", "-Wl,-s")
+_ELF_HEADER: Final = struct.Struct("=40sQ10sHHH")  # with where its last part is, and how long
+_CPU_INFO: Final = "/proc/cpuinfo"
+_CPU_INFO_SIZE: Final = 8192  # the first processor: with hundreds of them the file is long
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of processors.
+
+    Attributes:
+        name: names its library.
+        processor, features: what LLVM calls it.
+        flags: what a processor of this level has, as Linux names it.
+    """
+
+    name: str
+    processor: str
+    features: str = ""
+    flags: frozenset[str] = frozenset()
+
+
+_V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
+_V3 = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe"
+
+LEVELS: Final = {
+    "x86_64": (
+        Level("x86-64-v3", "x86-64-v3", "+crc32", frozenset(_V3.split())),
+        Level("x86-64-v2", "x86-64-v2", "+crc32", frozenset(_V2.split())),
+    ),
+    "aarch64": (Level("aarch64", "generic"),),
+}
+"""The levels of each kind of machine, the best first."""
+
+
+def library_file(level: Level) -> str:
+    """Return the name of the library of a level, in the directory of this module."""
+    return f"kernels-{level.name}.so"
+
+
+@cache
+def loaded() -> ctypes.CDLL:
+    """Return the best library that this processor can run, in a checkout that of the sources there.
+
+    Raises:
+        UnsupportedError: there is none, it cannot be loaded, or it is that of other sources.
+    """
+    path = _path()
+    if path is None:
+        raise UnsupportedError(f"no kernels were built for this processor ({platform.machine()})")
+    if os.path.exists(os.path.join(_root(), "pyproject.toml")) and not is_current():
+        raise UnsupportedError(
+            "there are none of these sources, which python -m kafkalog.jit.library builds"
+        )
+    try:
+        if not _is_whole(path):
+            raise UnsupportedError(f"{path} is not a whole library")
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise UnsupportedError(f"{error}") from error
+
+
+def is_current() -> bool:
+    """Return whether the library of this processor, if it has one, is that of these sources."""
+    path = _path()
+    try:
+        return path is None or digest().encode() in _read(path)
+    except OSError:
+        return False
+
+
+def digest() -> str:
+    """Return the digest of all that decides what a library does."""
+    found = hashlib.sha256()
+    kernels = (f"kafkalog/{name.replace('.', '/')}.py" for name in MODULES)
+    for name in (*kernels, *_OTHER_SOURCES):
+        found.update(_read(os.path.join(_root(), name)))
+    return found.hexdigest()
+
+
+def build(directory: str | None = None) -> list[str]:
+    """Compile and link the libraries of this kind of machine; return their paths.
+
+    Args:
+        directory: where they are put; None for the directory of this module.
+
+    Raises:
+        UnsupportedError: numba or a linker is missing, or they fail.
+
+    Cost:
+        Some 15 seconds of each of two processors.
+    """
+    levels = LEVELS.get(platform.machine())
+    if levels is None:
+        raise UnsupportedError(f"There are no kernels for {platform.machine()}.")
+    if find_spec("numba") is None:
+        raise UnsupportedError("Kernels are built with numba.", hint="pip install 'kafkalog[jit]'")
+    place = directory or os.path.dirname(__file__)
+    os.makedirs(place, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place) as work:
+        objects = {level: os.path.join(work, f"{level.name}.o") for level in levels}
+        started = [_start_compiler(level, path) for level, path in objects.items()]
+        for process in started:
+            if process.wait():
+                raise UnsupportedError("The kernels cannot be compiled.")
+        paths = []
+        for level, code in objects.items():
+            made = os.path.join(work, library_file(level))
+            line = [*linker(), *_LINK, "-o", made, code, "-lc"]
+            if subprocess.run(line, check=False).returncode:  # noqa: S603 # the builder's own
+                raise UnsupportedError("The kernels cannot be linked.")
+            paths.append(os.path.join(place, library_file(level)))
+            os.replace(made, paths[-1])
+    return paths
+
+
+def linker() -> list[str]:
+    """Return the command of the C compiler that links.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    if command := os.environ.get("CC"):
+        return shlex.split(command)
+    if shutil.which("cc"):
+        return ["cc"]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise UnsupportedError("Kernels are linked with a C compiler.", hint="pip install ziglang")
+
+
+def _start_compiler(level: Level, path: str) -> subprocess.Popen[bytes]:
+    inherited = os.environ.get("PYTHONPATH")
+    known = {
+        "NUMBA_CPU_NAME": level.processor,
+        "NUMBA_CPU_FEATURES": level.features,
+        "PYTHONPATH": os.pathsep.join((_root(), *([inherited] if inherited else ()))),
+    }
+    line = [sys.executable, "-m", "kafkalog.jit.compiler", level.name, digest(), path]
+    return subprocess.Popen(line, env=os.environ | known)  # noqa: S603 # made of ours alone
+
+
+def _path() -> str | None:
+    """Return where the best library is that this processor can run; None if there is none."""
+    flags = _flags()
+    for level in LEVELS.get(platform.machine(), ()):
+        if level.flags <= flags:
+            return os.path.join(os.path.dirname(__file__), library_file(level))
+    return None
+
+
+def _is_whole(path: str) -> bool:
+    """Return whether an ELF file is as long as its header says: a process dies of a shorter one."""
+    with open(path, "rb") as file:
+        header = file.read(_ELF_HEADER.size)
+        size = os.fstat(file.fileno()).st_size
+    if len(header) < _ELF_HEADER.size:
+        return False
+    _, sections, _, section_size, count, _ = _ELF_HEADER.unpack(header)
+    return bool(sections + section_size * count <= size)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _flags() -> set[str]:
+    """Return what the processor has, as Linux names it; nothing where that is unknown."""
+    try:
+        with open(_CPU_INFO, "rb") as file:
+            lines = file.read(_CPU_INFO_SIZE).splitlines()
+    except OSError:
+        return set()
+    found = next((line for line in lines if line.startswith(b"flags")), b"")
+    return {one.decode("ascii", "replace") for one in found.partition(b":")[2].split()}
+
+
+def _root() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+if __name__ == "__main__":
+    for _path in build():
+        print(_path)  # noqa: T201 # what a build made
