@@ -23,7 +23,7 @@ from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.retention import judge_partition
-from kafkalog.roll import replay_partition, roll_settings
+from kafkalog.roll.simulate import replay_partition, roll_settings
 from kafkalog.text_files import (
     read_clean_shutdown,
     read_leader_epochs,

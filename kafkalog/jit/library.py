@@ -220,5 +220,5 @@ def _root() -> str:
 
 
 if __name__ == "__main__":
-    for _path in build():
-        print(_path)  # noqa: T201 # what a build made
+    for _built in build():
+        print(_built)  # noqa: T201 # what a build made

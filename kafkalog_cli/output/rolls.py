@@ -25,7 +25,7 @@ from kafkalog_cli.output.objects import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.roll import SimulatedSegment
+    from kafkalog.roll.replay import SimulatedSegment
     from kafkalog.roll.simulate import Trial
     from kafkalog_cli.output.objects import Style, View
 

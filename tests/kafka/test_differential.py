@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.compaction.model import Dropped
 from kafkalog.recovery import Verdict
-from kafkalog.roll import RollCondition
+from kafkalog.roll.replay import RollCondition
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.cases import run_cases
 from tests.kafka.differential.retentions import REASONS

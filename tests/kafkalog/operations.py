@@ -9,7 +9,8 @@ from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
-from kafkalog.roll import Replay, RollSettings, roll_settings
+from kafkalog.roll.replay import Replay, RollSettings
+from kafkalog.roll.simulate import roll_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from tests.kafkalog.operations import replay_operations, settings_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.roll import Replay
+    from kafkalog.roll.replay import Replay
 
 
 def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int, int]]]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkalog.columns.header_table import table_of
 from kafkalog.model import Batch
-from kafkalog.roll import Replay, RollSettings, SimulatedSegment
 from kafkalog.roll.columns import ColumnReplay
+from kafkalog.roll.replay import Replay, RollSettings, SimulatedSegment
 from tests.sampling import examples
 
 if TYPE_CHECKING:
