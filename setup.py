@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Any
 
-from setuptools import Command, setup
+from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
@@ -67,19 +67,24 @@ class Build(build):
 class PlatformWheel(bdist_wheel):
     """A wheel for one kind of machine, and for every Python."""
 
-    def finalize_options(self) -> None:
-        """Name the platform, if there are kernels for it."""
-        super().finalize_options()
-        self.root_is_pure = not LEVELS
-
     def get_tag(self) -> tuple[str, str, str]:
         """Return Python, ABI and platform: the kernels use nothing of Python's."""
         *_, place = super().get_tag()
         return "py3", "none", place
 
 
+class Kafkalog(Distribution):
+    """The package, which has native code if there are kernels for this kind of machine."""
+
+    def has_ext_modules(self) -> bool:
+        """Return whether it is for one kind of machine."""
+        return bool(LEVELS)
+
+
 COMMANDS: dict[str, Any] = {
     "build": Build, "build_kernels": BuildKernels, "bdist_wheel": PlatformWheel
 }  # fmt: skip
 
-setup(cmdclass=COMMANDS, setup_requires=[] if shutil.which("cc") else ["ziglang"])
+setup(
+    distclass=Kafkalog, cmdclass=COMMANDS, setup_requires=[] if shutil.which("cc") else ["ziglang"]
+)
