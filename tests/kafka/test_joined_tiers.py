@@ -54,8 +54,7 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     got = [one.offset for one in log.records(data=True, isolation="read_committed")]
     assert got == told["committed"]
     for special, offset in told["specials"].items():
-        if special != "earliest-pending-upload":
-            assert log.lookup(timestamp=special).offset == offset, special
+        assert log.lookup(timestamp=special).offset == offset, special
     local = log.lookup(timestamp="earliest-local").offset
     offsets = [row["offset"] for row in wanted]
     for one in (0, offsets[len(offsets) // 2], offsets[-1]):
@@ -175,6 +174,29 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
             got = [row["offset"] for row in table if row["topic"] == name.removesuffix("-0")]
             assert sorted(got) == wanted
         assert counts[name] == len(wanted)
+
+
+def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path: Path) -> None:
+    """`--replicas all`: what each broker would answer; files are listed where they are."""
+    log_dirs = [tiered.log_dir, shutil.copytree(tiered.log_dir, tmp_path / "log")]
+    paths = [*log_dirs, tiered.tier]
+    told = tiered.told["plain-0"]["specials"]
+    options = [word for one in told for word in ("--special", one)]
+    found = rows(
+        kafkalog, "lookup-offset", *paths, "--topic", "plain", "--replicas", "all", *options
+    )
+    assert [row["offset"] for row in found] == [*told.values(), *told.values()]
+    query = "select \"offset\", log_dir from records where topic = 'plain'"
+    queried = rows(kafkalog, "sql", query, *paths, "--replicas", "all")
+    wanted = [row["offset"] for row in tiered.all_records("plain-0")]
+    assert sorted(row["offset"] for row in queried) == sorted([*wanted, *wanted])
+    segments = rows(kafkalog, "sql", "select path, is_active from segments", *paths)
+    files = {str(one) for path in paths for name in PARTITIONS for one in path.rglob("*.log")
+             if one.parent.name.startswith(name)}  # fmt: skip
+    assert {row["path"] for row in segments} <= files
+    remote = {row["path"] for row in segments if row["path"].startswith(str(tiered.tier))}
+    assert len(remote) > 20
+    assert not any(row["is_active"] for row in segments if row["path"] in remote)
 
 
 def test_offsets_that_are_neither_remote_nor_local(
