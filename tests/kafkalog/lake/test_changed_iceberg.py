@@ -25,12 +25,13 @@ from tests.kafkalog.lake.appending import (
     Inline,
     append,
     asking,
+    data_files,
     grow,
     iceberg,
+    noted,
     rows,
     rows_of,
 )
-from tests.kafkalog.lake.test_iceberg import data_files, noted
 from tests.kafkalog.tables.test_other_disks import make_log
 
 if TYPE_CHECKING:

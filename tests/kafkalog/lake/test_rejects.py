@@ -15,19 +15,13 @@ from deltalake import DeltaTable
 
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import RefusedError
-from kafkalog.lake import (
-    Export,
-    ExportRequest,
-    TableFormat,
-    Writing,
-    appending,
-    local_catalog,
-)
+from kafkalog.lake import Export, ExportRequest, TableFormat, Writing
 from kafkalog.tables import Request
 from kafkalog.tables.model import Replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from tests.builders import BASE_TIME, batch, record, write_log
-from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, TABLE, Inline, iceberg
+from tests.kafkalog.lake import appending
+from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG, iceberg
 from tests.kafkalog.lake.exporting import HIVE, files_of, table_of
 from tests.kafkalog.lake.test_stopped_appends import Killing, StoppedError
 
@@ -70,13 +64,7 @@ def asked(log: Path, form: TableFormat = FILES, *, append: bool = False) -> Expo
 
 def add(log: Path, to: Path, form: TableFormat, most: int = 99) -> None:
     """Complete an interrupted run, then add what is new."""
-    place, catalog = (TABLE, local_catalog(str(to))) if form == ICEBERG else (str(to), None)
-    is_continued = True
-    while is_continued:
-        request = asked(log, form, append=True)
-        with appending(request, place, catalog=catalog, max_rejects=most) as one:
-            one.run(Inline())
-            is_continued = one.is_continued
+    appending.add(asked(log, form, append=True), to, max_rejects=most)
 
 
 def in_table(to: Path, form: TableFormat = FILES) -> list[tuple[int, bytes | None]]:
