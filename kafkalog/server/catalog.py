@@ -156,7 +156,7 @@ class Catalog:
         known = None if topic is None else _noted_id(topic)
         if known is None and len(by_id) > 1:
             self._listener.failed(UsageError(
-                f"The tier has {len(by_id)} topics {name}, and no log directory says which is meant.",
+                f"The tier has {len(by_id)} topics {name}; no log directory says which is meant.",
                 hint="Give the directories of one of them: "
                 f"{', '.join(sorted(path for _, path in by_id[min(by_id)]))}.",
             ))  # fmt: skip

@@ -22,6 +22,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.errors import NOTHING_TO_DO
 from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
+from tests.kafkalog.test_tiers import uploaded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -120,16 +120,16 @@ def test_segments_that_leave_the_log_directory_are_read_from_the_tier(
     gone = sorted((log_dir / name).glob("*.log"))[:2]
     end = int(sorted((log_dir / name).glob("*.log"))[2].stem)
     assert end <= tiered.told[name]["specials"]["latest-tiered"] + 1
-    with running_serve([log_dir, tiered.tier], tmp_path / "server", "--follow") as server:
-        with Wire(server.endpoint) as wire:
-            before = listed(wire, name, SPECIALS["earliest-local"])["offset"]
-            assert before == int(gone[0].stem)
-            for path in gone:
-                for one in path.parent.glob(f"{path.stem}.*"):
-                    one.unlink()
-            got = consumed(server, tmp_path)
-            assert listed(wire, name, SPECIALS["earliest-local"])["offset"] == end
-            assert listed(wire, name, SPECIALS["earliest"])["offset"] == 0
+    paths, place = [log_dir, tiered.tier], tmp_path / "server"
+    with running_serve(paths, place, "--follow") as server, Wire(server.endpoint) as wire:
+        before = listed(wire, name, SPECIALS["earliest-local"])["offset"]
+        assert before == int(gone[0].stem)
+        for path in gone:
+            for one in path.parent.glob(f"{path.stem}.*"):
+                one.unlink()
+        got = consumed(server, tmp_path)
+        assert listed(wire, name, SPECIALS["earliest-local"])["offset"] == end
+        assert listed(wire, name, SPECIALS["earliest"])["offset"] == 0
     assert got["read_committed", name] == recorded(tiered, name, "read_committed")
 
 
@@ -140,10 +140,10 @@ def test_two_topics_of_one_name_are_not_mixed(tiered: Tiered, tmp_path: Path) ->
         shutil.copytree(path, tier / path.name)
     other = tier / f"plain-0-{'B' * 21}A"
     shutil.copytree(tiered.remote("transactions-0"), other)
-    with running_serve([tiered.log_dir, tier], tmp_path / "server") as server:
-        with Wire(server.endpoint) as wire:
-            for special, offset in tiered.told["plain-0"]["specials"].items():
-                assert listed(wire, "plain-0", SPECIALS[special])["offset"] == offset
+    place = tmp_path / "server"
+    with running_serve([tiered.log_dir, tier], place) as server, Wire(server.endpoint) as wire:
+        for special, offset in tiered.told["plain-0"]["specials"].items():
+            assert listed(wire, "plain-0", SPECIALS[special])["offset"] == offset
     with running_serve([tier], tmp_path / "alone") as server, Wire(server.endpoint) as wire:
         [topic] = wire.tell("Metadata", 12, topics=None)["topics"]
         assert topic["name"] == "transactions"
