@@ -75,6 +75,40 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     assert row["offset"] == told["specials"]["latest-tiered"]
 
 
+def test_what_resurrect_leaves_in_the_tier_is_told(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """By offsets, with status 1; nothing is told if the tier is taken, too."""
+    argv = ("resurrect", tiered.log_dir, "--to", tmp_path / "new", "--dry-run")
+    told = rows(kafkalog, *argv, status=1)
+    left = {
+        f"{row['topic']}-{row['partition']}": (row["remote_from"], row["log_start_offset"])
+        for row in told
+        if row["type"] == "resurrected_partition" and row["remote_from"] is not None
+    }
+    local = {name: tiered.told[name]["specials"]["earliest-local"] for name in PARTITIONS}
+    assert left == {name: (0, start) for name, start in local.items()}
+    notes = {row["topic"]: row["notes"] for row in told if row["type"] == "resurrected_topic"}
+    for name, start in local.items():
+        [note] = [one for one in notes[name.removesuffix("-0")] if "remote storage" in one]
+        assert f"partition 0 (offsets 0 to {start - 1})" in note
+    whole = rows(kafkalog, *argv, "--from-tier", tiered.tier)
+    assert not any(row.get("remote_from") for row in whole)
+    assert not any("remote storage" in note for row in whole for note in row.get("notes") or ())
+
+
+def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """Its remote segments would be of another log."""
+    log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
+    (log_dir / "plain-0").rename(tmp_path / "plain-0")
+    result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
+    assert result.status == 4
+    assert "has remote storage there" in result.stderr
+    assert not (log_dir / "plain-0").exists()
+
+
 def test_a_stock_broker_starts_on_what_was_in_the_tier(
     tiered: Tiered, brokers: Brokers, kafkalog: Run, tmp_path: Path
 ) -> None:
