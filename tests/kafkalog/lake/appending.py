@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kafkalog.engine import Engine
+
 FILES, DELTA, ICEBERG = TableFormat.FILES, TableFormat.DELTA, TableFormat.ICEBERG
 TABLE = "lake.kafka.records"
 """The Iceberg table, whose warehouse is the destination of the others."""
@@ -46,7 +48,9 @@ def append(
     return add(asking(*paths, form=form), to, allow_gaps=allow_gaps)
 
 
-def add(asked: ExportRequest, to: Path | str, **options: Any) -> list[ExportSummary]:
+def add(
+    asked: ExportRequest, to: Path | str, engine: Engine | None = None, **options: Any
+) -> list[ExportSummary]:
     """Do what the command does: complete an interrupted run, then add what is new."""
     is_iceberg = asked.table_format == ICEBERG
     place, catalog = (TABLE, local_catalog(str(to))) if is_iceberg else (str(to), None)
@@ -54,7 +58,7 @@ def add(asked: ExportRequest, to: Path | str, **options: Any) -> list[ExportSumm
     is_continued = True
     while is_continued:
         with appending(asked, place, catalog=catalog, **options) as one:
-            one.run(Inline())
+            one.run(engine or Inline())
             done.append(one.summary())
             is_continued = one.is_continued
     return done
@@ -76,9 +80,9 @@ def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
     return sorted((row["offset"], row["value"]) for row in table.to_pylist())
 
 
-def iceberg(warehouse: Path) -> Any:
+def iceberg(warehouse: Path, name: str = "kafka.records") -> Any:
     """The Iceberg table, as pyiceberg opens it."""
-    return load_catalog("lake", **local_catalog(str(warehouse))).load_table("kafka.records")
+    return load_catalog("lake", **local_catalog(str(warehouse))).load_table(name)
 
 
 def noted(table: Any) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_a_table_that_always_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise CommitFailedException("changed")
 
     monkeypatch.setattr(SqlCatalog, "commit_table", failing)
-    monkeypatch.setattr("kafkalog.lake.iceberg._WAIT_S", 0)
+    monkeypatch.setattr("kafkalog.lake.iceberg.WAIT_S", 0)
     with pytest.raises(ChangedSinceError, match="all the time"):
         append(tmp_path / "log", to=tmp_path / "lake", form=ICEBERG)
     assert not data_files(tmp_path / "lake")
