@@ -223,8 +223,14 @@ class Request:
     requires_assigned: bool = True
 
     @property
+    def joins_tiers(self) -> bool:
+        """Whether each log has its part in a tier; files are listed where they are."""
+        is_of_logs = self.merges_copies or self.table == TableName.RECORDS
+        return is_of_logs and self.view != LogView.ALL
+
+    @property
     def merges_copies(self) -> bool:
-        """Whether rows come from all copies of a log together, and from its part in a tier."""
+        """Whether rows come from all copies of a log together."""
         is_best = self.replicas == Replicas.BEST and self.view != LogView.ALL
         return is_best and self.table in (TableName.RECORDS, TableName.BATCHES)
 
