@@ -30,8 +30,9 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake.increments import next_increment
-from kafkalog.lake.model import Gap, Increment, file_name
+from kafkalog.lake.model import Gap, Increment
 from kafkalog.lake.options import options_of, require_what_applies
+from kafkalog.lake.targets import file_name
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
@@ -121,6 +122,11 @@ class Plan:
     def left_out(self) -> LeftOut:
         """The records that no file gets."""
         return LeftOut.by(self.ends)
+
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes to read."""
+        return sum(part.size_bytes for part in self.parts)
 
     @property
     def id(self) -> str:
