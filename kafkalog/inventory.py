@@ -296,7 +296,7 @@ def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Ite
             index_size_bytes=sizes[0],
             timeindex_size_bytes=sizes[1],
             txnindex_size_bytes=sizes[2],
-            is_active=segment.is_active,
+            is_active=segment.is_active and not partition.is_remote,
         )
 
 

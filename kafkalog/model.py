@@ -102,6 +102,8 @@ class Special(StrEnum):
     """The first offset that is not in remote storage alone."""
     LATEST_TIERED = "latest-tiered"
     """The last offset in remote storage."""
+    EARLIEST_PENDING_UPLOAD = "earliest-pending-upload"
+    """The first offset that is not in remote storage."""
 
 
 @dataclass(frozen=True, slots=True)

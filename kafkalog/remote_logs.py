@@ -11,7 +11,7 @@ import os
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import file_names
@@ -93,9 +93,18 @@ def metadata_of(targets: Iterable[Target]) -> list[PartitionDir]:
 
 
 def segments_known(metadata: Iterable[PartitionDir]) -> Known | None:
-    """Return what partitions of the metadata say; None if they are damaged."""
+    """Return what partitions of the metadata say; None if they are damaged.
+
+    Cost:
+        Reads them, unless that was done before and their files are the same.
+    """
+    return _segments_known(tuple(metadata))
+
+
+@lru_cache(2)
+def _segments_known(metadata: tuple[PartitionDir, ...]) -> Known | None:
     known: Known = {}
-    for partition in best_replicas(list(metadata)):
+    for partition in best_replicas(metadata):
         try:
             for record in read_records(partition, Selection(data=True)):
                 if isinstance(record, Defect):
@@ -145,12 +154,13 @@ def joined(targets: Sequence[Target], topics: Collection[str] | None = None) -> 
         return list(targets)
     metadata = metadata_of(targets)
     known = (segments_known(metadata) if metadata else None) or {}
+    places = [one.path for one in metadata]
     taken: set[str] = set()
 
     def whole(local: PartitionDir) -> PartitionDir:
         parts = [] if local.state != DirectoryState.LIVE else parts_of(local, remote)
         taken.update(part.path for part in parts)
-        return _join(local, parts, known, metadata) if parts else local
+        return _join(local, parts, known, places) if parts else local
 
     found: list[Target] = []
     for one in targets:
@@ -215,19 +225,28 @@ def parts_of(local: PartitionDir, remote: Sequence[PartitionDir]) -> list[Partit
     return [one for one in of_name if one.name is not None and one.name.uid == topic_id]
 
 
-def _join_again(
-    local: PartitionDir, places: Sequence[str], metadata: Sequence[PartitionDir]
-) -> PartitionDir:
-    listed = [list_partition(one.path) for one in metadata]
+def with_tiers(local: PartitionDir, tiers: Sequence[str], metadata: Sequence[str]) -> PartitionDir:
+    """List what is in remote storage of a log, and return it with that.
+
+    Args:
+        local: the log.
+        tiers: the directories in tiers that may belong to it.
+        metadata: the partitions of `__remote_log_metadata`.
+
+    Raises:
+        NotFoundError, UnreadableError: one of them cannot be listed.
+    """
+    parts = parts_of(local, [list_partition(one) for one in tiers])
+    listed = [list_partition(one) for one in metadata]
     known = (segments_known(listed) if listed else None) or {}
-    return _join(local, [list_partition(one) for one in places], known, listed)
+    return _join(local, parts, known, metadata) if parts else local
 
 
 def _join(
     local: PartitionDir,
     parts: Sequence[PartitionDir],
     known: Known,
-    metadata: Sequence[PartitionDir],
+    metadata: Sequence[str],
 ) -> PartitionDir:
     lineage = lineage_in(local.place_of(file_names.LEADER_EPOCHS))
     found: list[_Uploaded] = []
@@ -237,7 +256,7 @@ def _join(
         found += _uploaded(part, told)
     on_lineage = [one for one in found if is_within(one.segment, lineage)]
     end = local.segments[0].base_offset if local.segments else None
-    again = partial(_join_again, places=[one.path for one in parts], metadata=tuple(metadata))
+    again = partial(with_tiers, tiers=[one.path for one in parts], metadata=metadata)
     tier = Tier(
         files=tuple(_below(_covering(on_lineage), end)),
         end_offset=max((one.segment.end_offset + 1 for one in on_lineage), default=0),

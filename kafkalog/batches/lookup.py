@@ -216,7 +216,11 @@ def lookup_special(
     answer = Lookup(query=special, by_timestamp=True)
     if special == Special.MAX_TIMESTAMP:
         return search.finish(_below(log, _max_timestamp(search, answer), isolation))
-    if special in (Special.EARLIEST_LOCAL, Special.LATEST_TIERED):
+    if special in (
+        Special.EARLIEST_LOCAL,
+        Special.LATEST_TIERED,
+        Special.EARLIEST_PENDING_UPLOAD,
+    ):
         return search.finish(_border(log, answer))
     epochs = log.leader_epochs
     if special == Special.EARLIEST:
@@ -233,23 +237,35 @@ def lookup_special(
 
 
 def _border(log: UnifiedLog, answer: Lookup) -> Lookup:
-    """Answer where the local log begins, or where the log in remote storage ends."""
-    is_remote = answer.query == Special.LATEST_TIERED
-    tier = log.partition.tier
-    segments = [one for one in log.segments if tiers.is_remote(one.log.path) == is_remote]
-    if is_remote and tier is not None and tier.end_offset:
-        offset = tier.end_offset - 1
-    elif not segments:
-        place = "in remote storage" if is_remote else "in a log directory"
-        return replace(answer, reason=f"no segment {place} is here")
-    elif is_remote:
-        with log.open_segment(segments[-1]) as opened:
-            offset = opened.next_offset() - 1
+    """Answer where the local log begins, or where the log in remote storage ends.
+
+    What is not uploaded yet begins after that.
+    """
+    if answer.query == Special.EARLIEST_LOCAL:
+        local = [one for one in log.segments if not tiers.is_remote(one.log.path)]
+        if not local:
+            return replace(answer, reason="no segment in a log directory is here")
+        offset = max(log.log_start_offset, local[0].base_offset)
+    elif (end := _end_of_remote(log)) is None:
+        return replace(answer, reason="no segment in remote storage is here")
+    elif answer.query == Special.LATEST_TIERED:
+        offset = end - 1
     else:
-        offset = max(log.log_start_offset, segments[0].base_offset)
+        offset = max(end, log.log_start_offset)
     epochs = [entry.epoch for entry in log.leader_epochs if entry.start_offset <= offset]
     epoch = epochs[-1] if epochs else None
     return replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
+
+
+def _end_of_remote(log: UnifiedLog) -> int | None:
+    """Return the end of what is in remote storage, which local segments may have, too."""
+    if log.partition.tier is not None:
+        return log.partition.tier.end_offset or None
+    remote = [one for one in log.segments if tiers.is_remote(one.log.path)]
+    if not remote:
+        return None
+    with log.open_segment(remote[-1]) as opened:
+        return opened.next_offset()
 
 
 def compared(log: UnifiedLog, question: Callable[[UnifiedLog], Lookup]) -> tuple[Lookup, Lookup]:

@@ -47,7 +47,7 @@ from kafkalog.lake.plan import (
     require_own,
     require_unchanged,
 )
-from kafkalog.lake.rejects import commit_rejects
+from kafkalog.lake.rejects import commit_rejects, rejects_place
 from kafkalog.lake.run import Export
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ class Append(Export):
         super().run(engine)
         size = self._asked.compact_below
         if size is not None and not self.is_continued:
-            self._merged = merge_small(self._target.shown, size, self._asked.writing)
+            for place in (self._target.shown, rejects_place(self._target.shown)):
+                self._merged += merge_small(place, size, self._asked.writing)
 
     # The work --------------------------------------------------------------------------------
 

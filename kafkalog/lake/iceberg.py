@@ -34,16 +34,14 @@ from kafkalog.errors import (
 )
 from kafkalog.lake.iceberg_columns import add_columns, evolution_of, iceberg_schema, spec_of
 from kafkalog.lake.iceberg_files import IO_PROPERTY, data_file
-from kafkalog.lake.model import DELETED, ColumnChanges, ExportedPart, Increment
+from kafkalog.lake.model import DELETED, ColumnChanges, Increment
 from kafkalog.lake.options import OF_A_RUN, options_of, require_same_options
-from kafkalog.lake.plan import (
-    INCREMENT,
-)
+from kafkalog.lake.plan import INCREMENT
 from kafkalog.paths.uris import LOCAL, without_credentials
 from kafkalog.storage import make_directories
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
@@ -52,7 +50,8 @@ if TYPE_CHECKING:
     from kafkalog.lake.model import ExportRequest
     from kafkalog.model import Defect
 
-_COMMIT: Final = "kafkalog.commit"
+COMMIT: Final = "kafkalog.commit"
+"""The number of a run, in the snapshot that it has added."""
 _DEFECTS: Final = "kafkalog.defects"
 _INCREMENT: Final = "kafkalog.increment"
 _OPTIONS: Final = "kafkalog.options"
@@ -63,8 +62,8 @@ _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "co
 _BUSY: Final = {"ConnectionError", "Timeout", "TimeoutError", "ServiceUnavailableError"}
 """What is raised by catalogs of all kinds, and the libraries by which they are reached."""
 _DEFECTS_SAID: Final = 1000
-_TRIES: Final = 10
-_WAIT_S: Final = 0.2
+TRIES: Final = 10
+WAIT_S: Final = 0.2
 
 
 class IcebergTable:
@@ -255,31 +254,29 @@ class IcebergTable:
             "spec": json.loads(table.spec().model_dump_json()),
         }  # fmt: skip
 
-    def require_files(self, parts: Sequence[ExportedPart]) -> None:
-        """Raise unless this process sees the files that tasks have written.
+    def require_files(self, files: Iterable[tuple[str, int]]) -> None:
+        """Raise unless this process sees the files of these sizes, which tasks have written.
 
         Raises:
             UnreadableError: one is missing, or has another size.
         """
         assert self.table is not None, "it was created"
-        for part in parts:
-            if part.file is None:
-                continue
+        for file, written in files:
             with self.failing(UnreadableError, "read"):
-                size = len(self.table.io.new_input(part.file))
-            if size != part.size_bytes:
+                size = len(self.table.io.new_input(file))
+            if size != written:
                 raise UnreadableError(
-                    f"A task wrote {part.size_bytes} bytes, but it has {size}.", path=part.file
+                    f"A task wrote {written} bytes, but it has {size}.", path=file
                 )
 
     def commit(
         self, files: Sequence[Mapping[str, Any]], asked: ExportRequest, last: Increment | None,
-        increment: Increment, defects: Sequence[Defect] = (),
+        increment: Increment, defects: Sequence[Defect], more: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Add files and an increment as one snapshot, after the last one.
 
-        The snapshot also names what was skipped. Other programs may change the table meanwhile, but
-        no other run may add to it.
+        The snapshot also names what was skipped, and has `more` notes. Other programs may change
+        the table meanwhile, but no other run may add to it.
 
         On disk after a crash: the table before, or after the commit.
 
@@ -290,9 +287,9 @@ class IcebergTable:
         """
         assert self.table is not None, "it was created"
         spec_id = self.table.spec().spec_id
-        notes = _notes(increment, defects)
-        for attempt in range(_TRIES):
-            time.sleep(_WAIT_S * attempt)
+        notes = {**_notes(increment, defects), **more}
+        for attempt in range(TRIES):
+            time.sleep(WAIT_S * attempt)
             self.load()
             if self.table is None or self.last(asked) != last:
                 raise ChangedSinceError(
@@ -343,14 +340,9 @@ class IcebergTable:
             for one in files:
                 adding.append_data_file(data_file(one, table.spec().spec_id))
             adding.commit()
-            change.set_properties(
-                {
-                    _COMMIT: notes[_COMMIT],
-                    _INCREMENT: notes[_INCREMENT],
-                    _OPTIONS: json.dumps(options),
-                    _SEQUENCE: str(sequence),
-                }
-            )
+            kept = {key: value for key, value in notes.items() if key != _DEFECTS}
+            kept |= {_OPTIONS: json.dumps(options), _SEQUENCE: str(sequence)}
+            change.set_properties(kept)
         return self.is_made(change, adding.snapshot_id)
 
     def is_made(self, change: Transaction, snapshot_id: int) -> bool:
@@ -423,7 +415,7 @@ def once(table: Table) -> Transaction:
 
 def _notes(increment: Increment, defects: Sequence[Defect]) -> dict[str, str]:
     """Return what a snapshot says about the run that has added it."""
-    said = {_COMMIT: str(increment.number), _INCREMENT: _json(asdict(increment))}
+    said = {COMMIT: str(increment.number), _INCREMENT: _json(asdict(increment))}
     if defects:
         # Deletions first: these offsets are missing between those of the increment.
         ordered = sorted(defects, key=lambda one: one.reference != DELETED)[:_DEFECTS_SAID]

@@ -13,6 +13,7 @@ from kafkalog.lake.iceberg import IcebergTable, UncertainError
 from kafkalog.lake.iceberg_columns import iceberg_schema
 from kafkalog.lake.iceberg_compaction import merge_small
 from kafkalog.lake.iceberg_files import write_data_files
+from kafkalog.lake.iceberg_rejects import RejectsTable, have_rejects
 from kafkalog.lake.model import ColumnChanges, ExportedPart, ExportSummary, Merged
 from kafkalog.lake.part import rows_schema, with_path_columns
 from kafkalog.lake.plan import make_plan, tasks_of
@@ -39,7 +40,7 @@ class IcebergAppend:
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         catalog: properties of the catalog, as for `IcebergTable`.
-        max_rejects: how many records may not decode; they are rows of the table, null there.
+        max_rejects: how many records may not decode; they go to the table of rejects.
 
     Attributes:
         plan: the plan.
@@ -66,6 +67,8 @@ class IcebergAppend:
         self._allow_gaps = allow_gaps
         self._max_rejects = max_rejects
         self._table = IcebergTable(to, catalog or {})
+        self._catalog = catalog or {}
+        self._rejects: RejectsTable | None = None
         self.differences: list[Difference] = []
         self.lost: list[Defect] = []
         self._parts: list[ExportedPart] = []
@@ -77,6 +80,9 @@ class IcebergAppend:
         sources = [path for path in self._asked.paths if not is_object(path)]
         if self._table.place is not None:
             require_outside(self._table.place, sources)
+        if self._asked.typed or have_rejects(self._table.table):
+            self._rejects = RejectsTable(self._table, self._catalog)
+            self._rejects.settle()
         self._last = self._table.last(self._asked)
         self.plan = make_plan(self._asked, self.differences.append, last=self._last)
         now = self.plan.increment
@@ -95,6 +101,8 @@ class IcebergAppend:
     def __exit__(self, *_: object) -> None:
         """End the connections to the catalog; no lock is held."""
         self._table.close()
+        if self._rejects is not None:
+            self._rejects.close()
 
     def run(self, engine: Engine | None) -> None:
         """Write the files, then commit them.
@@ -107,33 +115,55 @@ class IcebergAppend:
         size = self._asked.compact_below
         if size is not None:
             self._merged = merge_small(self._table, size, self._asked.writing)
+            if self._rejects is not None:
+                self._merged += merge_small(self._rejects.own, size, self._asked.writing)
 
     def _add(self, engine: Engine | None) -> None:
         if self._table.table is None:
             self._table.create(self._schema)
             self._table.evolve(self._schema)
+        assert self.plan.increment is not None, "it was asked for"
+        run = f"commit{self.plan.increment.number:08d}-{uuid4().hex[:8]}"
         files: list[dict[str, Any]] = []
+        rejects: list[dict[str, Any]] = []
         try:
-            self._write(engine, files)
+            self._write(engine, run, files, rejects)
             if not self._allow_gaps:
                 refuse_losses(self._parts)
             require_few(self._parts, self._max_rejects)
-            self._table.require_files(self._parts)
-            assert self.plan.increment is not None, "it was asked for"
+            self._require_files(files, rejects)
             defects = [one for part in self._parts for one in part.defects]
-            self._table.commit(files, self._asked, self._last, self.plan.increment, defects)
+            notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
+            increment = self.plan.increment
+            self._table.commit(files, self._asked, self._last, increment, defects, notes)
         except UncertainError:
             raise
         except BaseException:  # raised again: readers never see these files, but disks do
             self._table.remove([one["file_path"] for one in files])
+            if self._rejects is not None:
+                self._rejects.remove([one["file_path"] for one in rejects])
             raise
+        if self._rejects is not None:
+            self._rejects.settle()
 
-    def _write(self, engine: Engine | None, files: list[dict[str, Any]]) -> None:
+    def _require_files(self, files: list[dict[str, Any]], rejects: list[dict[str, Any]]) -> None:
+        """Raise unless this process sees the files that tasks have written."""
+        self._table.require_files(map(_sized, files))
+        if self._rejects is not None:
+            self._rejects.require_files(map(_sized, rejects))
+
+    def _write(
+        self, engine: Engine | None, run: str, files: list[dict[str, Any]],
+        rejects: list[dict[str, Any]],
+    ) -> None:  # fmt: skip
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
         common = {
             **self._table.of_tasks(),
-            "name": f"commit{increment.number:08d}-{uuid4().hex[:8]}",
+            "name": run,
+            "rejects": {**self._rejects.of_tasks(), "name": run}
+            if self._rejects is not None and self._max_rejects
+            else None,
             "columns": list(self.plan.columns),
             "typed": self.plan.options["typed"],
             "writing": json.loads(json.dumps(self.plan.options["writing"])),
@@ -148,6 +178,7 @@ class IcebergAppend:
             assert engine is not None, "something is new"
             for _, result in engine.run(write_data_files, tasks):
                 files += result["files"]
+                rejects += result["rejects"]
                 self._parts += [ExportedPart.from_json(one) for one in result["parts"]]
                 failures += result["failures"]
         self._parts.sort(key=lambda part: (part.number, part.file or ""))
@@ -162,5 +193,9 @@ class IcebergAppend:
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
             self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
-            self._merged,
+            self._merged, "" if self._rejects is None else self._rejects.shown,
         )  # fmt: skip
+
+
+def _sized(file: Mapping[str, Any]) -> tuple[str, int]:
+    return file["file_path"], file["file_size_in_bytes"]

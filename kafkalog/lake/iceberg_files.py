@@ -109,11 +109,13 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         task: `io`, the properties of the file system; `location` and `properties` of the table;
             `schema` and `spec`, those of the table; `name`, the beginning of the files' names;
-            `columns`, `typed`, `writing`, `fail_fast`, `max_rejects`, `parts` as for `write_parts`.
+            `columns`, `typed`, `writing`, `fail_fast`, `max_rejects`, `parts` as for `write_parts`;
+        `rejects`: the first of these, of the table of rejects, or None if there may be none.
 
     Returns:
         `parts`: an `ExportedPart` for each file, or for a part without rows; `files`: what the
-        table notes about each file, from which `data_file` makes a `DataFile`; `failures`.
+        table notes about each file, from which `data_file` makes a `DataFile`; `rejects`: the same
+        about the files of rejects; `failures`.
 
     Raises:
         as `write_parts`.
@@ -126,7 +128,7 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
-    found: dict[str, list[Any]] = {"parts": [], "files": [], "failures": []}
+    found: dict[str, list[Any]] = {"parts": [], "files": [], "rejects": [], "failures": []}
     for fields in task["parts"]:
         part = Part.from_json(fields)
         with failures_kept(part.splits[0].path, found["failures"]):
@@ -137,18 +139,22 @@ def write_data_files(task: Mapping[str, Any]) -> dict[str, Any]:
             split = part.splits[0]
             constant = {"topic": as_text(split.topic), "partition": split.partition}
             files = NewDataFiles(task, writing, part.number, constant)
-            with files:
+            with ExitStack() as held:
+                rejected = _RejectsFile(task["rejects"], writing, part.number, constant, held)
+                rows.rejects.writes_to(rejected)
+                held.enter_context(files)
                 groups = row_groups(rows.batches(), writing.row_group_rows, writing.row_group_size)
                 for group in groups:
                     files.write(group)
-            found["parts"] += [one.as_json() for one in _told(rows, files.written)]
+                whole = rows.told(None, 0, None)
+            found["rejects"] += [one["data_file"] for one in rejected.written]
+            found["parts"] += [one.as_json() for one in _told(whole, files.written)]
             found["files"] += [one["data_file"] for one in files.written]
     return found
 
 
-def _told(rows: Rows, written: list[dict[str, Any]]) -> Iterator[ExportedPart]:
+def _told(whole: ExportedPart, written: list[dict[str, Any]]) -> Iterator[ExportedPart]:
     """Yield an `ExportedPart` for each file; the first also carries what concerns them all."""
-    whole = rows.told(None, 0, None)
     if not written:
         yield whole
     for one in written:
@@ -189,11 +195,15 @@ class NewDataFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> None:
+        if kind is None:
+            self.close()
         for key in list(self._open):
-            if kind is None:
-                self._close(key)
-            else:
-                self._open.pop(key).abandon(kind, *raised)
+            self._open.pop(key).abandon(kind, *raised)
+
+    def close(self) -> None:
+        """End all of them."""
+        for key in list(self._open):
+            self._close(key)
 
     def write(self, group: Any) -> None:
         """Write the rows of a `pyarrow.Table`, each to the file of its partition."""
@@ -336,6 +346,45 @@ class _File:
                 **{name: _as_json(value) for name, value in known.items()},
             },
         }
+
+
+class _RejectsFile:
+    """The file with the rejects of a part, as `RejectsOf` writes it; made with the first of them.
+
+    A table of rejects whose partitions others have chosen may get several.
+    """
+
+    def __init__(
+        self, task: Mapping[str, Any] | None, writing: Writing, number: int,
+        constant: Mapping[str, Any], held: ExitStack,
+    ) -> None:  # fmt: skip
+        self._task = task
+        self._writing = writing
+        self._number = number
+        self._constant = constant
+        self._held = held
+        self._files: NewDataFiles | None = None
+        self.written: list[dict[str, Any]] = []
+
+    def is_full(self, rows: int, size: int) -> bool:
+        """Return whether the rows are enough for a row group."""
+        return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
+
+    def write(self, table: Any) -> None:
+        """Write a row group."""
+        if self._files is None:
+            assert self._task is not None, "there may be rejects"
+            files = NewDataFiles(self._task, self._writing, self._number, self._constant)
+            self._files = self._held.enter_context(files)
+        self._files.write(table)
+
+    def end(self) -> tuple[str, int, int]:
+        """End the file; return its name, its size and its CRC-32C."""
+        assert self._files is not None, "there are rows"
+        self._files.close()
+        self.written = self._files.written
+        first = self.written[0]
+        return first["file"], first["size_bytes"], first["crc32c"]
 
 
 def data_file(fields: Mapping[str, Any], spec_id: int) -> DataFile:

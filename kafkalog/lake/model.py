@@ -6,11 +6,9 @@ table: Spark, Hive, DuckDB's and pyarrow's data sets.
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import quote
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
@@ -21,7 +19,6 @@ from kafkalog.tables.model import LeftOut, LossReason, Request
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.tables import Split
     from kafkalog.tables.model import Loss, Offsets
     from kafkalog.typed import TypedColumn
 
@@ -36,7 +33,7 @@ COMMITS: Final = f"{OWN}/commits"
 DELETED: Final = "deleted-while-reading"
 """The reference of what was deleted between the plan and the reading."""
 REJECTS: Final = "_rejects"
-"""The directory of the table of records that do not decode."""
+"""The directory of the table of records that do not decode, or the end of its name."""
 CATALOG: Final = "catalog.db"
 """The SQLite file of a local catalog of Iceberg tables."""
 
@@ -65,37 +62,6 @@ def local_catalog(directory: str) -> dict[str, str]:
         "uri": f"sqlite:///{place}/{CATALOG}",
         "warehouse": f"{LOCAL}{place}",
     }
-
-
-def directory_name(split: Split) -> str:
-    """Return Hive's name of a partition: special characters are escaped as in URLs."""
-    return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
-
-
-def file_name(
-    splits: list[Split], replica: int | None, suffix: str, commit: int | None = None
-) -> str:
-    """Return a file name that states where the rows begin and end: base offsets and positions.
-
-    Args:
-        splits: consecutive splits of one partition.
-        replica: ordinal of the partition directory, if a partition has several.
-        suffix: end of the name.
-        commit: number of the commit that adds the file, if a table has several.
-    """
-    first, last = splits[0], splits[-1]
-    if first.end:
-        name = f"{first.base_offset:020d}-{first.start}"
-        if last.path != first.path:
-            name += f"-{last.base_offset:020d}"
-        name += f"-{last.end}"
-    else:
-        name = str(first.table)
-    if replica is not None:
-        name = f"replica{replica}-{name}"
-    if commit is not None:
-        name = f"commit{commit:08d}-{name}"
-    return f"{directory_name(first)}/{name}{suffix}"
 
 
 class FileFormat(StrEnum):
@@ -317,24 +283,28 @@ class Merged:
     files: int = 0
     into: int = 0
 
+    def __add__(self, other: Merged) -> Merged:
+        return Merged(self.files + other.files, self.into + other.into)
+
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
     """The records of a part that do not decode.
 
     Attributes:
-        file: path relative to the destination, with slashes; None if they are in the table, null.
-        rows: number of records.
+        file: path relative to the destination, with slashes; its location if the table is one of
+            Iceberg.
         size_bytes: size of the file.
         crc32c: checksum of the file.
         first: the first of them, as the error message names them.
+        rows: number of records.
     """
 
-    file: str | None
+    file: str
+    size_bytes: int
+    crc32c: int
+    first: tuple[str, ...]
     rows: int
-    size_bytes: int = 0
-    crc32c: int | None = None
-    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +371,8 @@ class ExportSummary:
         left_out: records of the logs that are in no file.
         increment: what an appending run has added; None for others.
         columns: how its columns differ from those that the table had.
-        merged: which files of the table were merged.
+        merged: which files of the table, and of that of its rejects, were merged.
+        rejects_at: the table of rejects, without credentials.
     """
 
     destination: str
@@ -413,6 +384,7 @@ class ExportSummary:
     increment: Increment | None = None
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     merged: Merged = field(default_factory=Merged)
+    rejects_at: str = ""
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -21,7 +21,7 @@ from kafkalog.lake.evolution import conformed, schema_from
 from kafkalog.lake.files import CountedFile, row_groups, table_writer
 from kafkalog.lake.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.lake.plan import Part
-from kafkalog.lake.rejects import RAW, RejectsOf
+from kafkalog.lake.rejects import RAW, NamedFile, RejectsOf, rejects_name
 from kafkalog.lake.targets import open_target
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema
@@ -109,7 +109,7 @@ class Rows:
     """The rows of a part on their way into its files, and what is recorded about them.
 
     With a schema of a table, the file has the columns of that: null where the rows have none.
-    Records that do not decode go to the file of rejects; without one they stay, null.
+    Records that do not decode go to the file of rejects.
     """
 
     part: Part
@@ -128,7 +128,8 @@ class Rows:
     def write(self, target: Target, writing: Writing) -> ExportedPart:
         """Write the file, unless there are no rows, and that of the rejects, if there are any."""
         with ExitStack() as held:
-            self.rejects.writes_to(target, writing, held)
+            name = rejects_name(self.part, writing)
+            self.rejects.writes_to(NamedFile(target, name, writing, held))
             return self._write(target, writing)
 
     def _write(self, target: Target, writing: Writing) -> ExportedPart:
@@ -176,10 +177,9 @@ class Rows:
             found = found.append_column(pa.field(column.name, decoder.type), array)
         if rejected:
             self.rejects.add(batch, rejected)
-            if self.rejects.have_file:
-                is_kept = np.ones(len(batch), bool)
-                is_kept[list(rejected)] = False
-                batch, found = batch.filter(pa.array(is_kept)), found.filter(pa.array(is_kept))
+            is_kept = np.ones(len(batch), bool)
+            is_kept[list(rejected)] = False
+            batch, found = batch.filter(pa.array(is_kept)), found.filter(pa.array(is_kept))
         self._note(batch, needed)
         return found
 

@@ -30,8 +30,9 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake.increments import next_increment
-from kafkalog.lake.model import Gap, Increment, file_name
+from kafkalog.lake.model import Gap, Increment
 from kafkalog.lake.options import options_of, require_what_applies
+from kafkalog.lake.targets import file_name
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits

@@ -7,7 +7,7 @@ the table do: no pattern that finds the table's files finds them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -45,6 +45,11 @@ SUFFIX: Final = ".rejects"
 _SHOWN_MAX: Final = 5
 
 
+def rejects_place(destination: str) -> str:
+    """Return the directory of the table of rejects."""
+    return f"{destination}/{REJECTS}"
+
+
 def rejects_name(part: Part, writing: Writing) -> str:
     """Return the name of the file with the rejects of a part."""
     return f"{REJECTS}/{part.file.removesuffix(writing.suffix)}{SUFFIX}"
@@ -54,7 +59,7 @@ def outputs(part: ExportedPart) -> Iterator[tuple[str, int, int | None]]:
     """Yield name, size and CRC-32C of each file of a part: of its rows, and of its rejects."""
     if part.file is not None:
         yield part.file, part.size_bytes, part.crc32c
-    if part.rejects is not None and part.rejects.file is not None:
+    if part.rejects is not None:
         yield part.rejects.file, part.rejects.size_bytes, part.rejects.crc32c
 
 
@@ -77,16 +82,11 @@ class RejectsOf:
     first: list[str] = field(default_factory=list)
     _rows: list[dict[str, Any]] = field(default_factory=list)
     _size: int = 0
-    _file: _File | None = None
+    _file: RejectsFile | None = None
 
-    def writes_to(self, target: Target, writing: Writing, held: ExitStack) -> None:
-        """Write them to a file, which appears if there are any, when `held` ends."""
-        self._file = _File(target, rejects_name(self.part, writing), writing, held)
-
-    @property
-    def have_file(self) -> bool:
-        """Whether they go to a file."""
-        return self._file is not None
+    def writes_to(self, file: RejectsFile) -> None:
+        """Write them to a file, which must be known before the first is added."""
+        self._file = file
 
     def add(self, batch: Any, found: Mapping[int, tuple[TypedColumn, Undecoded]]) -> None:
         """Add rows of a record batch.
@@ -100,8 +100,6 @@ class RejectsOf:
             if len(self.first) < _SHOWN_MAX:
                 self.first.append(f"the {column.source} at {values['offset']}: {why.reason}")
             self.count += 1
-            if self._file is None:
-                continue
             raw = values[column.source] or b""
             schema_id = column.schema_id_of(raw)
             self._rows.append(
@@ -113,7 +111,7 @@ class RejectsOf:
                 }
             )
             self._size += len(values["key"] or b"") + len(values["value"] or b"")
-            if self._file.is_full(len(self._rows), self._size):
+            if self.file.is_full(len(self._rows), self._size):
                 self._flush()
         if self.count > self.most:
             split = self.part.splits[0]
@@ -123,21 +121,43 @@ class RejectsOf:
         """Return what is recorded about them, of whom no more come; None if there are none."""
         if not self.count:
             return None
-        if self._file is None:
-            return Rejects(None, self.count, first=tuple(self.first))
         if self._rows:
             self._flush()
-        name, counted = self._file.end()
-        return Rejects(name, self.count, counted.size_bytes, counted.crc32c, tuple(self.first))
+        return Rejects(*self.file.end(), tuple(self.first), rows=self.count)
+
+    @property
+    def file(self) -> RejectsFile:
+        """Where they go."""
+        assert self._file is not None, "it is set first"
+        return self._file
 
     def _flush(self) -> None:
-        assert self._file is not None, "rows are kept for a file alone"
-        self._file.write(pa.Table.from_pylist(self._rows, REJECTS_SCHEMA))
+        self.file.write(pa.Table.from_pylist(self._rows, REJECTS_SCHEMA))
         self._rows, self._size = [], 0
 
 
-class _File:
-    """A file of rejects, which is made with the first of them."""
+class RejectsFile(Protocol):
+    """Where the rejects of a part go."""
+
+    def is_full(self, rows: int, size: int) -> bool:
+        """Return whether the rows are enough for a row group."""
+
+    def write(self, table: Any) -> None:
+        """Write a row group."""
+
+    def end(self) -> tuple[str, int, int]:
+        """End the file; return its name, its size and its CRC-32C."""
+
+
+class NamedFile:
+    """A file of rejects in a directory, which is made with the first of them.
+
+    Args:
+        target: the directory.
+        name: the name of the file.
+        writing: how it is written.
+        held: what it waits for: the file appears when this ends.
+    """
 
     def __init__(self, target: Target, name: str, writing: Writing, held: ExitStack) -> None:
         self._target = target
@@ -158,11 +178,11 @@ class _File:
             self._writer = parquet_writer(cast("BinaryIO", self._counted), REJECTS_SCHEMA)
         self._writer.write_table(table, row_group_size=len(table))
 
-    def end(self) -> tuple[str, CountedFile]:
-        """End the file; return its name, and what was counted."""
+    def end(self) -> tuple[str, int, int]:
+        """End the file; return its name, its size and its CRC-32C."""
         assert self._counted is not None, "there are rows"
         self._writer.close()
-        return self._name, self._counted
+        return self._name, self._counted.size_bytes, self._counted.crc32c
 
 
 def require_few(parts: Iterable[ExportedPart], most: int) -> None:
@@ -184,6 +204,14 @@ def _too_many(most: int, places: Sequence[tuple[str, Sequence[str]]]) -> Refused
     )
 
 
+def table_schema() -> Any:
+    """Return the `pyarrow.Schema` of the table of rejects, with topic and partition last."""
+    schema = REJECTS_SCHEMA
+    for name in ("topic", "partition"):
+        schema = schema.append(SCHEMAS[TableName.RECORDS].field(name))
+    return schema
+
+
 # Their Delta table -------------------------------------------------------------------------------
 
 
@@ -198,7 +226,7 @@ def _as_table(parts: Iterable[ExportedPart]) -> list[ExportedPart]:
             size_bytes=one.size_bytes,
         )
         for part, one in found
-        if one is not None and one.file is not None
+        if one is not None
     ]
 
 
@@ -216,11 +244,8 @@ def commit_rejects(
     files = _as_table(parts)
     if not files:
         return
-    place = f"{destination}/{REJECTS}"
-    schema = REJECTS_SCHEMA
-    for name in ("topic", "partition"):
-        schema = schema.append(SCHEMAS[TableName.RECORDS].field(name))
-    schema = delta_schema(place, schema)
+    place = rejects_place(destination)
+    schema = delta_schema(place, table_schema())
     if increment is None:
         commit_delta(place, schema, files)
     elif delta_commit(place) in (None, *range(increment.number)):

@@ -43,7 +43,7 @@ from kafkalog.lake.plan import (
     require_unchanged,
     tasks_of,
 )
-from kafkalog.lake.rejects import commit_rejects, outputs, rejects_name, require_few
+from kafkalog.lake.rejects import commit_rejects, outputs, rejects_name, rejects_place, require_few
 from kafkalog.lake.targets import LocalTarget, open_target
 from kafkalog.paths.file_system import absolute, portable
 from kafkalog.paths.uris import is_object
@@ -194,6 +194,7 @@ class Export:
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment,
             ColumnChanges() if self._was_complete else self._columns, self._merged,
+            rejects_place(self._target.shown),
         )  # fmt: skip
 
     # The destination -------------------------------------------------------------------------

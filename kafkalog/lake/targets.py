@@ -6,6 +6,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from urllib.parse import quote
 
 from kafkalog.codecs import crc32c
 from kafkalog.errors import UnreadableError, UnwritableError, UsageError
@@ -18,7 +19,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from kafkalog.tables import Split
+
 _AT_ONCE: Final = 8 << 20
+
+
+def directory_name(split: Split) -> str:
+    """Return Hive's name of a partition: special characters are escaped as in URLs."""
+    return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
+
+
+def file_name(
+    splits: list[Split], replica: int | None, suffix: str, commit: int | None = None
+) -> str:
+    """Return a file name that states where the rows begin and end: base offsets and positions.
+
+    Args:
+        splits: consecutive splits of one partition.
+        replica: ordinal of the partition directory, if a partition has several.
+        suffix: end of the name.
+        commit: number of the commit that adds the file, if a table has several.
+    """
+    first, last = splits[0], splits[-1]
+    if first.end:
+        name = f"{first.base_offset:020d}-{first.start}"
+        if last.path != first.path:
+            name += f"-{last.base_offset:020d}"
+        name += f"-{last.end}"
+    else:
+        name = str(first.table)
+    if replica is not None:
+        name = f"replica{replica}-{name}"
+    if commit is not None:
+        name = f"commit{commit:08d}-{name}"
+    return f"{directory_name(first)}/{name}{suffix}"
 
 
 class Target(Protocol):

@@ -18,6 +18,7 @@ from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.resurrection.choice import NEW
 from kafkalog.resurrection.model import ResurrectOptions, Retention
+from kafkalog.resurrection.records import REMOTE
 from kafkalog.resurrection.sources import source_images
 from kafkalog.text_files import read_meta_properties
 
@@ -103,6 +104,13 @@ class Home:
                 f"topic with the id {stated}.",
                 path=topic.partitions[min(topic.partitions)].copies[0].path,
                 hint=f"If it shall become that topic: --topic-id {name}={topic_id}.",
+            )
+        if image.configs.get((TOPIC, name), {}).get(REMOTE) == "true":
+            raise RefusedError(
+                f"The topic {name} has remote storage there: what that has of it would not agree "
+                "with another log.",
+                path=self.path,
+                hint="Move it to a topic without remote storage, or make a directory with --to.",
             )
         for number in topic.partitions:
             self._require_place(name, number)

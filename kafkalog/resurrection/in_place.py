@@ -33,8 +33,8 @@ from kafkalog.paths.uris import require_local
 from kafkalog.resurrection.choice import choose
 from kafkalog.resurrection.model import THERE, ResurrectOptions
 from kafkalog.resurrection.partition import judge
-from kafkalog.resurrection.requirements import require_meaning, require_sense
-from kafkalog.resurrection.run import Resurrection, require_read_back
+from kafkalog.resurrection.requirements import require_meaning, require_read_back, require_sense
+from kafkalog.resurrection.run import Resurrection
 from kafkalog.resurrection.sources import source_images
 from kafkalog.storage import LogDirLock, NewFile
 from kafkalog.text_files import read_meta_properties, read_topic_id

@@ -117,6 +117,8 @@ class ResurrectedPartition:
         bytes_cut: of an incomplete batch at the end, which a start would cut off, too.
         first_unstable_offset: of the first transaction without an end; None if there is none.
         losers: the other copies.
+        remote_from: where the old log started, if offsets from there to the log start offset were
+            left in remote storage; None if none were.
     """
 
     path: str | None
@@ -133,6 +135,7 @@ class ResurrectedPartition:
     bytes_cut: int = 0
     first_unstable_offset: int | None = None
     losers: tuple[Loser, ...] = ()
+    remote_from: int | None = None
 
 
 @dataclass(slots=True)
@@ -216,6 +219,7 @@ class ResurrectSummary:
         missing: partitions without a directory.
         reflinked: partitions that share blocks with the source.
         salvaged: partitions that are salvaged.
+        shortened: partitions of which offsets were left in remote storage.
         losers: copies that were not taken.
         left_out: directories that were not taken.
         next_producer_id: the first id that the new cluster gives; None if no producer was seen.
@@ -240,6 +244,7 @@ class ResurrectSummary:
     missing: int = 0
     reflinked: int = 0
     salvaged: int = 0
+    shortened: int = 0
     losers: int = 0
     left_out: int = 0
     next_producer_id: int | None = None
@@ -258,6 +263,7 @@ class ResurrectSummary:
                 self.missing += row.path is None
                 self.reflinked += row.how == "reflink"
                 self.salvaged += row.how == "salvaged"
+                self.shortened += row.remote_from is not None
                 self.losers += len(row.losers)
             case ResurrectedTopic():
                 self.topics += 1

@@ -66,6 +66,7 @@ class Judged:
         has_falling_epochs: whether a later batch has an earlier epoch.
         damage: what is wrong; None if nothing is.
         how: how it was copied, or `there`.
+        remote_from: where the old log started, if offsets from there on are in remote storage only.
     """
 
     log_start_offset: int = 0
@@ -81,6 +82,7 @@ class Judged:
     has_falling_epochs: bool = False
     damage: CorruptDataError | None = None
     how: str = "copied"
+    remote_from: int | None = None
 
 
 @dataclass

@@ -57,7 +57,7 @@ _INTERNAL_CONFIGS: Final = {
 }  # fmt: skip
 """What Kafka's coordinators create their topics with."""
 _KEPT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-_REMOTE: Final = "remote.storage.enable"
+REMOTE: Final = "remote.storage.enable"
 
 
 def feature_records(images: Sequence[SourceImage], count: int) -> Iterator[MetadataRecord]:
@@ -168,11 +168,17 @@ def configs_of(
     new = dict(old)
     if topic.name not in _INTERNAL_CONFIGS and retention == Retention.KEEP:
         new |= _KEPT
-        new[_REMOTE] = "false"
-    if old.get(_REMOTE) == "true":
-        new[_REMOTE] = "false"  # nothing here reaches what was moved away
+        new[REMOTE] = "false"
+    if old.get(REMOTE) == "true":
+        new[REMOTE] = "false"  # nothing here reaches what was moved away
     replaced = {name: value for name, value in old.items() if new.get(name) != value}
     return dict(sorted(new.items())), replaced
+
+
+def is_tiered(topic: TopicChoice) -> bool:
+    """Return whether a topic had remote storage, by its configs in the source."""
+    configs = topic.image.image.configs if topic.image is not None else {}
+    return configs.get((TOPIC, topic.old_name), {}).get(REMOTE) == "true"
 
 
 def is_internal(topic: str) -> bool:

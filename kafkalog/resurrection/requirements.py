@@ -1,11 +1,15 @@
-"""What must hold before a resurrection begins; each function raises if it does not."""
+"""What must hold before a resurrection, and after it; each function raises if it does not."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import UsageError
+from formats import file_names
+from formats.file_names import parse_file_name
+from kafkalog.cluster_image import ImageReader
+from kafkalog.errors import CorruptDataError, UsageError
+from kafkalog.log_dir import FileEntry, PartitionDir
 from kafkalog.resurrection.choice import NEW
 from kafkalog.resurrection.model import Copy, ResurrectOptions
 from kafkalog.storage import require_space
@@ -60,3 +64,20 @@ def require_room(destination: str, chosen: Chosen, options: ResurrectOptions) ->
     if options.copy == Copy.COPY:
         copies = (one.copies[0] for topic in chosen.topics for one in topic.partitions.values())
         require_space(destination, sum(one.directory.size_bytes for one in copies))
+
+
+def require_read_back(log_dir: str, chosen: Chosen) -> None:
+    """Read the metadata of a log directory back.
+
+    Raises:
+        CorruptDataError: they are not what was written.
+    """
+    path = os.path.join(log_dir, file_names.BOOTSTRAP)
+    entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), os.path.getsize(path))
+    reader = ImageReader(PartitionDir(log_dir, None, (entry,)))
+    reader.apply_file(entry)
+    image = reader.image
+    wanted = {one.name: (one.topic_id, one.count) for one in chosen.topics}
+    found = {name: (one, image.partition_count(name)) for name, one in image.topics.items()}
+    if not image.is_whole or image.refused or image.unknown or found != wanted:
+        raise CorruptDataError("The written metadata read back differently.", path=path)

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import parse_file_name
-from kafkalog.cluster_image import ImageReader
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
 from kafkalog.errors import (
@@ -19,7 +17,7 @@ from kafkalog.errors import (
     NotFoundError,
     PartlyDoneError,
 )
-from kafkalog.log_dir import FileEntry, PartitionDir, list_partition
+from kafkalog.log_dir import list_partition
 from kafkalog.rescue.model import manifest_line as salvage_line
 from kafkalog.resurrection.choice import NEW, choose, losers_of
 from kafkalog.resurrection.model import (
@@ -38,11 +36,12 @@ from kafkalog.resurrection.records import (
     configs_of,
     feature_records,
     is_internal,
+    is_tiered,
     other_records,
     producer_ids_record,
     topic_records,
 )
-from kafkalog.resurrection.requirements import require_room, require_sense
+from kafkalog.resurrection.requirements import require_read_back, require_room, require_sense
 from kafkalog.resurrection.sources import (
     METADATA_VERSION,
     OldCheckpoints,
@@ -210,6 +209,9 @@ class Resurrection:
             if not self._options.salvage:
                 raise self._refused(judged.damage, choice)
             judged = self._copier.salvaged(taken, topic.topic_id, name)
+        judged.remote_from = self._checkpoints.left_in_tier(
+            taken, judged.log_start_offset, is_tiered=is_tiered(topic)
+        )
         losers = choice.losers
         if taken is not choice.copies[0]:
             losers = losers_of(choice.copies, taken)
@@ -229,6 +231,7 @@ class Resurrection:
                 bytes_cut=judged.bytes_cut,
                 first_unstable_offset=judged.first_unstable_offset,
                 losers=losers,
+                remote_from=judged.remote_from,
             )
         )
         self._note_offsets(topic.name, taken, judged)
@@ -295,13 +298,11 @@ class Resurrection:
                 ),
                 configs,
                 replaced,
-                tuple(self._notes(topic, judged, replaced)),
+                tuple(self._notes(topic, judged)),
             )
         )
 
-    def _notes(
-        self, topic: TopicChoice, judged: dict[int, Judged], replaced: dict[str, str]
-    ) -> Iterable[str]:
+    def _notes(self, topic: TopicChoice, judged: dict[int, Judged]) -> Iterable[str]:
         if topic.missing and self._options.missing == Missing.EMPTY:
             yield f"partitions without data begin at offset 0: {some(topic.missing)}"
         elif topic.missing:
@@ -318,8 +319,13 @@ class Resurrection:
             if one.first_unstable_offset is not None
         }:
             yield f"open transactions: partition {some(opened)}"
-        if replaced.get("remote.storage.enable") == "true":
-            yield "only what was on the brokers' disks is here, not what is in remote storage"
+        if left := {
+            number: f"{number} (offsets {one.remote_from} to {one.log_start_offset - 1})"
+            for number, one in judged.items()
+            if one.remote_from is not None
+        }:
+            where = some(left.values())
+            yield f"left in remote storage, and --from-tier TIER takes it: partition {where}"
         if topic.is_dead:
             yield "it was deleted"
 
@@ -422,28 +428,11 @@ class Resurrection:
             self._tell(row)
 
 
-def require_read_back(log_dir: str, chosen: Chosen) -> None:
-    """Read the metadata of a log directory back.
-
-    Raises:
-        CorruptDataError: they are not what was written.
-    """
-    path = os.path.join(log_dir, file_names.BOOTSTRAP)
-    entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), os.path.getsize(path))
-    reader = ImageReader(PartitionDir(log_dir, None, (entry,)))
-    reader.apply_file(entry)
-    image = reader.image
-    wanted = {one.name: (one.topic_id, one.count) for one in chosen.topics}
-    found = {name: (one, image.partition_count(name)) for name, one in image.topics.items()}
-    if not image.is_whole or image.refused or image.unknown or found != wanted:
-        raise CorruptDataError("The written metadata read back differently.", path=path)
-
-
 def _id_or_new(given: str | None) -> str:
     return new_id() if given is None or given == NEW else given
 
 
-def some(numbers: Iterable[int]) -> str:
+def some(numbers: Iterable[object]) -> str:
     """Join the first few numbers."""
     shown = [str(number) for number in numbers]
     more = [f"… ({len(shown)} in all)"] if len(shown) > _NOTED_MAX else []

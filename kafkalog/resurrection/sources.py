@@ -25,6 +25,7 @@ from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
 from kafkalog.text_files import read_meta_properties, read_offset_checkpoint
+from kafkalog.tiers import is_remote
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
@@ -191,6 +192,23 @@ class OldCheckpoints:
         if key not in self._read:
             self._read[key] = _checkpoint_entries(os.path.join(log_dir, name))
         return self._read[key].get((one.old_name, one.number))
+
+    def left_in_tier(self, one: Candidate, first: int, *, is_tiered: bool) -> int | None:
+        """Return the first offset of a log that only remote storage has; None if it has all.
+
+        Only a log with remote storage starts before its first segment. Without an entry it is not
+        known where it started.
+
+        Args:
+            one: the copy that is taken.
+            first: the first offset that it has.
+            is_tiered: whether its topic had remote storage.
+        """
+        start = self.of(one, file_names.LOG_STARTS)
+        if start is None and is_tiered:
+            has_tier = any(is_remote(entry.path) for entry in one.directory.files)
+            start = first if has_tier else 0
+        return start if start is not None and start < first else None
 
 
 def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:

@@ -105,8 +105,7 @@ def logs_of(
     """
     require_topics(topics, topics_of(targets) if topics else ())
     found: list[Target] = []
-    is_merged = replicas == Replicas.BEST and view != LogView.ALL
-    for target in joined(targets, topics) if is_merged else targets:
+    for target in joined(targets, topics) if view != LogView.ALL else targets:
         try:
             found += _logs_at(target, view, topics, failed)
         except KafkaLogError as error:

@@ -8,16 +8,18 @@ import re
 import threading
 import uuid
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, contained
+from kafkalog.errors import KafkaLogError, NotAKafkaFileError, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.model import EpochEntry
-from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
+from kafkalog.remote_logs import with_tiers
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
 from kafkalog.targets import best_replica, look_at_targets, require_topics
@@ -49,7 +51,8 @@ class ServedPartition:
     Attributes:
         topic: name of the topic.
         index: number of the partition.
-        paths: the directories.
+        paths: the directories; none if all that is left is in remote storage.
+        remote: the directories in tiers that hold its part in remote storage.
         epoch: the last leader epoch of the log, once it was asked for.
         has_failed: whether it could not be read, and somebody has heard of it.
     """
@@ -57,6 +60,7 @@ class ServedPartition:
     topic: str
     index: int
     paths: tuple[str, ...]
+    remote: tuple[str, ...] = ()
     epoch: int | None = None
     has_failed: bool = False
 
@@ -87,7 +91,8 @@ class Catalog:
     """What is served.
 
     Args:
-        paths: log directories, partition directories and parents of log directories.
+        paths: log directories, partition directories, parents of log directories, and tiers, whose
+            logs are the older parts of local ones.
         options: what of it is served, and how.
         listener: hears what cannot be served.
         parents: called with each directory that stands for the log directories below it.
@@ -116,13 +121,22 @@ class Catalog:
         self.topics: dict[str, Topic] = {}
         self._by_id: dict[str, Topic] | None = None
         self.left_out = 0
+        self._metadata: list[str] = []
+        remote: dict[str, dict[str, list[tuple[int, str]]]] = {}
         found: dict[tuple[str, int], list[str]] = {}
         leftovers: set[str] = set()
         present: set[str] = set()
         for path, name in self._directories(self.paths, parents):
             topic = _topic_name(name, path)
             present.add(topic)
-            if self._is_wanted(name, topic):
+            if payload_kind(topic) is PayloadKind.REMOTE_LOG_METADATA:
+                self._metadata.append(path)
+            if not self._is_wanted(name, topic):
+                continue
+            if name is not None and name.state == DirectoryState.REMOTE:
+                of_topic = remote.setdefault(topic, {}).setdefault(str(name.uid), [])
+                of_topic.append((name.partition, path))
+            else:
                 found.setdefault((topic, name.partition if name else 0), []).append(path)
                 if name is not None and name.state != DirectoryState.LIVE:
                     leftovers.add(topic)
@@ -132,6 +146,29 @@ class Catalog:
             if served is None:
                 served = self.topics[topic] = Topic(topic, topic in leftovers)
             served.partitions[index] = ServedPartition(topic, index, tuple(directories))
+        for topic, by_id in remote.items():
+            self._add_tiers(topic, by_id)
+        self.topics = dict(sorted(self.topics.items()))
+
+    def _add_tiers(self, name: str, by_id: dict[str, list[tuple[int, str]]]) -> None:
+        """Add what is in remote storage of a topic: that of its id, or all if there is one id."""
+        topic = self.topics.get(name)
+        known = None if topic is None else _noted_id(topic)
+        if known is None and len(by_id) > 1:
+            self._listener.failed(UsageError(
+                f"The tier has {len(by_id)} topics {name}; no log directory says which is meant.",
+                hint="Give the directories of one of them: "
+                f"{', '.join(sorted(path for _, path in by_id[min(by_id)]))}.",
+            ))  # fmt: skip
+            return
+        topic_id = known or min(by_id)
+        if topic is None:
+            topic = self.topics[name] = Topic(name, is_leftover=False)
+        topic.id = topic.id or topic_id
+        for index, path in by_id.get(topic_id, ()):
+            partition = topic.partitions.setdefault(index, ServedPartition(name, index, ()))
+            partition.remote += (path,)
+        topic.partitions = dict(sorted(topic.partitions.items()))
 
     @property
     def partition_count(self) -> int:
@@ -165,19 +202,9 @@ class Catalog:
     def topic_id(self, topic: Topic) -> str:
         """Return the id of a topic: from `partition.metadata`, or made of its name."""
         if topic.id is None:
-            topic.id = self._read_topic_id(topic)
+            # Logs of before Kafka 2.8 have none, and clients of today ask by id.
+            topic.id = _noted_id(topic) or _made_id(topic.name)
         return topic.id
-
-    def _read_topic_id(self, topic: Topic) -> str:
-        for partition in topic.partitions.values() if not topic.is_leftover else ():
-            for path in partition.paths:
-                try:
-                    return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
-                except KafkaLogError:
-                    continue
-        # A leftover's may be that of a live topic. Logs of before Kafka 2.8 have none, and clients
-        # of today ask by id.
-        return _made_id(topic.name)
 
     def leader_epoch(self, partition: ServedPartition) -> int:
         """Return the last leader epoch of a partition's log, the first one if none is noted.
@@ -193,6 +220,10 @@ class Catalog:
             for path in partition.paths:
                 with contained(path, lambda _: None):
                     epochs += read_leader_epochs(os.path.join(path, file_names.LEADER_EPOCHS))
+            for path in () if partition.paths else partition.remote:
+                with contained(path, lambda _: None):
+                    place = list_partition(path).place_of(file_names.LEADER_EPOCHS)
+                    epochs += read_leader_epochs(place)
             partition.epoch = max((one.epoch for one in epochs), default=_FIRST_EPOCH)
         return partition.epoch
 
@@ -243,8 +274,9 @@ class Catalog:
             self._opening.pop(key, None)
 
     def _open(self, partition: ServedPartition) -> ServedLog:
-        directories = [list_partition(path) for path in partition.paths]
-        best = best_replica(directories)
+        best = best_replica([list_partition(path) for path in partition.paths or partition.remote])
+        if partition.paths and partition.remote:
+            best = with_tiers(best, partition.remote, self._metadata)
         return ServedLog(best, self._options, self._listener, self._files)
 
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
@@ -287,7 +319,7 @@ class Catalog:
             return self._options.topics is None or topic in self._options.topics
         if name.partition < 0:
             return False
-        if name.state != DirectoryState.LIVE:
+        if name.state not in (DirectoryState.LIVE, DirectoryState.REMOTE):
             is_dead = name.state in (DirectoryState.DELETE, DirectoryState.STRAY)
             return is_dead and self._options.leftovers
         if self._options.topics is not None:
@@ -314,6 +346,15 @@ def _topic_name(name: DirectoryName | None, path: str) -> str:
         word = "deleted" if name.state == DirectoryState.DELETE else "stray"
         return f"{name.topic}.{word}-{(name.uid or '')[:_UUID_SHOWN]}"
     return name.topic
+
+
+def _noted_id(topic: Topic) -> str | None:
+    """Return the id that a log directory has of a topic; a leftover's may be a live topic's."""
+    for partition in topic.partitions.values() if not topic.is_leftover else ():
+        for path in partition.paths:
+            with suppress(KafkaLogError):
+                return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
+    return None
 
 
 def _made_id(name: str) -> str:

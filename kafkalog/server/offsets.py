@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from kafkalog.server.model import Client
 
 _LATEST, _EARLIEST, _MAX, _EARLIEST_LOCAL, _LATEST_TIERED, _PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_TIERED: Final = {
+    _EARLIEST_LOCAL: Special.EARLIEST_LOCAL,
+    _LATEST_TIERED: Special.LATEST_TIERED,
+    _PENDING_UPLOAD: Special.EARLIEST_PENDING_UPLOAD,
+}
 _SINCE: Final = {_MAX: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _PENDING_UPLOAD: 11}
 """The first version that knows a special timestamp."""
 _DEBUGGING_CLIENT: Final = -2
@@ -103,12 +108,15 @@ class Offsets:
     ) -> dict[str, Any]:
         served = self._catalog.log(partition)
         log = served.log
-        if timestamp in (_LATEST_TIERED, _PENDING_UPLOAD):
-            return _NOTHING  # nothing is in remote storage
+        is_tiered = log.partition.tier is not None or log.partition.is_remote
         if timestamp == _LATEST:
             epoch = self._catalog.leader_epoch(partition)
             return {"timestamp": -1, "offset": served.bounds(isolation)[1], "leaderEpoch": epoch}
-        if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        if timestamp in _TIERED and is_tiered:
+            found = lookup_special(log, _TIERED[timestamp], isolation)
+        elif timestamp in (_LATEST_TIERED, _PENDING_UPLOAD):
+            return _NOTHING
+        elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
             found = lookup_special(log, Special.EARLIEST, isolation)
             if not log.leader_epochs and found.offset == log.log_end_offset:
                 found = replace(found, leader_epoch=self._catalog.leader_epoch(partition))

@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
+from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import Frames, crc_valid, read_batch
 from kafkalog.batches.selection import crc_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.living import CHANGES
-from kafkalog.log_dir import list_partition
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.server.open_files import ServedSegment
@@ -105,11 +105,12 @@ class ServedLog:
         self._listener = listener
         self._files = files
         self._lock = threading.RLock()
-        self._path = directory.path
+        self._directory = directory
         self._told: set[tuple[str, int]] = set()
         self._show(directory)
 
     def _show(self, directory: PartitionDir) -> None:
+        self._directory = directory
         shown = show_now(directory)
         if shown.difference is not None:
             self._listener.noted(f"{directory.path}: {shown.difference.detail}")
@@ -140,17 +141,24 @@ class ServedLog:
         with self._lock:
             if self._stamp_now() == self._stamp:
                 return False
-            self._show(list_partition(self._path))
+            self._show(self._directory.listed_again())
             return True
 
     def _stamp_now(self) -> object:
-        """Return what changes when a broker changes the log: directory, active segment, marks."""
-        last = self.log.segments[-1].log.path if self.log.segments else self._path
-        watermarks = os.path.join(os.path.dirname(self._path), "replication-offset-checkpoint")
+        """Return what changes when a broker changes the log: directory, active segment, marks.
+
+        With a tier also its directory.
+        """
+        path, tier = self._directory.path, self._directory.tier
+        last = self.log.segments[-1].log.path if self.log.segments else path
+        watched = [path, last, os.path.join(os.path.dirname(path), file_names.HIGH_WATERMARKS)]
+        if tier is not None:
+            watched.append(os.path.join(os.path.dirname(path), file_names.LOG_STARTS))
+            watched += sorted({os.path.dirname(one.path) for one in tier.files})
         stamps: list[tuple[int, int, int] | None] = []
-        for path in (self._path, last, watermarks):
+        for one in watched:
             try:
-                status = os.stat(path)
+                status = os.stat(one)
             except OSError:
                 stamps.append(None)
             else:
@@ -179,7 +187,7 @@ class ServedLog:
                 try:
                     return self._read(offset, size, isolation, at_least_one)
                 except CHANGES:
-                    self._show(list_partition(self._path))
+                    self._show(self._directory.listed_again())
             return self._read(offset, size, isolation, at_least_one)
 
     def has_ahead(self, sent: FileRange) -> bool:

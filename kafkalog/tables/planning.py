@@ -301,7 +301,7 @@ def _partitions(
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """List the partitions of a view, each with whether a path names it."""
     targets = open_targets(map(file_system.absolute, paths))  # splits are read elsewhere
-    for found in joined(targets, request.bounds.topics) if request.merges_copies else targets:
+    for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
         if isinstance(found, LogDirListing):
             for error in found.errors.values():
                 raise error

@@ -31,6 +31,7 @@ from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
+from kafkalog.tiers import is_remote
 from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ def _segments(split: Split) -> Iterator[Any]:
         yield {
             "base_offset": segment.base_offset,
             "next_base_offset": segment.next_base_offset,
-            "is_active": segment.is_active,
+            "is_active": segment.is_active and not is_remote(segment.log.path),
             "log_size": segment.log.size_bytes,
             "modified": segment.log.mtime_ms * 1000,
             "path": segment.log.path,

@@ -116,7 +116,7 @@ def export(
     schemas: SchemasOption = None,
     max_rejects: Annotated[int | None, typer.Option(
         "--max-rejects", min=0, metavar="N", help="Most records that may not decode (0); they go "
-        "to DIR/_rejects.",
+        "to DIR/_rejects, or TABLE_rejects.",
     )] = None,
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
@@ -174,7 +174,8 @@ def export(
     --value and --key add columns value_decoded and key_decoded with the types of a
     schema. A record whose value or key does not decode is a reject. It ends the run
     with 4, and nothing is exported, unless --max-rejects allows it: then it goes to
-    the table DIR/_rejects, with its bytes, the id of its schema and the reason.
+    the table DIR/_rejects (TABLE_rejects in a catalog), with its bytes, the id of
+    its schema and the reason.
 
     Damaged batches, and records that a broker deletes before they are read, are left out and
     listed, and make the exit status 1; --fail-fast ends with 6 or 4.

@@ -40,8 +40,8 @@ def lookup_offset(
     )] = None,
     special: Annotated[list[Special] | None, typer.Option(
         "--special", metavar="NAME",
-        help="A special timestamp of ListOffsets, repeatable: earliest, latest, max-timestamp, "
-             "earliest-local or latest-tiered (of tiered topics).",
+        help="A special timestamp of ListOffsets, repeatable: earliest, latest, max-timestamp; "
+             "of tiered topics earliest-local, latest-tiered, earliest-pending-upload.",
     )] = None,
     isolation: Annotated[Isolation, typer.Option(
         "--isolation",
@@ -168,8 +168,7 @@ def _partitions(
     targets = outcome.open_all(paths)
     is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)
     meant: list[PartitionDir] = []
-    joins = replicas == Replicas.BEST
-    for found in outcome.meant(targets, topics, internal=internal, joins=joins):
+    for found in outcome.meant(targets, topics, internal=internal):
         with outcome.contained(found.path):
             meant.append(open_partition(found.path) if isinstance(found, FileEntry) else found)
     if targets and not (meant or outcome.errors):

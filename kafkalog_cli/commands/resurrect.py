@@ -103,7 +103,8 @@ def resurrect(
     appears when all of it is written and read back. The last line is the command that starts Kafka.
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
-    killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged.
+    killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged, or if a
+    part of it was left in remote storage.
 
     With --from-tier the logs begin with what is in remote storage, and the partitions that only the
     tier has are taken, too; the new topics are not tiered.
@@ -173,7 +174,7 @@ def resurrect(
         )
     show_notes(summary)
     writer.write(summary)
-    return int(summary.salvaged > 0)
+    return int(summary.salvaged > 0 or summary.shortened > 0)
 
 
 def _in_place(
@@ -218,7 +219,7 @@ def _in_place(
             writer.write(summary)
         if is_plan and not dry_run and not consents("Write the metadata?", yes=yes):
             return 0
-    return 0
+    return int(summary.shortened > 0)
 
 
 def _pairs(texts: list[str] | None, option: str, form: str) -> dict[str, str]:

@@ -88,15 +88,16 @@ def serve(
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
     as they lie in the files. Nothing is written to PATH, and whatever would write is refused. Of
-    several copies of a partition the most recent one is served. Consumer groups work, and begin
-    with the offsets that they had committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met
-    damage.
+    several copies of a partition the most recent one is served, with what is in remote storage of
+    it if a tier is a PATH, too. Consumer groups work, and begin with the offsets that they had
+    committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met damage.
 
 
     \b
     kafkalog serve /var/lib/kafka
     kafkalog serve /var/lib/kafka --listen 127.0.0.1:0 --topic orders
     kafkalog serve /var/lib/kafka --high-watermark end --on-damage skip
+    kafkalog serve /var/lib/kafka /mnt/tier/kafka-tiered-storage
     kafkalog serve /var/lib/kafka --groups offsets.ndjson --metrics 127.0.0.1:9100
     """
     from kafkalog.server.run import serve as run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.lake.model import REJECTS
 from kafkalog.tables.model import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import print_heading
@@ -56,8 +55,7 @@ EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     Field("rejects", INT, "records with such a key or value",
           lambda one: 0 if one.rejects is None else one.rejects.rows),
     Field("rejects_file", TEXT | None,
-          "file with these records, relative to the destination; null without them, and in Iceberg "
-          "tables, which have them with null in `key_decoded` or `value_decoded`",
+          "file with these records, relative to the destination; null without them",
           lambda one: None if one.rejects is None else one.rejects.file),
     Field("defects", INT,
           "skipped damage and deletions; objects of type `defect` follow",
@@ -88,8 +86,8 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("size", INT, "bytes of all files", "size_bytes"),
     Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
     Field("undecoded_values", INT, "values that `--value` cannot decode"),
-    Field("rejects", INT, "records with such a key or value: in `_rejects`, not in `rows`, except "
-          "in Iceberg tables"),
+    Field("rejects", INT, "records with such a key or value: in the table of rejects, not in "
+          "`rows`"),
     Field("defects", INT, "skipped damage and deletions", "defect_count"),
     Field("without_watermark", ARRAY,
           "partitions without a known high watermark: their records end at the log end",
@@ -257,12 +255,9 @@ def _lines(summary: ExportSummary, style: Style) -> list[str]:
 
 
 def _rejects_lines(summary: ExportSummary) -> list[str]:
-    rejects = [one.rejects for one in summary.parts if one.rejects is not None]
-    if not rejects:
+    if not summary.rejects:
         return []
-    has_file = any(one.file is not None for one in rejects)
-    where = f"in {summary.destination}/{REJECTS}" if has_file else "null in the table"
-    return [f"{counted(summary.rejects, 'record')} not decoded: {where}"]
+    return [f"{counted(summary.rejects, 'record')} not decoded: in {summary.rejects_at}"]
 
 
 def _partition(total: PartitionTotal) -> str:

@@ -60,6 +60,8 @@ RESURRECTED_PARTITION: Final = ObjectType[Row](
     Field("losers", ARRAY,
           "the other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (the offset "
           "to which it would be cut as a follower; null if it holds the same) and `why`"),
+    Field("remote_from", INT | None,
+          "where the old log started, if offsets from there on were left in remote storage"),
 )  # fmt: skip
 RESURRECTED_TOPIC: Final = ObjectType[Row](
     "resurrected_topic",
@@ -114,6 +116,7 @@ RESURRECT_SUMMARY: Final = ObjectType[Row](
     Field("missing", INT, "partitions without a directory"),
     Field("reflinked", INT, "partitions that share blocks with the source"),
     Field("salvaged", INT, "partitions that were salvaged"),
+    Field("shortened", INT, "partitions of which offsets were left in remote storage"),
     Field("losers", INT, "copies that were not taken"),
     Field("left_out", INT, "directories that were not taken"),
     Field("next_producer_id", INT | None,

@@ -22,6 +22,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.errors import NOTHING_TO_DO
 from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
+from tests.kafkalog.test_tiers import uploaded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,7 @@ STAND_INS = {
     "customers-0": "examples/log-dir/customers-0",
     "orders-0": "examples/log-dir/orders-0",
 }
+TIER = "/mnt/tier/kafka-tiered-storage"
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
 RUN_TO_UNDO = (
     *("apply-retention", "examples/log-dir/orders-0", "--config", "retention.ms=1000"),
@@ -128,6 +130,9 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     if "undo" in line:
         assert kafkalog(*RUN_TO_UNDO).status == 0
     words = [real_word(word) for word in shlex.split(line)[1:]]
+    if TIER in words:
+        uploaded(ROOT / "examples" / "log-dir" / "orders-0", tmp_path / "tier")
+        words[words.index(TIER)] = str(tmp_path / "tier")
     if "--bootstrap" in words:  # no broker is here
         words.append("--dry-run")
     if "-2h" in words:
@@ -273,3 +278,19 @@ def test_public_names_have_a_summary() -> None:
     """`docs/library.md` says of each name what it is."""
     for name in library.__all__:
         assert inspect.getdoc(getattr(library, name)), name
+
+
+def test_cases_of_spark_have_tests() -> None:
+    """`docs/spark-kafka-source.md` names all tests of these modules, and no other ones."""
+    modules = (ROOT / "tests" / "kafka").glob("test_spark_kafka_*.py")
+    code = "\n".join(path.read_text() for path in modules)
+    there = set(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
+    lines = (DOCS / "spark-kafka-source.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.count(" | ") == 2]
+    named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row[2])}
+    assert named == there
+    cases = [row for row in rows if row[1] not in ("---", "verdict")]
+    assert len(cases) > 60
+    for case in cases:
+        assert case[1] in ("holds", "differs", "not applicable"), case
+        assert case[1] == "not applicable" or "`test_" in case[2], case

@@ -54,8 +54,7 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     got = [one.offset for one in log.records(data=True, isolation="read_committed")]
     assert got == told["committed"]
     for special, offset in told["specials"].items():
-        if special != "earliest-pending-upload":
-            assert log.lookup(timestamp=special).offset == offset, special
+        assert log.lookup(timestamp=special).offset == offset, special
     local = log.lookup(timestamp="earliest-local").offset
     offsets = [row["offset"] for row in wanted]
     for one in (0, offsets[len(offsets) // 2], offsets[-1]):
@@ -74,6 +73,40 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     assert [row["offset"] for row in found] == offsets
     [row] = rows(kafkalog, "lookup-offset", *paths, "--topic", topic, "--special", "latest-tiered")
     assert row["offset"] == told["specials"]["latest-tiered"]
+
+
+def test_what_resurrect_leaves_in_the_tier_is_told(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """By offsets, with status 1; nothing is told if the tier is taken, too."""
+    argv = ("resurrect", tiered.log_dir, "--to", tmp_path / "new", "--dry-run")
+    told = rows(kafkalog, *argv, status=1)
+    left = {
+        f"{row['topic']}-{row['partition']}": (row["remote_from"], row["log_start_offset"])
+        for row in told
+        if row["type"] == "resurrected_partition" and row["remote_from"] is not None
+    }
+    local = {name: tiered.told[name]["specials"]["earliest-local"] for name in PARTITIONS}
+    assert left == {name: (0, start) for name, start in local.items()}
+    notes = {row["topic"]: row["notes"] for row in told if row["type"] == "resurrected_topic"}
+    for name, start in local.items():
+        [note] = [one for one in notes[name.removesuffix("-0")] if "remote storage" in one]
+        assert f"partition 0 (offsets 0 to {start - 1})" in note
+    whole = rows(kafkalog, *argv, "--from-tier", tiered.tier)
+    assert not any(row.get("remote_from") for row in whole)
+    assert not any("remote storage" in note for row in whole for note in row.get("notes") or ())
+
+
+def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path
+) -> None:
+    """Its remote segments would be of another log."""
+    log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
+    (log_dir / "plain-0").rename(tmp_path / "plain-0")
+    result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
+    assert result.status == 4
+    assert "has remote storage there" in result.stderr
+    assert not (log_dir / "plain-0").exists()
 
 
 def test_a_stock_broker_starts_on_what_was_in_the_tier(
@@ -175,6 +208,29 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
             got = [row["offset"] for row in table if row["topic"] == name.removesuffix("-0")]
             assert sorted(got) == wanted
         assert counts[name] == len(wanted)
+
+
+def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path: Path) -> None:
+    """`--replicas all`: what each broker would answer; files are listed where they are."""
+    log_dirs = [tiered.log_dir, shutil.copytree(tiered.log_dir, tmp_path / "log")]
+    paths = [*log_dirs, tiered.tier]
+    told = tiered.told["plain-0"]["specials"]
+    options = [word for one in told for word in ("--special", one)]
+    found = rows(
+        kafkalog, "lookup-offset", *paths, "--topic", "plain", "--replicas", "all", *options
+    )
+    assert [row["offset"] for row in found] == [*told.values(), *told.values()]
+    query = "select \"offset\", log_dir from records where topic = 'plain'"
+    queried = rows(kafkalog, "sql", query, *paths, "--replicas", "all")
+    wanted = [row["offset"] for row in tiered.all_records("plain-0")]
+    assert sorted(row["offset"] for row in queried) == sorted([*wanted, *wanted])
+    segments = rows(kafkalog, "sql", "select path, is_active from segments", *paths)
+    files = {str(one) for path in paths for name in PARTITIONS for one in path.rglob("*.log")
+             if one.parent.name.startswith(name)}  # fmt: skip
+    assert {row["path"] for row in segments} <= files
+    remote = {row["path"] for row in segments if row["path"].startswith(str(tiered.tier))}
+    assert len(remote) > 20
+    assert not any(row["is_active"] for row in segments if row["path"] in remote)
 
 
 def test_offsets_that_are_neither_remote_nor_local(

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.errors import RefusedError
 from kafkalog.lake import Writing
 from kafkalog.lake.model import FileFormat
 from kafkalog.model import Isolation
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, record, write_log
+from tests.kafkalog.lake.appending import DELTA, FILES, ICEBERG
 from tests.kafkalog.lake.exporting import export, files_of
+from tests.kafkalog.lake.test_rejects import add, bad, good, grow, in_rejects, in_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog.lake import TableFormat
 
 STATES = ("codecs", "txn-v0", "crash-1-torn", "compact-1-first-pass", "jbod-live")
 COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)
@@ -49,6 +54,24 @@ def test_both_engines_write_the_same_tables(
         export(source, tmp_path / form / "local", **options)
         export(source, tmp_path / form / "spark", engine=SparkEngine(spark, 2), **options)
         assert files_of(tmp_path / form / "local") == files_of(tmp_path / form / "spark")
+
+
+@pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
+def test_rejects_go_to_their_table(spark: Any, tmp_path: Path, form: TableFormat) -> None:
+    """In tasks of Spark, too: 10 of 30 records; too many of them leave the tables as they were."""
+    log, to = tmp_path / "a-0", tmp_path / "lake"
+    engine = SparkEngine(spark, 2)
+    grow(log, 0, 30)
+    with pytest.raises(RefusedError, match="More than 9 records do not decode"):
+        add(log, to, form, 9, engine)
+    add(log, to, form, 10, engine)
+    assert (in_table(to, form), in_rejects(to, form)) == (good(30), bad(30))
+    grow(log, 30, 36)
+    with pytest.raises(RefusedError, match="a-0: the value at 31: Expecting"):
+        add(log, to, form, 0, engine)
+    assert (in_table(to, form), in_rejects(to, form)) == (good(30), bad(30))
+    add(log, to, form, 2, engine)
+    assert (in_table(to, form), in_rejects(to, form)) == (good(36), bad(36))
 
 
 def test_spark_reads_the_directory_as_one_table(spark: Any, tmp_path: Path) -> None:

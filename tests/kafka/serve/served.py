@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS_MAX: Final = 120
-_COMMAND: Final = (sys.executable, "-m", "kafkalog_cli", "serve")
+_COMMAND: Final = (sys.executable, "-m", "kafkalog_cli")
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,20 @@ class Server:
         return Address("127.0.0.1", self.port)
 
 
-def serve_command(paths: Sequence[Path], *options: str) -> list[str]:
-    return [*_COMMAND, *map(str, paths), "--listen", "127.0.0.1:0", *options]
+def serve_command(paths: Sequence[Path], *options: str, first: Sequence[str] = ()) -> list[str]:
+    return [*_COMMAND, *first, "serve", *map(str, paths), "--listen", "127.0.0.1:0", *options]
 
 
 @contextmanager
-def running_serve(paths: Sequence[Path], place: Path, *options: str) -> Iterator[Server]:
-    """`kafkalog serve`, ended with SIGTERM."""
+def running_serve(
+    paths: Sequence[Path], place: Path, *options: str, first: Sequence[str] = ()
+) -> Iterator[Server]:
+    """`kafkalog serve`, ended with SIGTERM; options of all commands come first."""
     place.mkdir(parents=True, exist_ok=True)
     said = place / "stderr"
     with said.open("w") as stderr:
         process = subprocess.Popen(
-            serve_command(paths, *options), stdout=subprocess.PIPE, stderr=stderr,
+            serve_command(paths, *options, first=first), stdout=subprocess.PIPE, stderr=stderr,
             text=True,
         )  # fmt: skip
     try:

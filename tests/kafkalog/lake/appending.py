@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kafkalog.engine import Engine
+
 FILES, DELTA, ICEBERG = TableFormat.FILES, TableFormat.DELTA, TableFormat.ICEBERG
 TABLE = "lake.kafka.records"
 """The Iceberg table, whose warehouse is the destination of the others."""
@@ -43,15 +45,20 @@ def asking(*paths: Path | str, form: TableFormat = FILES) -> ExportRequest:
 def append(
     *paths: Path | str, to: Path | str, form: TableFormat = FILES, allow_gaps: bool = False
 ) -> list[ExportSummary]:
+    return add(asking(*paths, form=form), to, allow_gaps=allow_gaps)
+
+
+def add(
+    asked: ExportRequest, to: Path | str, engine: Engine | None = None, **options: Any
+) -> list[ExportSummary]:
     """Do what the command does: complete an interrupted run, then add what is new."""
-    asked = asking(*paths, form=form)
-    catalog = local_catalog(str(to)) if form == ICEBERG else None
+    is_iceberg = asked.table_format == ICEBERG
+    place, catalog = (TABLE, local_catalog(str(to))) if is_iceberg else (str(to), None)
     done = []
     is_continued = True
     while is_continued:
-        place = str(to) if form != ICEBERG else TABLE
-        with appending(asked, place, allow_gaps=allow_gaps, catalog=catalog) as one:
-            one.run(Inline())
+        with appending(asked, place, catalog=catalog, **options) as one:
+            one.run(engine or Inline())
             done.append(one.summary())
             is_continued = one.is_continued
     return done
@@ -73,9 +80,22 @@ def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
     return sorted((row["offset"], row["value"]) for row in table.to_pylist())
 
 
-def iceberg(warehouse: Path) -> Any:
+def iceberg(warehouse: Path, name: str = "kafka.records") -> Any:
     """The Iceberg table, as pyiceberg opens it."""
-    return load_catalog("lake", **local_catalog(str(warehouse))).load_table("kafka.records")
+    return load_catalog("lake", **local_catalog(str(warehouse))).load_table(name)
+
+
+def noted(table: Any) -> dict[str, Any]:
+    """What the last snapshot of an Iceberg table says about the export."""
+    found: dict[str, Any] = json.loads(
+        table.current_snapshot().summary.additional_properties["kafkalog.increment"]
+    )
+    return found
+
+
+def data_files(lake: Path) -> set[str]:
+    """All data files that are there, in a snapshot or not."""
+    return {path.name for path in lake.rglob("*.parquet")}
 
 
 def rows(first: int, end: int) -> list[tuple[int, bytes]]:

@@ -25,12 +25,13 @@ from tests.kafkalog.lake.appending import (
     Inline,
     append,
     asking,
+    data_files,
     grow,
     iceberg,
+    noted,
     rows,
     rows_of,
 )
-from tests.kafkalog.lake.test_iceberg import data_files, noted
 from tests.kafkalog.tables.test_other_disks import make_log
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def test_a_table_that_always_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise CommitFailedException("changed")
 
     monkeypatch.setattr(SqlCatalog, "commit_table", failing)
-    monkeypatch.setattr("kafkalog.lake.iceberg._WAIT_S", 0)
+    monkeypatch.setattr("kafkalog.lake.iceberg.WAIT_S", 0)
     with pytest.raises(ChangedSinceError, match="all the time"):
         append(tmp_path / "log", to=tmp_path / "lake", form=ICEBERG)
     assert not data_files(tmp_path / "lake")

@@ -16,21 +16,19 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 
 from kafkalog.errors import UsageError
-from kafkalog.lake import ExportSummary, appending, local_catalog
 from tests.kafkalog.lake.appending import (
     DELTA,
     FILES,
     ICEBERG,
-    TABLE,
-    Inline,
+    add,
     append,
     asking,
+    data_files,
     grow,
     iceberg,
     rows,
     rows_of,
 )
-from tests.kafkalog.lake.test_iceberg import data_files
 from tests.kafkalog.lake.test_stopped_appends import Killing, StoppedError
 from tests.kafkalog.tables.test_other_disks import make_log
 from tests.sampling import drawn_for, tries_everything
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kafkalog.lake import ExportSummary
     from kafkalog.lake.model import TableFormat
     from tests.conftest import Result
 
@@ -52,13 +51,7 @@ def merge(
     columns: tuple[str, ...] | None = None,
 ) -> ExportSummary:  # fmt: skip
     """Add what is new, and merge files that are smaller."""
-    asked = replace(asking(log, form=form), compact_below=size, columns=columns)
-    catalog = local_catalog(str(to)) if form == ICEBERG else None
-    while True:
-        with appending(asked, TABLE if form == ICEBERG else str(to), catalog=catalog) as one:
-            one.run(Inline())
-            if not one.is_continued:
-                return one.summary()
+    return add(replace(asking(log, form=form), compact_below=size, columns=columns), to)[-1]
 
 
 def files_in(to: Path, form: TableFormat) -> list[str]:

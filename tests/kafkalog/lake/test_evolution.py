@@ -16,9 +16,8 @@ from deltalake import DeltaTable, Schema
 from pyiceberg.types import StringType
 
 from kafkalog.errors import ChangedSinceError, CorruptDataError, DestinationExistsError
-from kafkalog.lake import ExportRequest, ExportSummary, FileFormat, Writing, appending
+from kafkalog.lake import ExportRequest, FileFormat, Writing
 from kafkalog.lake.evolution import Evolution, conformed, schema_from, schema_text
-from kafkalog.lake.model import TableFormat, local_catalog
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from tests.builders import batch, record, write_log
 from tests.kafkalog.lake.appending import (
@@ -26,16 +25,16 @@ from tests.kafkalog.lake.appending import (
     FILES,
     ICEBERG,
     REQUEST,
-    TABLE,
     Inline,
+    add,
     append,
+    data_files,
     grow,
     iceberg,
     rows,
     rows_of,
 )
 from tests.kafkalog.lake.exporting import files_of, table_of
-from tests.kafkalog.lake.test_iceberg import data_files
 from tests.kafkalog.lake.test_stopped_appends import Killing, StoppedError
 from tests.kafkalog.tables.test_other_disks import make_log
 from tests.sampling import drawn_for, tries_everything
@@ -43,6 +42,9 @@ from tests.sampling import drawn_for, tries_everything
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from kafkalog.lake import ExportSummary
+    from kafkalog.lake.model import TableFormat
 
 ALL = [FILES, DELTA, ICEBERG]
 
@@ -108,12 +110,7 @@ def run(
         typed=() if schema is None else (typed,),
         table_format=form, append=True,
     )  # fmt: skip
-    catalog = local_catalog(str(to)) if form == ICEBERG else None
-    while True:
-        with appending(asked, TABLE if form == ICEBERG else str(to), catalog=catalog) as one:
-            one.run(Inline())
-            if not one.is_continued:
-                return one.summary()
+    return add(asked, to)[-1]
 
 
 def readers(to: Path, form: TableFormat) -> dict[str, Any]:
@@ -265,14 +262,10 @@ def test_text_keeps_its_columns(tmp_path: Path) -> None:
             (str(tmp_path / "log"),), REQUEST, columns, Writing(FileFormat.CSV), append=True
         )
         if columns == ("offset",):
-            with appending(asked, str(tmp_path / "lake")) as one:
-                one.run(Inline())
+            add(asked, tmp_path / "lake")
         else:
-            with (
-                pytest.raises(DestinationExistsError, match="other columns"),
-                appending(asked, str(tmp_path / "lake")),
-            ):
-                pass
+            with pytest.raises(DestinationExistsError, match="other columns"):
+                add(asked, tmp_path / "lake")
 
 
 def test_a_delta_table_that_others_have_changed(tmp_path: Path) -> None:

@@ -33,10 +33,13 @@ from tests.kafkalog.lake.appending import (
     REQUEST,
     TABLE,
     Inline,
+    add,
     append,
     asking,
+    data_files,
     grow,
     iceberg,
+    noted,
     rows,
     rows_of,
 )
@@ -53,19 +56,6 @@ if TYPE_CHECKING:
 
 ORDER = [(name, "ascending") for name in ("topic", "partition", "offset")]
 DAY_MS = 86_400_000
-
-
-def noted(table: Any) -> dict[str, Any]:
-    """What the last snapshot says about the export."""
-    found: dict[str, Any] = json.loads(
-        table.current_snapshot().summary.additional_properties["kafkalog.increment"]
-    )
-    return found
-
-
-def data_files(lake: Path) -> set[str]:
-    """All data files that are there, in a snapshot or not."""
-    return {path.name for path in lake.rglob("*.parquet")}
 
 
 def test_each_run_adds_what_is_new(tmp_path: Path) -> None:
@@ -107,11 +97,8 @@ def test_other_programs_read_the_rows(
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     request = Request(replicas=Replicas.BEST, split_bytes=1 << 20)
     for to, form in (("lake", ICEBERG), ("plain", FILES)):
-        place = TABLE if form == ICEBERG else str(tmp_path / to)
         asked = ExportRequest((str(source),), request, table_format=form, append=True)
-        catalog = local_catalog(str(tmp_path / "lake"))
-        with appending(asked, place, catalog=catalog) as one:
-            one.run(Inline())
+        add(asked, tmp_path / to)
     names = [
         "topic", "partition", "offset", "key", "value", "timestamp", "timestampType",
         "leader_epoch",
@@ -153,22 +140,17 @@ def test_days_and_times_without_end(tmp_path: Path) -> None:
         *(batch(n, [record(value=b"%d" % n)], base_time=time, max_time=time)
           for n, time in enumerate(times)),
     )  # fmt: skip
-    catalog = local_catalog(str(lake))
     asked = ExportRequest((str(log),), REQUEST, table_format=ICEBERG, append=True, columns=(
         "offset", "value", "timestamp", "timestamp_ms",
     ))  # fmt: skip
-    with appending(asked, TABLE, catalog=catalog) as one:
-        one.run(Inline())
+    add(asked, lake)
     table = iceberg(lake)
     found = table.scan().to_arrow().sort_by("offset")
     assert found["timestamp_ms"].to_pylist() == times
     assert found["value"].to_pylist() == [b"%d" % n for n in range(len(times))]
     micros = found["timestamp"].cast(pa.int64()).to_pylist()
     plain = tmp_path / "plain"
-    with appending(
-        ExportRequest((str(log),), REQUEST, append=True, columns=asked.columns), str(plain)
-    ) as one:
-        one.run(Inline())
+    add(replace(asked, table_format=FILES), plain)
     wanted = table_of(plain).sort_by("offset")["timestamp"].cast(pa.int64()).to_pylist()
     calendar = 253_402_300_800_000_000  # the year 10000
     wanted = [None if one is None or one >= calendar else one for one in wanted]
@@ -188,9 +170,7 @@ def test_batches(tmp_path: Path, corpus_dir: Path) -> None:
     [source] = state(corpus_dir, "kafka-4.3", "crash-1-torn").log_dirs
     request = Request(TableName.BATCHES, replicas=Replicas.BEST)
     asked = ExportRequest((str(source),), request, table_format=ICEBERG, append=True)
-    with appending(asked, TABLE, catalog=local_catalog(str(tmp_path / "lake"))) as one:
-        one.run(Inline())
-        count = one.summary().rows
+    count = add(asked, tmp_path / "lake")[-1].rows
     table = iceberg(tmp_path / "lake")
     assert [field.name for field in table.spec().fields] == ["topic"]
     assert len(table.scan().to_arrow()) == count
