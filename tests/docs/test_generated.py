@@ -140,6 +140,8 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     places = {"--state", "--backup", "--export", "--html", "--groups", "--warehouse"}
     if "--warehouse" not in words:  # beside it, --to names a table
         places.add("--to")
+    if words[0] == "export":  # that of serve is an address
+        places.add("--metrics")
     for option in places & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
