@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from kafkalog.spark.frames import read_frame as read_frame
     from kafkalog.spark.session import spark_session as spark_session
     from kafkalog.spark.source import KafkaLogDataSource as KafkaLogDataSource
+    from kafkalog.spark.stream_metrics import StreamMetrics as StreamMetrics
 
 _HOMES = {
     "KafkaLogDataSource": "source",
     "SparkEngine": "engine",
+    "StreamMetrics": "stream_metrics",
     "read_frame": "frames",
     "spark_session": "session",
 }
