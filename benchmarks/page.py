@@ -77,7 +77,7 @@ Where targets were missed when this was written, the time went to:
 - *rebuild-index*: Python, numpy and the command line take 0.2 s of it, the log is read once.
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers. Other programs ran during the rows of SQL, and pyarrow still loaded
-  pandas; without it, three pairs took 1.9, 1.8 and 1.7 s of processor time against 1.4, 1.0 and 1.4.
+  pandas; without it, three pairs took 1.9, 1.8, 1.7 s of processor time against 1.4, 1.0, 1.4.
 - *memory of Parquet*: no profile was taken; two row groups of 12 MB are in flight.
 """
 
