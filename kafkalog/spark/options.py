@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
+from kafkalog.paths.tier_keys import TierKeys, use_keys
 from kafkalog.spark.offsets import Edges, assigned_of, edges_of
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
@@ -30,7 +31,7 @@ NAMES: Final = (
     "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
     "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
     "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
-    "minpartitions", "maxoffsetspertrigger",
+    "minpartitions", "maxoffsetspertrigger", "tierkey",
 )  # fmt: skip
 
 
@@ -66,6 +67,7 @@ class SourceOptions:
         edges: where reading begins and ends, as far as it is not by time for all partitions.
         tasks_min: for batches: the least number of tasks, if the indexes allow it.
         rows_per_trigger: for streams: how many offsets a batch covers; None for everything.
+        keys: what decrypts remote segments; whatever process gets the options uses them.
     """
 
     paths: tuple[str, ...]
@@ -79,6 +81,7 @@ class SourceOptions:
     edges: Edges
     tasks_min: int | None = None
     rows_per_trigger: int | None = None
+    keys: TierKeys = field(default_factory=TierKeys, repr=False)
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -126,6 +129,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         edges_of(given, fails_on_loss=fails_on_loss),
         _number(given, "minPartitions"),
         _number(given, "maxOffsetsPerTrigger"),
+        use_keys(_key_files(given.get("tierkey"))),
     )
 
 
@@ -171,16 +175,28 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "path" in given:
         paths.append(given["path"])
     if "paths" in given:  # as Spark passes the arguments of load(), and as a user may give them
-        try:
-            several: Any = json.loads(given["paths"])
-        except ValueError:
-            several = None
-        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
-            raise UsageError("The option paths is a JSON array of texts.")
-        paths += several
+        paths += _texts("paths", given["paths"])
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
     return tuple(file_system.portable(path) for path in paths)  # tasks run in other directories
+
+
+def _key_files(value: str | None) -> list[str]:
+    """Return the files that are named: one, or several as a JSON array."""
+    if value is None:
+        return []
+    return _texts("tierKey", value) if value.startswith("[") else [value]
+
+
+def _texts(name: str, value: str) -> list[str]:
+    """Parse a JSON array of texts."""
+    try:
+        several: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        several = None
+    if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+        raise UsageError(f"The option {name} is a JSON array of texts.")
+    return several
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.paths import file_system
+from kafkalog.paths.tier_keys import keys_in_use
 from kafkalog.spark.aggregates import OPTION, AggregatingDataSource
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.rewriting import VIEW, two_steps
@@ -50,6 +52,8 @@ def run_query(
     reader = session.read.format("kafkalog").options(**options)
     sources = json.dumps([file_system.portable(path) for path in paths])
     reader = reader.option("paths", sources).option("filterPushdown", "true")
+    if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:
+        reader = reader.option("tierKey", json.dumps(files))
     for table in tables_of(query):
         usual = table_schema(table).names
         _make_view(reader, table, columns_for(query, usual, SCHEMAS[table].names))

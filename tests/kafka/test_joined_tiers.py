@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog as library
-from kafkalog.paths.chunked import use_keys
+from kafkalog.paths.tier_keys import use_keys
 from tests.kafka.booted import life, read_records, resurrect
 from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, plain, rows
 from tests.packed_tiers import Packing, new_key, pack

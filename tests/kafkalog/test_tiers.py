@@ -15,8 +15,8 @@ from kafkalog import Log
 from kafkalog.errors import NotAKafkaFileError, UnsupportedError
 from kafkalog.log_dir import FileEntry, PartitionDir, open_any, open_path
 from kafkalog.parents import Parent
-from kafkalog.paths.chunked import use_keys
 from kafkalog.paths.source import Source
+from kafkalog.paths.tier_keys import use_keys
 from kafkalog.targets import open_targets
 from tests.packed_tiers import Packing, new_key, pack
 from tests.stores import running_store
