@@ -123,7 +123,7 @@ def test_a_key_is_in_no_log(
     told = [path.read_text() for path in events.rglob("*") if path.is_file()]
     assert any("SparkListenerTaskEnd" in text and "kafkalog" in text for text in told)
     asked = parse_options({"path": str(tier), "tierKey": str(key)})
-    for text in (*told, done.stdout, done.stderr, repr(asked), repr(asked.keys)):
+    for text in (*told, done.stdout.decode(), done.stderr, repr(asked), repr(asked.keys)):
         assert not any(line in text for line in lines_of(key))
 
 
