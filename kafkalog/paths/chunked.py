@@ -62,6 +62,18 @@ _PUFFIN: Final = b"PFA1"
 
 
 @dataclass(frozen=True, slots=True)
+class Claims:
+    """What a manifest tells of its segment, which the plugin writes and never reads."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    segment_id: str
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a manifest says of a segment.
 
@@ -74,6 +86,7 @@ class Manifest:
         is_compressed: whether chunks are compressed.
         key: id of the key and the data key that it encrypted; None without encryption.
         aad: what chunks are authenticated with.
+        claims: what segment it is of; None if it does not say.
     """
 
     path: str
@@ -84,6 +97,7 @@ class Manifest:
     is_compressed: bool
     key: tuple[str, bytes] | None
     aad: bytes
+    claims: Claims | None = None
 
     def size_of(self, kind: FileKind) -> int:
         """Return the length of the log or of an index, as it was uploaded; 0 if there is none."""
@@ -172,7 +186,25 @@ def _parsed(path: str, fields: dict[str, Any]) -> Manifest:
     is_compressed = fields["compression"]
     if not isinstance(is_compressed, bool):
         raise TypeError("compression is neither true nor false")
-    return Manifest(path, file_size, chunk_size, starts, indexes, is_compressed, key, aad)
+    claims = _claims(fields.get("remoteLogSegmentMetadata"))
+    return Manifest(path, file_size, chunk_size, starts, indexes, is_compressed, key, aad, claims)
+
+
+def _claims(fields: Any) -> Claims | None:
+    try:
+        name = fields["remoteLogSegmentId"]
+        place = name["topicIdPartition"]
+        partition = place["topicPartition"]
+        found = Claims(
+            partition["topic"], partition["partition"], place["topicId"], name["id"],
+            fields["startOffset"], fields["endOffset"],
+        )  # fmt: skip
+    except (TypeError, KeyError):
+        return None
+    texts = (found.topic, found.topic_id, found.segment_id)
+    numbers = (found.partition, found.start_offset, found.end_offset)
+    is_sound = all(isinstance(one, str) for one in texts)
+    return found if is_sound and all(type(one) is int for one in numbers) else None
 
 
 def _number(value: object) -> int:

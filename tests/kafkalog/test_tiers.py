@@ -260,6 +260,52 @@ def test_manifests_are_not_trusted(tmp_path: Path, kafkalog: Any, change: str) -
     assert "Traceback" not in result.stderr
 
 
+CONTRADICTIONS = {
+    "log-short": [".log"],
+    "log-gone": [".log"],
+    "indexes-long": [".indexes"],
+    "other-name": [".rsm-manifest"],
+    "other-partition": [".rsm-manifest"],
+    "prefix": [],
+    "claims-nonsense": [],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("change", CONTRADICTIONS)
+def test_a_manifest_that_contradicts_its_objects(
+    tmp_path: Path, kafkalog: Any, change: str
+) -> None:
+    """Sizes of objects, and the segment that it is of by its name, at the quickest level."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    path = sorted(directory.glob("*.rsm-manifest"))[1]
+    found = json.loads(path.read_text())
+    claims = found["remoteLogSegmentMetadata"]
+    place = claims["remoteLogSegmentId"]["topicIdPartition"]["topicPartition"]
+    if change == "log-short":
+        log = path.with_suffix(".log")
+        log.write_bytes(log.read_bytes()[:-1])
+    elif change == "log-gone":
+        path.with_suffix(".log").unlink()
+    elif change == "indexes-long":
+        with path.with_suffix(".indexes").open("ab") as file:
+            file.write(b"1")
+    elif change == "other-name":
+        claims["remoteLogSegmentId"]["id"] = SEGMENT_ID
+    elif change == "other-partition":
+        place["partition"] += 1
+    elif change == "prefix":
+        place["topic"] = place["topic"][2:]
+    elif change == "claims-nonsense":
+        found["remoteLogSegmentMetadata"] = {"startOffset": "x", "remoteLogSegmentId": [1]}
+    path.write_text(json.dumps(found))
+    result = kafkalog("verify", directory, "--level", "quick", "--format", "ndjson")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    told = [row["path"] for row in rows if row.get("reference") == "remote-manifest-contradicts"]
+    assert told == [str(path.with_suffix(suffix)) for suffix in CONTRADICTIONS[change]]
+    assert result.status == int(bool(told))
+
+
 @pytest.mark.parametrize("path", ["", "{stem}.log", "{stem}.rsm-manifest", "{stem}.indexes"])
 def test_packed_segments_without_their_directories_are_refused(
     tmp_path: Path, kafkalog: Any, path: str
