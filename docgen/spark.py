@@ -31,21 +31,25 @@ _OPTIONS: Final = {
     "splitBytes": "about how much of a log a task reads (`128m`)",
     "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
-    "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
+    "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time; "
+    "`startingOffsetsByTimestampStrategy` says what if no record is as late",
     "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "`earliest` (the default), of a stream also `latest`, or JSON with all "
-    'partitions: `{"orders": {"0": 23, "1": -2}}`, -1 for latest, -2 for earliest',
+    'partitions: `{"orders": {"0": 23, "1": -2}, "payments": "earliest"}`, -1 for latest, -2 for '
+    "earliest",
     "endingOffsets": "of a batch: `latest` (the default), or JSON likewise",
     "startingOffsetsByTimestamp": "JSON with a timestamp in milliseconds for each partition: the "
     "first record that is as late",
     "endingOffsetsByTimestamp": "of a batch: likewise; without such a record the latest offset",
-    "startingOffsetsByTimestampStrategy": "what `startingOffsetsByTimestamp` does without such a "
+    "startingOffsetsByTimestampStrategy": "what a timestamp to start at does without such a "
     "record: `error` (the default) or `latest`",
     "subscribePattern": "instead of `subscribe`: a regular expression for whole names of topics",
     "assign": 'instead of `subscribe`: JSON with partitions: `{"orders": [0, 1]}`',
     "includeHeaders": "`false`: without the column `headers` (`true`)",
-    "minPartitions": "of a batch: the least number of tasks, if indexes have the entries for it",
+    "minPartitions": "the least number of tasks, if there is an index, or at most 1 MiB to read",
     "maxOffsetsPerTrigger": "of a stream: how many offsets a batch covers; without it all",
+    "minOffsetsPerTrigger": "of a stream: how many new offsets a batch waits for",
+    "maxTriggerDelay": "of a stream: how long it waits for them (`15m`)",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "
     "segments are lost (`true`)",

@@ -125,7 +125,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 _OF_CLUSTERS = ("cluster", "commands_on_a_cluster", "other_disks", "paths", "session")
-_OF_SPARK = ("tests/spark/", "::test_examples_with_spark_run", "/test_living_broker.py")
+_OF_SPARK = (
+    "tests/spark/",
+    "::test_examples_with_spark_run",
+    "/test_living_broker.py",
+    "/test_spark_kafka_",
+)
 
 
 _FIRST = ("cluster", "spark", "tests/kafka/")

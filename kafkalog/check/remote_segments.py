@@ -78,9 +78,7 @@ def manifests_say_what_is_there(partition: CheckedPartition) -> Iterator[Defect]
                 try:
                     there = file_system.stat(path).st_size
                 except FileNotFoundError:
-                    detail = (
-                        f"The manifest says it has {counted(size, 'byte')}; it is missing."
-                    )
+                    detail = f"The manifest says it has {counted(size, 'byte')}; it is missing."
                     yield make_defect(CONTRADICTS, path, detail)
                     continue
                 if there != size:

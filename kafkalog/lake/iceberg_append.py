@@ -45,6 +45,7 @@ class IcebergAppend:
     Attributes:
         plan: the plan.
         differences: how views of partitions differ from their files.
+        schema: the `pyarrow.Schema` of the rows, once it is entered.
         is_continued: False: there is nothing of a killed run to continue.
 
     Raises:
@@ -88,10 +89,10 @@ class IcebergAppend:
         now = self.plan.increment
         assert now is not None, "it was asked for"
         rows = rows_schema(self._asked, self.plan.columns)
-        self._schema = with_path_columns(self._asked, rows)
-        iceberg_schema(self._schema)
+        self.schema = with_path_columns(self._asked, rows)
+        iceberg_schema(self.schema)
         if self._table.table is not None:
-            self._columns = self._table.evolve(self._schema)
+            self._columns = self._table.evolve(self.schema)
         if self._last is not None and now.end == self._last.end and not now.gaps:
             self._was_complete = True
         elif not self._allow_gaps:
@@ -120,8 +121,8 @@ class IcebergAppend:
 
     def _add(self, engine: Engine | None) -> None:
         if self._table.table is None:
-            self._table.create(self._schema)
-            self._table.evolve(self._schema)
+            self._table.create(self.schema)
+            self._table.evolve(self.schema)
         assert self.plan.increment is not None, "it was asked for"
         run = f"commit{self.plan.increment.number:08d}-{uuid4().hex[:8]}"
         files: list[dict[str, Any]] = []
@@ -193,8 +194,15 @@ class IcebergAppend:
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,
             self.plan.increment, ColumnChanges() if self._was_complete else self._columns,
-            self._merged, "" if self._rejects is None else self._rejects.shown,
+            self._merged, "" if self._rejects is None else self._rejects.shown, self.plan.ends,
+            self.plan.size_bytes,
         )  # fmt: skip
+
+    @property
+    def destination(self) -> str:
+        """`iceberg://CATALOG/NAMESPACE.TABLE`."""
+        catalog, _, table = self._table.shown.partition(".")
+        return f"iceberg://{catalog}/{table}"
 
 
 def _sized(file: Mapping[str, Any]) -> tuple[str, int]:

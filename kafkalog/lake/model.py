@@ -19,7 +19,7 @@ from kafkalog.tables.model import LeftOut, LossReason, Request
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.tables.model import Loss, Offsets
+    from kafkalog.tables.model import Loss, Offsets, PartitionEnd
     from kafkalog.typed import TypedColumn
 
 
@@ -373,6 +373,8 @@ class ExportSummary:
         columns: how its columns differ from those that the table had.
         merged: which files of the table, and of that of its rejects, were merged.
         rejects_at: the table of rejects, without credentials.
+        ends: for each partition, where its log ends, and which bound decides where its rows end.
+        log_bytes: size of what was read.
     """
 
     destination: str
@@ -385,6 +387,8 @@ class ExportSummary:
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     merged: Merged = field(default_factory=Merged)
     rejects_at: str = ""
+    ends: tuple[PartitionEnd, ...] = ()
+    log_bytes: int = 0
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -124,6 +124,11 @@ class Plan:
         return LeftOut.by(self.ends)
 
     @property
+    def size_bytes(self) -> int:
+        """Number of bytes to read."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
     def id(self) -> str:
         """A hash of the plan, the same whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]

@@ -194,8 +194,18 @@ class Export:
             self._target.shown, parts, self._written, self._was_complete, self._swept,
             self.plan.left_out, self.plan.increment,
             ColumnChanges() if self._was_complete else self._columns, self._merged,
-            rejects_place(self._target.shown),
+            rejects_place(self._target.shown), self.plan.ends, self.plan.size_bytes,
         )  # fmt: skip
+
+    @property
+    def destination(self) -> str:
+        """The destination, without credentials."""
+        return self._target.shown
+
+    @property
+    def schema(self) -> Any:
+        """The `pyarrow.Schema` of the table, with topic and partition last."""
+        return self._table_schema(self.plan)
 
     # The destination -------------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ Follows `KafkaSourceProvider`, `KafkaOffsetReaderAdmin` and `JsonUtils` of Spark
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
@@ -23,13 +25,14 @@ from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.errors import OffsetsMissingError, UsageError
 from kafkalog.paths import file_system
 from kafkalog.sightings import now_ms
-from kafkalog.tables.model import TableName, log_of
+from kafkalog.tables.model import OF_LOGS, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds
     from kafkalog.tables.model import Request, Split
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
-_SAYS: Final = 'It is JSON: {"orders": {"0": 23, "1": -2}}.'
+_SAYS: Final = 'It is JSON: {"orders": {"0": 23, "1": -2}, "payments": "latest"}.'
 
 ByPartition = dict[tuple[str, int], int]
 
@@ -52,13 +55,32 @@ class Edge:
         option: the option that says so.
         everywhere: an offset for all partitions, which may be EARLIEST or LATEST.
         offsets: offsets by topic and partition, of which none may be left out.
-        times: timestamps in milliseconds, likewise.
+        topics: EARLIEST or LATEST for all partitions of a topic, which has none in `offsets`.
+        time: a timestamp in milliseconds for all partitions.
+        times: timestamps by topic and partition, of which none may be left out.
     """
 
     option: str
     everywhere: int | None = None
     offsets: ByPartition | None = None
+    topics: Mapping[str, int] = field(default_factory=dict)
+    time: int | None = None
     times: ByPartition | None = None
+
+    @property
+    def special(self) -> set[int]:
+        """The offsets it has, some of which may be EARLIEST or LATEST."""
+        everywhere = () if self.everywhere is None else (self.everywhere,)
+        return {*everywhere, *self.topics.values(), *(self.offsets or {}).values()}
+
+    def require_known(self, found: Iterable[tuple[str, int]]) -> None:
+        """Raise `UsageError` if it names a partition, or a topic, that is not among those found."""
+        keys = set(found)
+        names = {*(self.offsets or {}), *(self.times or {})} - keys
+        unknown = sorted(f"{topic}-{partition}" for topic, partition in names)
+        unknown += sorted({*self.topics} - {topic for topic, _ in keys})
+        if unknown:
+            raise UsageError(f"{self.option} names {', '.join(unknown)}, which is not read here.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +99,22 @@ class Edges:
     fails_without_match: bool = False
     fails_on_loss: bool = True
 
+    def between(self, log: UnifiedLog, isolation: Isolation) -> tuple[int | None, int | None]:
+        """Return the offsets of both edges in a log, None for the usual ones; as `offset_in`.
+
+        Raises:
+            UsageError: the one is behind the other.
+        """
+        start = None if self.start is None else self.offset_in(self.start, log, isolation)
+        end = None if self.end is None else self.offset_in(self.end, log, isolation)
+        if start is not None and end is not None and start > end:
+            topic, partition = key_of(log.partition)
+            raise UsageError(
+                f"The start offset {start} is greater than the end offset {end} for "
+                f"{topic}-{partition}."
+            )
+        return start, end
+
     def offset_in(self, edge: Edge, log: UnifiedLog, isolation: Isolation) -> int:
         """Return the offset of an edge in a log.
 
@@ -85,31 +123,37 @@ class Edges:
             OffsetsMissingError: the log does not have the offset.
         """
         first, end = log.fetch_bounds(isolation)
-        partition = log.partition
-        key = partition.topic, -1 if partition.partition is None else partition.partition
+        key = key_of(log.partition)
         name = f"{key[0]}-{key[1]}"
-        if edge.times is not None:
-            found = lookup_timestamp(log, _of(edge, edge.times, key)).offset
+        time = edge.time if edge.times is None else _of(edge, edge.times, key)
+        if time is not None:
+            found = lookup_timestamp(log, time).offset
             if found is None and edge is self.start and self.fails_without_match:
                 raise UsageError(
                     f"No offset matched from request of topic-partition {name} and timestamp "
-                    f"{edge.times[key]}.",
+                    f"{time}.",
                     hint="startingOffsetsByTimestampStrategy=latest begins at the end.",
                 )
             return end if found is None else found
         offset = edge.everywhere
         if edge.offsets is not None:
-            offset = _of(edge, edge.offsets, key)
+            offset = edge.topics.get(key[0])
+            offset = _of(edge, edge.offsets, key) if offset is None else offset
         if offset in (EARLIEST, LATEST):
             return first if offset == EARLIEST else end
         assert offset is not None, "an edge has one of the three"
         if not first <= offset <= log.log_end_offset and self.fails_on_loss:
             raise OffsetsMissingError(
                 f"{edge.option} has offset {offset} of {name}, whose log has {first} to {end - 1}.",
-                path=partition.path,
+                path=log.partition.path,
                 hint=LOSS_HINT,
             )
         return max(offset, first)
+
+
+def key_of(partition: PartitionDir) -> tuple[str, int]:
+    """Return the topic and number of a partition, -1 if its directory has no number."""
+    return partition.topic, -1 if partition.partition is None else partition.partition
 
 
 def _of(edge: Edge, numbers: ByPartition, key: tuple[str, int]) -> int:
@@ -125,8 +169,8 @@ def _of(edge: Edge, numbers: ByPartition, key: tuple[str, int]) -> int:
 def edges_of(given: Mapping[str, str], *, fails_on_loss: bool) -> Edges:
     """Parse the options of both edges; names are in lower case.
 
-    For each, `…OffsetsByTimestamp` comes before `…Offsets`, as in Spark's own source;
-    `startingTimestamp` and `endingTimestamp`, which come before both, are bounds of a request.
+    For each, `…Timestamp` comes before `…OffsetsByTimestamp`, and that before `…Offsets`, as in
+    Spark's own source.
 
     Raises:
         UsageError: a value is malformed.
@@ -142,11 +186,14 @@ def edges_of(given: Mapping[str, str], *, fails_on_loss: bool) -> Edges:
 
 
 def _edge(given: Mapping[str, str], which: str) -> Edge | None:
-    option = f"{which}OffsetsByTimestamp"
-    if f"{which}timestamp" in given:
-        return None
+    option = f"{which}Timestamp"
     if (text := given.get(option.lower())) is not None:
-        return Edge(option, times=_by_partition(option, text, 0))
+        if not re.fullmatch("[0-9]{1,18}", text):
+            raise UsageError(f"The option {option} is a number of milliseconds, not {text!r}.")
+        return Edge(option, time=int(text))
+    option = f"{which}OffsetsByTimestamp"
+    if (text := given.get(option.lower())) is not None:
+        return Edge(option, times=_by_partition(option, text, 0)[0])
     option = f"{which}Offsets"
     text = given.get(option.lower())
     if text is None:
@@ -154,56 +201,72 @@ def _edge(given: Mapping[str, str], which: str) -> Edge | None:
     word = text.strip().lower()
     if word in _WORDS:
         return Edge(option, everywhere=_WORDS[word])
-    return Edge(option, offsets=_by_partition(option, text, EARLIEST))
+    offsets, topics = _by_partition(option, text, EARLIEST, _WORDS)
+    return Edge(option, offsets=offsets, topics=topics)
 
 
-def _by_partition(option: str, text: str, smallest: int) -> ByPartition:
+def _by_partition(
+    option: str, text: str, smallest: int, words: Mapping[str, int] = MappingProxyType({})
+) -> tuple[ByPartition, dict[str, int]]:
+    """Return numbers by partition, and those that one of some words gives for a whole topic."""
     found: ByPartition = {}
-    for topic, numbers in _topics(option, text, dict).items():
+    of_topics: dict[str, int] = {}
+    for topic, numbers in _topics(option, text, (dict, str) if words else (dict,)).items():
+        if isinstance(numbers, str):
+            if numbers.lower() not in words:
+                raise UsageError(f"The option {option} cannot be {text!r}.", hint=_SAYS)
+            of_topics[topic] = words[numbers.lower()]
+            continue
         for partition, number in numbers.items():
             is_number = isinstance(number, int) and not isinstance(number, bool)
             if not partition.isdecimal() or not is_number or not smallest <= number < 1 << 63:
                 raise UsageError(f"The option {option} cannot be {text!r}.", hint=_SAYS)
             found[topic, int(partition)] = number
-    return found
+    return found, of_topics
 
 
 def assigned_of(text: str) -> frozenset[tuple[str, int]]:
     """Parse the option `assign`: `{"orders": [0, 1]}`."""
     found = set()
-    for topic, numbers in _topics("assign", text, list).items():
+    for topic, numbers in _topics("assign", text, (list,)).items():
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise UsageError(
                     f"The option assign cannot be {text!r}.", hint='It is JSON: {"orders": [0, 1]}.'
                 )
             found.add((topic, number))
+    if not found:
+        raise UsageError("The option assign names no partition.")
     return frozenset(found)
 
 
-def _topics(option: str, text: str, kind: type) -> dict[str, Any]:
+def _topics(option: str, text: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict) or not all(isinstance(one, kind) for one in value.values()):
-        hint = _SAYS if kind is dict else 'It is JSON: {"orders": [0, 1]}.'
+    if not isinstance(value, dict) or not all(isinstance(one, kinds) for one in value.values()):
+        hint = _SAYS if dict in kinds else 'It is JSON: {"orders": [0, 1]}.'
         raise UsageError(f"The option {option} cannot be {text!r}.", hint=hint)
     return value
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise `ValueError` if a name is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
 def require_batch(edges: Edges) -> None:
     """Raise `UsageError` for edges that a batch cannot have, as Spark's own source does."""
-    if edges.start is not None and (
-        edges.start.everywhere == LATEST or LATEST in (edges.start.offsets or {}).values()
-    ):
+    if edges.start is not None and LATEST in edges.start.special:
         raise UsageError(
             "A batch cannot start at the latest offsets.",
             hint="startingTimestamp selects what is new; streams take startingOffsets=latest.",
         )
-    if edges.end is not None and (
-        edges.end.everywhere == EARLIEST or EARLIEST in (edges.end.offsets or {}).values()
-    ):
+    if edges.end is not None and EARLIEST in edges.end.special:
         raise UsageError("A batch cannot end at the earliest offsets.")
 
 
@@ -215,22 +278,21 @@ def planned(
 
     def within_edges(target: Target) -> Request | None:
         bounds = request.bounds
-        if (edges.start or edges.end) and request.table in (TableName.RECORDS, TableName.BATCHES):
-            log = log_of(target, request)
+        if is_cut:
+            start, end = edges.between(log_of(target, request), request.isolation)
+            bounds = _narrowed(bounds, "offset", start, end)
             low, high = bounds.from_offset, bounds.to_offset
-            if edges.start is not None:
-                start = edges.offset_in(edges.start, log, request.isolation)
-                low = start if low is None else max(low, start)
-            if edges.end is not None:
-                end = edges.offset_in(edges.end, log, request.isolation)
-                high = end if high is None else min(high, end)
-            bounds = replace(bounds, from_offset=low, to_offset=high)
             if low is not None and high is not None and low >= high:
                 return None
         return replace(request, bounds=bounds)
 
+    is_cut = bool(edges.start or edges.end) and request.table in OF_LOGS
+
     with file_system.listings_held(paths):
         targets = find_targets(paths, request)
+        for edge in (edges.start, edges.end) if is_cut else ():
+            if edge is not None:
+                edge.require_known(key_of(target.partition) for target in targets)
         tell_differences(targets, None)
         found = each_planned(targets, within_edges, at_ms, gaps)
         return [split for splits, _ in found for split in splits]

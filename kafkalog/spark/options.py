@@ -31,8 +31,24 @@ NAMES: Final = (
     "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
     "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
     "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
-    "minpartitions", "maxoffsetspertrigger", "tierkey",
+    "minpartitions", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "tierkey",
 )  # fmt: skip
+_OF_CLIENTS: Final = (
+    "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
+    "groupidprefix",
+)  # fmt: skip
+"""Options of Spark's own source, besides `kafka.…`, that only mean something to its clients."""
+_ISOLATION: Final = "kafka.isolation.level"
+_REFUSED: Final = (
+    "kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.interceptor.classes",
+    "kafka.key.deserializer", "kafka.value.deserializer",
+)  # fmt: skip
+"""Those that Spark's own source refuses."""
+_DELAY: Final = re.compile(r"([0-9]{1,12}) *(ms|s|m|min|h|d|)")
+_DELAY_MS: Final = {
+    "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
 
 
 class Mode(StrEnum):
@@ -65,8 +81,10 @@ class SourceOptions:
         bytes_per_trigger: for streams: how much of the logs a batch covers; None for everything.
         fails_on_loss: whether offsets that were deleted unread are an error.
         edges: where reading begins and ends, as far as it is not by time for all partitions.
-        tasks_min: for batches: the least number of tasks, if the indexes allow it.
+        tasks_min: the least number of tasks.
         rows_per_trigger: for streams: how many offsets a batch covers; None for everything.
+        rows_min: for streams: how many new offsets a batch waits for; None for none.
+        delay_s: for streams: how long it waits for them.
         keys: what decrypts remote segments; whatever process gets the options uses them.
     """
 
@@ -81,7 +99,14 @@ class SourceOptions:
     edges: Edges
     tasks_min: int | None = None
     rows_per_trigger: int | None = None
+    rows_min: int | None = None
+    delay_s: float = 0
     keys: TierKeys = field(default_factory=TierKeys, repr=False)
+
+    @property
+    def is_as_kafkas(self) -> bool:
+        """Whether the rows are those of Spark's own Kafka source: nobody has named columns."""
+        return self.columns is None and self.request.table == TableName.RECORDS
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -90,16 +115,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         UsageError: an option is unknown or has an invalid value, or no path is given.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    for name in options:
-        if name.lower() not in NAMES:
-            raise UsageError(f"There is no option {name!r}.", hint=f"There are {', '.join(NAMES)}.")
+    given = _known(options)
     topics, assigned, pattern = _chosen_logs(given)
     bounds = Bounds(
         topics=None if topics is None else frozenset(topics),
         disorder_ms=_number(given, "maxTimestampDisorderMs"),
-        begin_time=_number(given, "startingTimestamp"),
-        end_time=_number(given, "endingTimestamp"),
     )
     size = _number(given, "splitBytes")
     table = _member(given, "table", TableName.RECORDS)
@@ -117,6 +137,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         pattern,
     )
     fails_on_loss = _flag(given, "failOnDataLoss", default=True)
+    rows_max = _count(given, "maxOffsetsPerTrigger")
+    rows_min = _count(given, "minOffsetsPerTrigger")
+    if rows_min is not None and rows_max is not None and rows_min > rows_max:
+        raise UsageError(
+            f"minOffsetsPerTrigger is {rows_min}, which is higher than maxOffsetsPerTrigger, "
+            f"{rows_max}."
+        )
     return SourceOptions(
         _paths(given),
         request,
@@ -127,10 +154,34 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _number(given, "maxBytesPerTrigger"),
         fails_on_loss,
         edges_of(given, fails_on_loss=fails_on_loss),
-        _number(given, "minPartitions"),
-        _number(given, "maxOffsetsPerTrigger"),
+        _count(given, "minPartitions"),
+        rows_max,
+        rows_min,
+        _delay_s(given.get("maxtriggerdelay", "15m")),
         use_keys(_key_files(given.get("tierkey"))),
     )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their names in lower case, without those of Kafka's clients.
+
+    `kafka.isolation.level` is our `isolation`.
+
+    Raises:
+        UsageError: there is no such option, or Spark's own source refuses it, too.
+    """
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower in _REFUSED:
+            raise UsageError(f"The option {name} is not supported, as in Spark's own source.")
+        if lower == _ISOLATION:
+            given.setdefault("isolation", value)
+        elif lower in NAMES:
+            given[lower] = value
+        elif lower not in _OF_CLIENTS and not lower.startswith("kafka."):
+            raise UsageError(f"There is no option {name!r}.", hint=f"There are {', '.join(NAMES)}.")
+    return given
 
 
 def _chosen_logs(
@@ -140,6 +191,9 @@ def _chosen_logs(
     names = [name for name in _ONE_OF if name.lower() in given]
     if len(names) > 1:
         raise UsageError(f"Only one of {', '.join(_ONE_OF)} can be given, not {len(names)}.")
+    for name in names:
+        if not given[name.lower()].strip(" ,"):
+            raise UsageError(f"The option {name} is empty.")
     pattern = given.get("subscribepattern")
     try:
         re.compile(pattern or "")
@@ -164,8 +218,6 @@ def _columns(given: Mapping[str, str], table: TableName) -> tuple[str, ...] | No
 
 def require_stream(asked: SourceOptions) -> None:
     """Raise `UsageError` for batch-only options, as Spark's own Kafka source does."""
-    if asked.request.bounds.end_time is not None:
-        raise UsageError("A stream has no end: endingTimestamp is an option of batches.")
     if asked.edges.end is not None:
         raise UsageError(f"A stream has no end: {asked.edges.end.option} is an option of batches.")
 
@@ -229,3 +281,17 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     if not re.fullmatch("[0-9]{1,18}", digits) or unit not in _UNITS:
         raise UsageError(f"The option {name} is a number, such as 64m, not {text!r}.")
     return int(digits) * _UNITS[unit]
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,18}", text):
+        raise UsageError(f"The option {name} is a number from 1 on, not {text!r}.")
+    return None if text is None else int(text)
+
+
+def _delay_s(text: str) -> float:
+    found = _DELAY.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(f"The option maxTriggerDelay is a time, such as 15m, not {text!r}.")
+    return int(found[1]) * _DELAY_MS[found[2]] / 1000

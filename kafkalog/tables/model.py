@@ -174,8 +174,6 @@ class Bounds:
         disorder_ms: no record is older than the newest before it by more than this; None if
             unknown. If set, a log is not read after the first record that is that much later than
             `to_time`.
-        begin_time, end_time: each log is read from the offset that a broker's lookup returns for
-            the first timestamp up to that for the second; without a result, from or to its end.
     """
 
     topics: frozenset[str] | None = None
@@ -185,8 +183,6 @@ class Bounds:
     from_time: int | None = None
     to_time: int | None = None
     disorder_ms: int | None = None
-    begin_time: int | None = None
-    end_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +199,8 @@ class Request:
         split_bytes: approximate size of a split of a log.
         required_topics: topics that must exist.
         end: where records end.
-        assigned: these topics and partitions only, all of which must exist; None for all.
+        assigned: these topics and partitions only; None for all.
+        requires_assigned: whether all of these must exist.
         pattern: only topics whose whole name matches this regular expression.
         gaps_when_read: whether gaps after segments of a store are left to their readers, which
             need no request for them; see `Split.looks_for_gap`.
@@ -223,6 +220,7 @@ class Request:
     assigned: frozenset[tuple[str, int]] | None = None
     pattern: str | None = None
     gaps_when_read: bool = False
+    requires_assigned: bool = True
 
     @property
     def joins_tiers(self) -> bool:
@@ -243,7 +241,9 @@ class Request:
         return self.pattern is None or re.fullmatch(self.pattern, topic) is not None
 
     def require_assigned(self, found: Iterable[tuple[str, int | None]]) -> None:
-        """Raise `UsageError` if an assigned partition is not among those found."""
+        """Raise `UsageError` if an assigned partition has to be, and is not, among those found."""
+        if not self.requires_assigned:
+            return
         for topic, partition in sorted((self.assigned or frozenset()) - set(found)):
             raise UsageError(f"No partition {topic}-{partition} is here.")
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError
@@ -105,8 +104,7 @@ class _LogSplits:
         self._disorder_ms = bounds.disorder_ms
         self._log = log_of(target, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
-        start = max(_known(bounds.from_offset, self._offset_of(bounds.begin_time)), default=None)
-        end = min(_known(bounds.to_offset, self._offset_of(bounds.end_time)), default=None)
+        start, end = bounds.from_offset, bounds.to_offset
         self.end: PartitionEnd | None = None
         if has_bounds(request):
             self.end = partition_end(self._log, request)
@@ -188,13 +186,6 @@ class _LogSplits:
     def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
         seen = None if is_remote(source.path) else self._plain.seen
         return None if seen is None else seen.of_part(source, start, end)
-
-    def _offset_of(self, timestamp: int | None) -> int | None:
-        """Return the offset at which a consumer that seeks to a time begins."""
-        if timestamp is None:
-            return None
-        offset = lookup_timestamp(self._log, timestamp).offset
-        return self._log.log_end_offset if offset is None else offset
 
     def _skips(self, segment: Segment) -> bool:
         wanted, following = self._selection, segment.next_base_offset

@@ -91,7 +91,9 @@ class Tail:
             )
         self._paths = tuple(paths)
         self._first_request = request
-        self._request = replace(request, required_topics=frozenset())  # one can be deleted later
+        self._request = replace(  # they can be deleted later
+            request, required_topics=frozenset(), requires_assigned=False
+        )
         self._lose = losses
         self._gaps = gaps
         self._differences = differences
@@ -153,20 +155,30 @@ class Tail:
                 found[key] = _position(log, ends[key])
         return found
 
-    def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
-        """Return the splits between two positions.
+    def splits(
+        self,
+        start: Mapping[str, list[int]],
+        end: Mapping[str, list[int]],
+        split_bytes: int | None = None,
+    ) -> list[Split]:
+        """Return the splits between two positions, of another size than that of the request.
 
         Raises:
             RefusedError: a part of it was deleted or cut off, or the log was refilled from an
                 earlier offset on.
         """
-        found = self._between(start, end)
+        request = self._request
+        if split_bytes is not None:
+            request = replace(request, split_bytes=split_bytes)
+        found = self._between(start, end, request)
         for loss in found.losses:
             self._lose(loss)
         return found.splits
 
     @listing_again
-    def _between(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> _Between:
+    def _between(
+        self, start: Mapping[str, list[int]], end: Mapping[str, list[int]], request: Request
+    ) -> _Between:
         found = _Between()
         logs = self._logs(self._request)
         start = self._still_there(start, logs, found.losses.append)
@@ -180,15 +192,22 @@ class Tail:
                 found.losses.append(_loss(key, cut, last, _reason_of(cut, log), words, log))
                 last = min(last, cut)  # the next batch continues there
             if first < last:
-                self._add(found, key, log, (first, last))
+                self._add(found, key, log, (first, last), request)
         return found
 
-    def _add(self, found: _Between, key: str, log: UnifiedLog, wanted: tuple[int, int]) -> None:
+    def _add(
+        self,
+        found: _Between,
+        key: str,
+        log: UnifiedLog,
+        wanted: tuple[int, int],
+        request: Request,
+    ) -> None:
         """Plan the offsets of one log; some may be gone since they were chosen."""
         first, last = wanted
-        bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
+        bounds = replace(request.bounds, from_offset=first, to_offset=last)
         # The end is already decided: the high watermark can change later.
-        request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
+        request = replace(request, bounds=bounds, end=End.LOG, internal=True)
         ends: list[PartitionEnd] = []
         found.splits.extend(
             plan_splits(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
 
 
@@ -134,6 +136,12 @@ def export(
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Append again and again, at this interval.",
     )] = None,
+    metrics: Annotated[str | None, typer.Option(
+        metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
+    )] = None,
+    lineage: Annotated[str | None, typer.Option(
+        metavar="JOB", help="Send OpenLineage events of NAMESPACE/JOB.",
+    )] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
     master: MasterOption = None,
@@ -186,6 +194,7 @@ def export(
     kafkalog export orders-0 --to lake --read-committed --from-time -2h
     kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
     kafkalog export /var/lib/kafka --to lake --append --table-format delta
+    kafkalog export /var/lib/kafka --to lake --append --metrics lake.prom
     kafkalog export /var/lib/kafka --to a.kafka.log --append --warehouse /srv/lake
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
@@ -250,21 +259,23 @@ def export(
     from kafkalog_cli.outcome import Outcome
 
     outcome = Outcome()
+    from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
 
-    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
+    with ExportWriter(form, outcome.defect, Style(exact)) as writer, ExitStack() as held:
+        watch = Watch(metrics, lineage, held)
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
                 appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
                 max_rejects=most,
             )  # fmt: skip
-            for summary in _commits(run, choice, outcome, interval_s):
+            for summary in _commits(run, choice, outcome, interval_s, watch):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
         one = Export(asked, to, fail_fast=fail_fast, max_rejects=most)
-        summary = _exported(one, choice, outcome)
+        summary = _exported(one, choice, outcome, watch)
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
     return outcome.of_work(has_changed=is_new, is_concerned=is_new)
@@ -283,17 +294,20 @@ def _catalog(
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
-def _exported(run: Export, choice: EngineChoice, outcome: Outcome) -> ExportSummary:
-    with run as export:
+def _exported(run: Export, choice: EngineChoice, outcome: Outcome, watch: Watch) -> ExportSummary:
+    with watch.run() as watched, run as export:
         outcome.differs(export.differences)
         for lost in export.lost:
             outcome.finding(lost)
+        watched.planned(export)
         if export.missing:
             with choice.open() as engine:
                 export.run(engine)
         else:
             export.run(None)
-        return export.summary()
+        summary = export.summary()
+        watched.done(summary)
+        return summary
 
 
 def _commits(
@@ -301,6 +315,7 @@ def _commits(
     choice: EngineChoice,
     outcome: Outcome,
     interval_s: float | None,
+    watch: Watch,
 ) -> Iterator[ExportSummary]:
     """Yield the result of each commit: once all that is new, or repeatedly at an interval.
 
@@ -314,7 +329,7 @@ def _commits(
         while True:
             began = time.monotonic()
             try:
-                yield from _round(run, engine, outcome)
+                yield from _round(run, engine, outcome, watch)
             except KafkaLogError as error:
                 if is_first or not error.is_temporary:
                     raise
@@ -329,15 +344,18 @@ def _commits(
 
 
 def _round(
-    run: Callable[[], Append | IcebergAppend], engine: Engine, outcome: Outcome
+    run: Callable[[], Append | IcebergAppend], engine: Engine, outcome: Outcome, watch: Watch
 ) -> Iterator[ExportSummary]:
     """Complete an interrupted run, then add what is new."""
     is_continued = True
     while is_continued:
-        with run() as one:
+        with watch.run() as watched, run() as one:
             outcome.differs(one.differences)
+            watched.planned(one)
             one.run(engine)
-            yield one.summary()
+            summary = one.summary()
+            watched.done(summary)
+            yield summary
             is_continued = one.is_continued
 
 

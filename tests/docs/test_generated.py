@@ -140,6 +140,8 @@ def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.Mo
     places = {"--state", "--backup", "--export", "--html", "--groups", "--warehouse"}
     if "--warehouse" not in words:  # beside it, --to names a table
         places.add("--to")
+    if words[0] == "export":  # that of serve is an address
+        places.add("--metrics")
     for option in places & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
@@ -278,3 +280,19 @@ def test_public_names_have_a_summary() -> None:
     """`docs/library.md` says of each name what it is."""
     for name in library.__all__:
         assert inspect.getdoc(getattr(library, name)), name
+
+
+def test_cases_of_spark_have_tests() -> None:
+    """`docs/spark-kafka-source.md` names all tests of these modules, and no other ones."""
+    modules = (ROOT / "tests" / "kafka").glob("test_spark_kafka_*.py")
+    code = "\n".join(path.read_text() for path in modules)
+    there = set(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
+    lines = (DOCS / "spark-kafka-source.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.count(" | ") == 2]
+    named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row[2])}
+    assert named == there
+    cases = [row for row in rows if row[1] not in ("---", "verdict")]
+    assert len(cases) > 60
+    for case in cases:
+        assert case[1] in ("holds", "differs", "not applicable"), case
+        assert case[1] == "not applicable" or "`test_" in case[2], case

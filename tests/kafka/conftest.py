@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
+    from tests.kafka.spark_topics import Kafka
+
 SEED_VARIABLE = "KAFKALOG_SEED"
 MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "6"))
 
@@ -52,6 +56,17 @@ def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def brokers(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:  # noqa: ARG001
     """Stock nodes, for all tests of a process in one JVM."""
     with Brokers(tmp_path_factory.mktemp("brokers")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(
+    brokers: Brokers, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kafka]:
+    """A broker whose topics Spark reads, for all tests about its Kafka source."""
+    from tests.kafka.spark_topics import Kafka
+
+    with Kafka.running(brokers, spark, tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 

@@ -82,7 +82,8 @@ TOPIC = {"subscribe": "topic"}
         # The more special option comes first.
         ({"startingOffsetsByTimestamp": of_all(p0=8000, p1=19000, p2=0),
           "startingOffsets": "earliest"}, [8, 9, 19, 20]),
-        ({"startingTimestamp": "18000", "startingOffsets": "earliest"}, [18, 19, 20]),
+        ({"startingTimestamp": "18000", "startingOffsets": "earliest",
+          "startingOffsetsByTimestampStrategy": "latest"}, [18, 19, 20]),
     ],
 )  # fmt: skip
 def test_a_batch_reads_between_the_edges(

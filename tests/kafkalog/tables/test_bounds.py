@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import UsageError
+from kafkalog.spark.offsets import Edge, Edges, planned
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import BASE_TIME, batch, record, write_log
@@ -78,8 +79,11 @@ def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -
         if rows[-1]["offset"] - rows[0]["offset"] >= len(rows):
             continue
         begin, end = sorted(chance.choice(times) for _ in range(2))
-        request = Request(bounds=Bounds(begin_time=begin, end_time=end))
-        found = rows_of([partition], request, ["offset"])["offset"].to_pylist()
+        edges = Edges(Edge("startingTimestamp", time=begin), Edge("endingTimestamp", time=end))
+        splits = planned([str(partition)], Request(), edges, lambda _: None)
+        schema = table_schema(TableName.RECORDS, ["offset"])
+        batches = [batch for split in splits for batch in read_split(split, schema)]
+        found = [offset for batch in batches for offset in batch["offset"].to_pylist()]
         wanted = [row["offset"] for row in rows if begin <= row["timestamp"] < end]
         assert found == wanted, (SEED, partition, begin, end)
 

@@ -1,0 +1,192 @@
+"""What others are told about runs of `export`: Prometheus by a file, OpenLineage by events.
+
+The file is for the textfile collector of node_exporter, which reads files named `*.prom`. It is
+replaced as a whole at the end of each run, so a scrape never sees half of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkaLogError, UnsupportedError
+from kafkalog.storage import NewFile
+from kafkalog.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import ExitStack
+
+    from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
+    from kafkalog.lake.lineage import Lineage, LineageRun
+
+_PREFIX: Final = "kafkalog_export_"
+_BY_PARTITION: Final = {
+    "rows": "Rows that the run has added.",
+    "bytes": "Bytes of the files that the run has added.",
+    "defects": "Damage that was skipped, and deletions before the rows were read.",
+    "rejects": "Records that did not decode.",
+    "next_offset": "Offset where the next run begins.",
+    "lag_offsets": "Offsets from there to the log end.",
+}
+
+
+class ExportMetrics:
+    """Writes a file after each run.
+
+    Args:
+        path: the file.
+
+    Raises:
+        UnsupportedError: prometheus_client is not installed.
+        UnwritableError: the file cannot be written there.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            import prometheus_client  # noqa: F401 # loaded when the first run has ended
+        except ImportError as error:
+            raise UnsupportedError(
+                "--metrics needs prometheus_client.", hint="pip install 'kafkalog[metrics]'"
+            ) from error
+        self._path = path
+        with NewFile(path, replaces=True) as trial:  # before an hour of work
+            trial.discard()
+        self.begin()
+
+    def begin(self) -> None:
+        """Note that a run begins."""
+        self._began = time.monotonic()
+
+    def done(self, summary: ExportSummary) -> None:
+        """Write what a run has done."""
+        totals = {
+            "files": (len(summary.parts), "Files that the run has added."),
+            "gaps": (len(summary.gaps), "Gaps that the run has left."),
+            "merged_files": (summary.merged.files, "Small files that were merged after it."),
+            "log_bytes": (summary.log_bytes, "Bytes of logs that the run has read."),
+        }
+        if summary.increment is not None:
+            totals["commit"] = (summary.increment.number, "Number of the last commit, from 0.")
+        self._write(1, totals, _by_partition(summary))
+
+    def failed(self) -> None:
+        """Write that a run has failed."""
+        self._write(0, {}, {})
+
+    def _write(
+        self, success: int, totals: Mapping[str, tuple[float, str]],
+        by_partition: Mapping[str, Mapping[tuple[str, int], int]],
+    ) -> None:  # fmt: skip
+        import prometheus_client as prometheus
+
+        registry = prometheus.CollectorRegistry()
+        values = {
+            "success": (success, "1 if the run has ended well, also without anything new."),
+            "duration_seconds": (time.monotonic() - self._began, "How long the run took."),
+            "last_run_timestamp_seconds": (time.time(), "When the run ended."),
+            **totals,
+        }
+        for name, (value, meaning) in values.items():
+            prometheus.Gauge(f"{_PREFIX}{name}", meaning, registry=registry).set(value)
+        for name, found in by_partition.items():
+            gauge = prometheus.Gauge(
+                f"{_PREFIX}{name}", _BY_PARTITION[name], ["topic", "partition"], registry=registry
+            )
+            for (topic, partition), value in found.items():
+                gauge.labels(printable(topic), partition).set(value)
+        with NewFile(self._path, replaces=True) as new:
+            new.file.write(prometheus.generate_latest(registry))
+
+
+def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]:
+    """Return the values of each metric; of partitions without news they are 0."""
+    found: dict[str, Counter[tuple[str, int]]] = {name: Counter() for name in _BY_PARTITION}
+    for end in summary.ends:
+        for name in ("rows", "bytes", "defects", "rejects"):
+            found[name][end.topic, end.partition] += 0
+    for part in summary.parts:
+        place = part.topic, part.partition
+        found["rows"][place] += part.rows
+        found["bytes"][place] += part.size_bytes
+        found["defects"][place] += part.defect_count
+        found["rejects"][place] += 0 if part.rejects is None else part.rejects.rows
+    if summary.increment is None:
+        return {name: values for name, values in found.items() if "offset" not in name}
+    following = {
+        key.partition("@")[0]: offset for key, (offset, _) in summary.increment.end.items()
+    }
+    for end in summary.ends:
+        offset = following.get(end.name)
+        if offset is not None:
+            place = end.topic, end.partition
+            found["next_offset"][place] = offset
+            lag = max(0, end.log_end_offset - offset)
+            found["lag_offsets"][place] = max(lag, found["lag_offsets"][place])
+    return found
+
+
+class Watch:
+    """Tells how runs begin and end: in a file of metrics, and to OpenLineage.
+
+    Args:
+        metrics: the file of metrics; None for none.
+        job: as for `Lineage`; None to send no events.
+        held: what events are sent within.
+    """
+
+    def __init__(self, metrics: str | None, job: str | None, held: ExitStack) -> None:
+        self._metrics = None if metrics is None else ExportMetrics(metrics)
+        self._lineage: Lineage | None = None
+        if job is not None:
+            from kafkalog.lake.lineage import Lineage
+            from kafkalog_cli.outcome import show_note
+
+            self._lineage = held.enter_context(Lineage(job, show_note))
+
+    @contextmanager
+    def run(self) -> Iterator[WatchedRun]:
+        """Watch a run, which fails if the block does before it is done."""
+        if self._metrics is not None:
+            self._metrics.begin()
+        one = WatchedRun(self._metrics, None if self._lineage is None else self._lineage.run())
+        try:
+            yield one
+        except (Exception, KeyboardInterrupt) as error:
+            one.failed(error)
+            raise
+
+
+@dataclass
+class WatchedRun:
+    """A run, and who is told how it begins and ends."""
+
+    metrics: ExportMetrics | None
+    lineage: LineageRun | None
+    is_done: bool = False
+
+    def planned(self, run: Export | Append | IcebergAppend) -> None:
+        """Tell that a run begins."""
+        if self.lineage is not None:
+            self.lineage.planned(run)
+
+    def done(self, summary: ExportSummary) -> None:
+        """Tell what a run has done."""
+        self.is_done = True
+        if self.lineage is not None:
+            self.lineage.done(summary)
+        if self.metrics is not None:
+            self.metrics.done(summary)
+
+    def failed(self, error: BaseException) -> None:
+        """Tell that a run has failed, unless it was done before."""
+        if self.is_done:
+            return
+        if self.lineage is not None:
+            self.lineage.failed(error)
+        if self.metrics is not None:
+            with suppress(KafkaLogError):  # the first error is shown
+                self.metrics.failed()

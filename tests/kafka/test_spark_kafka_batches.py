@@ -1,0 +1,351 @@
+"""Batch cases of the tests of Spark's own Kafka source, restated: only the format is another one.
+
+A broker of Kafka writes the topics. `docs/spark-kafka-source.md` says which cases hold.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from kafkalog.errors import UsageError
+from kafkalog.model import Isolation
+from kafkalog.spark.options import parse_options
+from tests.kafka.spark_topics import Kafka, json_of, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+pytestmark = pytest.mark.kafka
+
+SECOND_MS = 1000
+
+
+@pytest.fixture(scope="module")
+def usual(kafka: Kafka) -> str:
+    """A topic of three partitions that nobody appends to: 0 to 9, 10 to 19, and 20."""
+    topic = kafka.create(3)
+    kafka.fill(topic)
+    return topic
+
+
+@pytest.fixture(scope="module")
+def timed(kafka: Kafka) -> tuple[str, list[int]]:
+    """Thirty values, round robin; ten a second, and the times at which each ten begin, and end."""
+    topic = kafka.create(3)
+    first = int(time.time()) * SECOND_MS - 5 * SECOND_MS
+    times = [first + SECOND_MS * n for n in range(4)]
+    for n, at in enumerate(times[:3]):
+        for partition in range(3):
+            some = [value for value in range(10 * n, 10 * n + 10) if value % 3 == partition]
+            kafka.send(topic, some, partition, timestamp=at)
+    return topic, times
+
+
+def test_earliest_to_latest(kafka: Kafka) -> None:
+    """What is appended later is in what is loaded later; Spark plans each load once."""
+    topic = kafka.create(3)
+    kafka.fill(topic)
+    options = {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    frame = kafka.read(topic, **options)
+    assert values_of(frame) == list(range(21))
+    kafka.send(topic, range(21, 30), 2)
+    assert values_of(frame) == list(range(21))
+    assert values_of(kafka.read(topic, **options)) == list(range(30))
+
+
+def test_offsets_are_earliest_to_latest_if_nothing_is_said(kafka: Kafka, usual: str) -> None:
+    assert values_of(kafka.read(usual)) == list(range(21))
+
+
+def test_explicit_offsets(kafka: Kafka) -> None:
+    """A fixed end stays; a latest one moves, for what is loaded later."""
+    topic = kafka.create(3)
+    kafka.fill(topic)
+    options = {
+        "startingOffsets": json_of(topic, [-2, -2, 0]),
+        "endingOffsets": json_of(topic, [-1, -1, 1]),
+    }
+    assert values_of(kafka.read(topic, **options)) == list(range(21))
+    kafka.send(topic, range(31, 40), 2)
+    assert values_of(kafka.read(topic, **options)) == list(range(21))
+    kafka.send(topic, range(21, 31), 1)
+    assert values_of(kafka.read(topic, **options)) == list(range(31))
+
+
+def test_headers_are_null_where_there_are_none(kafka: Kafka) -> None:
+    topic = kafka.create(3)
+    kafka.send(topic, [1], 0)
+    kafka.send(topic, [2], 1, headers=[("a", b"b"), ("c", b"d")])
+    kafka.send(topic, [3], 2, headers=[("e", b"f"), ("e", b"g")])
+    rows = kafka.read(topic, includeHeaders="true").select("value", "headers").collect()
+    found = {int(row["value"]): row["headers"] for row in rows}
+    assert {n: some and [tuple(one) for one in some] for n, some in found.items()} == {
+        1: None, 2: [("a", b"b"), ("c", b"d")], 3: [("e", b"f"), ("e", b"g")],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"startingOffsetsByTimestamp": [1, 1, 1], "endingOffsetsByTimestamp": [2, 2, 2]},
+         range(10, 20)),
+        ({"startingOffsetsByTimestamp": [0, 0, 0], "endingOffsets": (-1, -1, 1)},
+         [*(n for n in range(30) if n % 3 != 2), 2]),
+        ({"startingOffsets": (-2, -2, 0), "endingOffsetsByTimestamp": [2, 2, 2]}, range(20)),
+        ({"startingOffsetsByTimestamp": [1, 1, 1]}, range(10, 30)),
+        ({"endingOffsetsByTimestamp": [2, 2, 2]}, range(20)),
+        ({"startingTimestamp": 1, "endingTimestamp": 2}, range(10, 20)),
+        ({"startingTimestamp": 2, "startingOffsetsByTimestamp": [1, 1, 1],
+          "startingOffsets": "earliest"}, range(20, 30)),
+        ({"startingOffsetsByTimestamp": [1, 1, 1], "startingOffsets": "earliest"}, range(10, 30)),
+        ({"endingOffsetsByTimestamp": [1, 1, None]},
+         [*range(10), *(n for n in range(10, 30) if n % 3 == 2)]),
+    ],
+)  # fmt: skip
+def test_timestamps_say_where_to_begin_and_end(
+    kafka: Kafka, timed: tuple[str, list[int]], options: dict[str, Any], wanted: Any
+) -> None:
+    """The more special option is the one that counts; no match at the end is the end."""
+    topic, times = timed
+    frame = kafka.read(topic, **in_words(topic, times, options))
+    assert values_of(frame) == sorted(wanted)
+
+
+def in_words(topic: str, times: list[int], options: Mapping[str, Any]) -> dict[str, str]:
+    """Options whose lists and numbers are numbers of times; None is later than all records."""
+    told = {}
+    for name, value in options.items():
+        if isinstance(value, list):
+            at = [(1 << 63) - 1 if n is None else times[n] for n in value]
+            told[name] = json_of(topic, at)
+        elif isinstance(value, tuple):
+            told[name] = json_of(topic, list(value))
+        else:
+            told[name] = str(times[value]) if isinstance(value, int) else value
+    return told
+
+
+@pytest.mark.parametrize(
+    "options", [{"startingOffsetsByTimestamp": [1, 1, None]}, {"startingTimestamp": 3}]
+)
+def test_a_time_to_start_at_has_to_match(
+    kafka: Kafka, timed: tuple[str, list[int]], options: dict[str, Any]
+) -> None:
+    topic, times = timed
+    with pytest.raises(PySparkException, match="No offset matched from request"):
+        kafka.read(topic, **in_words(topic, times, options)).collect()
+
+
+def test_a_data_frame_is_used_twice_in_a_query(kafka: Kafka, usual: str) -> None:
+    frame = kafka.read(usual)
+    assert values_of(frame.union(frame)) == sorted([*range(21)] * 2)
+
+
+def test_the_earliest_offset_is_that_of_now(kafka: Kafka) -> None:
+    """After what was there has been deleted."""
+    topic = kafka.create(1)
+    kafka.send(topic, range(10), 0)
+    options = {"startingOffsets": "earliest", "endingOffsets": "latest"}
+    assert values_of(kafka.read(topic, **options)) == list(range(10))
+    kafka.delete_before(topic, 0, 10)
+    kafka.send(topic, range(10, 20), 0)
+    assert values_of(kafka.read(topic, **options)) == list(range(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "cannot start at the latest offsets"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot start at the latest offsets"),
+        ({"startingOffsets": '{"t": "latest"}'}, "cannot start at the latest offsets"),
+        ({"endingOffsets": "earliest"}, "cannot end at the earliest offsets"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot end at the earliest offsets"),
+        ({"subscribePattern": "t.*"}, "Only one of assign, subscribe, subscribePattern"),
+        ({"assign": '{"a": [0]}'}, "Only one of assign, subscribe, subscribePattern"),
+    ],
+)
+def test_bad_options_of_batches(kafka: Kafka, options: dict[str, str], words: str) -> None:
+    with pytest.raises(PySparkException, match=words):
+        kafka.read("t", **options).collect()
+
+
+@pytest.mark.parametrize("name", ["assign", "subscribe", "subscribePattern"])
+def test_what_is_chosen_cannot_be_nothing(name: str) -> None:
+    """Where none of the three is given, all topics of the path are read."""
+    with pytest.raises(UsageError, match=f"The option {name} is empty"):
+        parse_options({"path": "logs", name: ""})
+    assert parse_options({"path": "logs"}).request.bounds.topics is None
+
+
+def test_transactions(kafka: Kafka) -> None:
+    """Open, committed, aborted, and committed again; for both isolation levels."""
+    topic = kafka.create(1)
+
+    def both() -> list[list[int]]:
+        levels = ("read_committed", "read_uncommitted")
+        return [values_of(kafka.read(topic, **{"kafka.isolation.level": one})) for one in levels]
+
+    with kafka.transactions() as producer:
+        producer.begin_transaction()
+        kafka.send(topic, range(1, 6), 0, producer=producer)
+        assert both() == [[], [*range(1, 6)]]
+        producer.commit_transaction()
+        kafka.await_end(topic, 0, 6)
+        assert both() == [[*range(1, 6)]] * 2
+        producer.begin_transaction()
+        kafka.send(topic, range(6, 11), 0, producer=producer)
+        producer.abort_transaction()
+        kafka.await_end(topic, 0, 12)
+        assert both() == [[*range(1, 6)], [*range(1, 11)]]
+        producer.begin_transaction()
+        kafka.send(topic, range(11, 16), 0, producer=producer)
+        producer.commit_transaction()
+        kafka.await_end(topic, 0, 18)
+        assert both() == [[*range(1, 6), *range(11, 16)], [*range(1, 16)]]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [(None, "read_uncommitted"), ("read_uncommitted", "read_uncommitted"),
+     ("read_committed", "read_committed")],
+)  # fmt: skip
+def test_isolation_levels(given: str | None, wanted: str) -> None:
+    words = {} if given is None else {"kafka.isolation.level": given}
+    assert parse_options({"path": "logs", **words}).request.isolation == Isolation(wanted)
+    with pytest.raises(UsageError, match="cannot be 'wrong'"):
+        parse_options({"path": "logs", "kafka.isolation.level": "wrong"})
+
+
+def test_there_are_as_many_tasks_as_wanted(kafka: Kafka, usual: str) -> None:
+    """Each record in one of them."""
+    frame = kafka.read(usual, minPartitions="6")
+    parts = frame.rdd.glom().map(lambda rows: [int(row["value"]) for row in rows]).collect()
+    assert len(parts) >= 6
+    assert sorted(value for part in parts for value in part) == list(range(21))
+    assert max(map(len, parts)) <= 5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted", "shares"),
+    [
+        ([1, 1, 1], 3, [1, 1, 1]),
+        ([4], 4, [1, 1, 1, 1]),
+        ([4, 20], 4, [4, 6, 7, 7]),
+        ([0, 20], 4, [5, 5, 5, 5]),
+        ([1, 40], 4, [1, 13, 13, 14]),
+        ([10], 3, [3, 3, 4]),
+        ([4, 20, 0], 4, [4, 6, 7, 7]),
+    ],
+)
+def test_tasks_have_alike_shares(
+    kafka: Kafka, sizes: list[int], wanted: int, shares: list[int]
+) -> None:
+    """Of ranges of offsets in partitions, as `KafkaOffsetRangeCalculator` divides them."""
+    topic = kafka.create(len(sizes))
+    for partition, size in enumerate(sizes):
+        kafka.send(topic, range(size), partition)
+    found = kafka.tasks(topic, minPartitions=str(wanted))
+    rows = [row for task in found for row in task]
+    assert len(rows) == len(set(rows)) == sum(sizes), "no offset is lost, none is there twice"
+    assert sorted(map(len, found)) == shares
+
+
+def test_without_a_least_number_small_partitions_share_a_task(kafka: Kafka, usual: str) -> None:
+    assert [len(task) for task in kafka.tasks(usual)] == [21]
+    assert len(kafka.tasks(usual, minPartitions="1")) == 1
+
+
+@pytest.mark.parametrize("number", ["a", "1.0", "0", "-1"])
+def test_a_least_number_of_tasks_is_a_number(number: str) -> None:
+    with pytest.raises(UsageError, match="The option minPartitions is a number from 1 on"):
+        parse_options({"path": "logs", "minPartitions": number})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": [1, 1, 1], "endingOffsets": [1, 1]}, "must specify all"),
+        ({"startingOffsets": [1, 1]}, "must specify all TopicPartitions"),
+        ({"startingOffsetsByTimestamp": [0, 0]}, "must specify all TopicPartitions"),
+        ({"startingOffsetsByTimestamp": [0, 0, 0, 0]}, "names .*-3, which is not read here"),
+        ({"startingOffsets": [1, 1, 1], "endingOffsets": [0, 0, 0]},
+         "The start offset 1 is greater than the end offset 0 for"),
+        ({"startingOffsets": [3, 3, 1], "endingOffsetsByTimestamp": [1, 1, 1]},
+         "The start offset 3 is greater than the end offset 0 for"),
+        ({"startingOffsets": [11, 0, 0]}, "has offset 11 of"),
+    ],
+)  # fmt: skip
+def test_edges_that_do_not_fit(
+    kafka: Kafka, usual: str, options: dict[str, list[int]], words: str
+) -> None:
+    told = {name: json_of(usual, numbers) for name, numbers in options.items()}
+    with pytest.raises(PySparkException, match=words):
+        kafka.read(usual, **told).collect()
+
+
+def test_what_was_deleted_is_not_read_twice(kafka: Kafka) -> None:
+    """With failOnDataLoss=false, from an offset on that is gone."""
+    topic = kafka.create(1)
+    kafka.send(topic, range(50), 0)
+    kafka.delete_before(topic, 0, 30)
+    options = {"startingOffsets": json_of(topic, [0])}
+    with pytest.raises(PySparkException, match="has offset 0 of"):
+        kafka.read(topic, **options).collect()
+    frame = kafka.read(topic, failOnDataLoss="false", **options)
+    assert values_of(frame) == list(range(30, 50))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ('{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}', True),
+        ('{"topicA": "earliest", "topicB": "latest"}', True),
+        ('{"topicA": "earliest", "topicB": {"0": 23, "1": -1}, "topicC": "LATEST"}', True),
+        ("earLiEst", True),
+        ('{"topicA": "earliest", "topicA": {"0": 23}}', False),
+        ('{"topicA": "first"}', False),
+        ('{"topicA": [0, 1]}', False),
+        ('{"topicA": {"0": "earliest"}}', False),
+        ('"earliest"', False),
+        ("not json", False),
+    ],
+)
+def test_offsets_in_json(text: str, *, is_right: bool) -> None:
+    options = {"path": "logs", "STARTINGOFFSETS": text}
+    if not is_right:
+        with pytest.raises(UsageError, match="The option startingOffsets cannot be"):
+            parse_options(options)
+        return
+    edge = parse_options(options).edges.start
+    assert edge is not None
+    words = {"earliest": -2, "latest": -1}
+    told = json.loads(text) if text.startswith("{") else {}
+    assert dict(edge.topics) == {
+        topic: words[one.lower()] for topic, one in told.items() if isinstance(one, str)
+    }
+    assert (edge.offsets or {}) == {
+        (topic, int(number)): offset
+        for topic, one in told.items() if isinstance(one, dict)
+        for number, offset in one.items()
+    }  # fmt: skip
+    assert (edge.everywhere == -2) == (not told)
+
+
+def test_partitions_are_chosen(kafka: Kafka) -> None:
+    """By assignment, by names and by a pattern; other topics are there as well."""
+    first, second, other = kafka.create(3), kafka.create(2), kafka.create(1)
+    for number, topic in enumerate((first, second, other)):
+        for partition in range(kafka.partitions[topic]):
+            kafka.send(topic, [10 * number + partition], partition)
+    assigned = json.dumps({first: [0, 2]})
+    assert values_of(kafka.frame(assign=assigned)) == [0, 2]
+    assert values_of(kafka.read(f"{first},{second}")) == [0, 1, 2, 10, 11]
+    assert values_of(kafka.frame(subscribePattern=f"{first}|{second}")) == [0, 1, 2, 10, 11]
+    with pytest.raises(PySparkException, match=f"No partition {other}-1 is here"):
+        kafka.frame(assign=json.dumps({other: [1]})).collect()
