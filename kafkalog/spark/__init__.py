@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from kafkalog.spark.engine import SparkEngine as SparkEngine
     from kafkalog.spark.session import spark_session as spark_session
     from kafkalog.spark.source import KafkaLogDataSource as KafkaLogDataSource
+    from kafkalog.spark.stream_metrics import StreamMetrics as StreamMetrics
 
 _HOMES = {
     "KafkaLogDataSource": "source",
     "SparkEngine": "engine",
+    "StreamMetrics": "stream_metrics",
     "spark_session": "session",
 }
 
