@@ -1,4 +1,4 @@
-"""Manifests of Aiven's plugin: none is trusted, and what they say is compared with what is there."""
+"""Manifests of Aiven's plugin: none is trusted; what they say is compared with what is there."""
 
 from __future__ import annotations
 
