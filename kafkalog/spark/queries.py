@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.paths import file_system
+from kafkalog.paths.tier_keys import keys_in_use
 from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.settings import has_data_sources
@@ -48,6 +50,8 @@ def run_query(
     open_targets(paths)
     sources = json.dumps([file_system.portable(path) for path in paths])
     given = {**options, "paths": sources}
+    if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:
+        given["tierKey"] = json.dumps(files)
     load = _loads(session, given) if has_data_sources() else partial(_framed, session, given)
     for table in tables_of(query):
         usual = table_schema(table).names
