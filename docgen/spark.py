@@ -53,6 +53,8 @@ _OPTIONS: Final = {
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "
     "segments are lost (`true`)",
+    "tierKey": "the file with the private key of encrypted segments in a tier, `ID.pem`, or a JSON "
+    "array of such files; the driver reads it, and tasks get the key with their work",
 }
 """Options of the data source; a test compares them with those that the code accepts."""
 

@@ -214,12 +214,13 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
     with Source(path) as source:
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
-            yield parse_aborted_transaction(source.read(position, c.ABORTED_TXN_SIZE))
+            yield from aborted_transactions(source.read(position, c.ABORTED_TXN_SIZE))
 
 
-def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
-    """Parse one entry of a `.txnindex` file."""
-    return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))
+def aborted_transactions(entries: bytes) -> Iterator[AbortedTransaction]:
+    """Yield the entries that some bytes of a `.txnindex` file hold."""
+    for fields in ABORTED_TRANSACTION.struct.iter_unpack(entries):
+        yield AbortedTransaction(*fields)
 
 
 def aborted_transaction_bytes(entry: AbortedTransaction) -> bytes:

@@ -129,13 +129,16 @@ class PartitionDir:
 
     def live(self, kind: FileKind) -> list[FileEntry]:
         """Return the live files of one kind, by offset, then by name."""
-        return _by_offset(
-            entry
-            for entry in self.files
-            if entry.name.kind == kind
-            and entry.name.state == FileState.LIVE
-            and entry.name.segment_id is None
-        )
+        return _by_offset(self._live(kind)[kind])
+
+    def _live(self, *kinds: FileKind) -> dict[FileKind, list[FileEntry]]:
+        """Return the live files of some kinds, in the order of the listing."""
+        found: dict[FileKind, list[FileEntry]] = {kind: [] for kind in kinds}
+        for entry in self.files:
+            name = entry.name
+            if name.kind in found and name.state == FileState.LIVE and name.segment_id is None:
+                found[name.kind].append(entry)
+        return found
 
     @property
     def other_logs(self) -> list[FileEntry]:
@@ -179,10 +182,9 @@ class PartitionDir:
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The live segments by base offset."""
-        indexes = {
-            kind: {entry.name.offset: entry for entry in self.live(kind)} for kind in INDEX_KINDS
-        }
-        logs = self.live(FileKind.LOG)
+        live = self._live(FileKind.LOG, *INDEX_KINDS)
+        indexes = {kind: {entry.name.offset: entry for entry in live[kind]} for kind in INDEX_KINDS}
+        logs = _by_offset(live[FileKind.LOG])
         following = [*(entry.name.offset for entry in logs[1:]), None]
         return tuple(
             Segment(
@@ -356,8 +358,9 @@ def list_partition(path: str) -> PartitionDir:
 def _partition(
     path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
 ) -> PartitionDir:
-    name = partition_of(file_system.absolute(path))
-    if plugin_directory(file_system.absolute(path)):
+    absolute = file_system.absolute(path)
+    name = partition_of(absolute)
+    if plugin_directory(absolute):
         files = tiers.unpacked(files)
     else:
         tiers.require_layout(path, (entry.name.name for entry in files))

@@ -17,7 +17,7 @@ from kafkalog.codecs import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, ProducerState, last_sequence, wrap_int64
 from kafkalog.paths.reading_errors import parse
-from kafkalog.paths.source import Source, read_file
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,13 +286,12 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
 
 
 def _data(path: str) -> bytes:
-    """Return the bytes of a snapshot; stop after the version if it is unknown."""
-    with Source(path) as source:
-        start = source.read(0, _VERSION_SIZE) if source.size_bytes <= _SIZE_MAX else b""
-        version = int.from_bytes(start, "big", signed=True)
-        if len(start) == _VERSION_SIZE and version != _VERSION:
-            raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
-    return read_file(path, size_max=_SIZE_MAX)
+    """Return the bytes of a snapshot of a known version."""
+    data = read_file(path, size_max=_SIZE_MAX)
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if len(data) >= _VERSION_SIZE and version != _VERSION:
+        raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
+    return data
 
 
 def _corrupt(path: str, message: str) -> CorruptDataError:

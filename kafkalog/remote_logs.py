@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
 """The states of a remote segment: `RemoteLogSegmentState`."""
 
+_PARTITION_DELETED: Final = 2
+"""`RemotePartitionDeleteState.DELETE_PARTITION_FINISHED`."""
+
 Place = tuple[str, int]
 """A topic id and the number of a partition."""
 
@@ -111,14 +114,22 @@ def _segments_known(metadata: tuple[PartitionDir, ...]) -> Known | None:
                     return None
                 found = decode(PayloadKind.REMOTE_LOG_METADATA, record.key, record.value)
                 if found.value is not None:
-                    _note(known, found.value["data"])
+                    note(known, found.value["data"])
         except KafkaLogError:
             return None
     return known
 
 
-def _note(known: Known, fields: dict[str, Any]) -> None:
-    """Take a record about a segment; those about whole partitions are about their deletion."""
+def note(known: Known, fields: dict[str, Any]) -> None:
+    """Take a record about a segment, or about the deletion of a whole partition.
+
+    Source: `RemotePartitionMetadataStore`.
+    """
+    if "remotePartitionDeleteState" in fields:
+        of = fields["topicIdPartition"]
+        if fields["remotePartitionDeleteState"] == _PARTITION_DELETED:
+            known.pop((of["id"], of["partition"]), None)
+        return
     if "remoteLogSegmentId" not in fields:
         return
     partition = fields["remoteLogSegmentId"]["topicIdPartition"]

@@ -233,7 +233,7 @@ class UnifiedLog:
         """Return whether it does not have offsets that no segment of the partition has."""
         return first < end
 
-    @property
+    @computed_once
     def _log_dir(self) -> str:
         return os.path.dirname(file_system.absolute(self.partition.path))
 

@@ -3,8 +3,9 @@
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
 - With a clean shutdown mark and without leftovers of a swap, it is the files as they are, and only
-  the end of the log is read. If something other than batches is there, a start may take an earlier
-  offset for the log end: what comes after it is not shown, and the `Difference` counts it.
+  the end of the log is read, on a disk also the small files that a start reads. If something other
+  than batches is at the end, a start may take an earlier offset for the log end: what comes after
+  it is not shown, and the `Difference` counts it.
 - In a log directory without the mark, everything from the recovery point on is read, as a start
   does. What the start would cut off is not shown, and the `Difference` counts it.
 - With a running broker (another process holds `.lock`), and for a partition directory outside any
@@ -21,30 +22,24 @@ A single file is always read as it is.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from formats import constants as c
 from formats import file_names
-from formats.file_names import (
-    TOP_FILES,
-    DirectoryState,
-    FileState,
-    parse_file_name,
-    partition_of,
-)
+from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import ENTRY_SIZES, parse_aborted_transaction
+from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
-from kafkalog.paths.source import Source
+from kafkalog.paths.source import Source, read_file
 from kafkalog.paths.uris import is_object
-from kafkalog.text_files import checkpointed
+from kafkalog.text_files import checkpointed, read_leader_epochs
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -52,7 +47,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
-    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
     from kafkalog.recovery.start import Behind
@@ -115,9 +109,9 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         NotFoundError, FileChangedError: a broker has changed the files since they were listed.
 
     Cost:
-        Nothing if the log was closed cleanly. Without a clean shutdown mark, a read of everything
-        from the recovery point on, as `predict_start` does; after an interrupted swap only, a read
-        of the ends of its segments.
+        A few small reads if the log was closed cleanly. Without a clean shutdown mark, a read of
+        everything from the recovery point on, as `predict_start` does; after an interrupted swap
+        only, a read of the ends of its segments.
     """
     if partition.tier is None:
         return _show(partition, view)
@@ -152,7 +146,7 @@ def state_of(path: str) -> str:
     state = parse_file_name(os.path.basename(path)).state
     if state != FileState.LIVE:
         return str(state)
-    directory = partition_of(os.path.dirname(file_system.absolute(path)))
+    directory = file_names.partition_of(os.path.dirname(file_system.absolute(path)))
     return str(directory.state if directory else FileState.LIVE)
 
 
@@ -237,17 +231,41 @@ def _started(partition: PartitionDir) -> Shown | None:
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
-    """Return whether even a start after a clean shutdown would change the segments.
+    """Return whether even a start after a clean shutdown may change the segments, or refuse them.
 
-    It recovers segments without an offset index, and drops a log that ends before its log start
-    offset.
+    It recovers segments without an offset index, drops a log that ends before its log start offset,
+    and reads the small files.
     """
     segments = partition.segments
-    if not all(segment.offset_index for segment in segments):
+    if not all(segment.offset_index for segment in segments) or any(map(_is_odd, partition.files)):
         return True
     name = file_names.LOG_STARTS
     start = checkpointed(log_dir, name, partition.topic, partition.partition)
     return start is not None and bool(segments) and start > segments[-1].base_offset
+
+
+_NUMBERED: Final = (file_names.LOG, *file_names.INDEXES, file_names.SNAPSHOT)
+_METADATA: Final = re.compile(rb"version: 0\ntopic_id: (?!A{22})[\w-]{22}")
+
+
+def _is_odd(entry: FileEntry) -> bool:
+    """Return whether a start may stumble over a file; in a store, only its name is looked at."""
+    kind, path = entry.name.kind, entry.path
+    if kind == FileKind.UNKNOWN:
+        return path.endswith(_NUMBERED)
+    if entry.name.state != FileState.LIVE or is_object(path):
+        return False
+    if kind == FileKind.TRANSACTION_INDEX and entry.size_bytes:
+        base = entry.name.offset or 0
+        return any(one.version or one.last_offset < base for one in read_aborted_transactions(path))
+    if kind == FileKind.PARTITION_METADATA:
+        return _METADATA.fullmatch(read_file(path)) is None
+    if kind != FileKind.LEADER_EPOCH_CHECKPOINT:
+        return False
+    try:
+        return any(min(one.epoch, one.start_offset) < 0 for one in read_leader_epochs(path))
+    except CorruptDataError:
+        return True
 
 
 def _recovered(partition: PartitionDir) -> Shown:
@@ -268,7 +286,7 @@ def _recovered(partition: PartitionDir) -> Shown:
         return _as_it_is(partition, why)
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
-        (parse_file_name(name).offset or 0, tuple(_aborted(data)))
+        (parse_file_name(name).offset or 0, tuple(aborted_transactions(data)))
         for name, data in sorted(written.items())
         if name in start.contents
     )
@@ -297,12 +315,6 @@ def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs
     from kafkalog.configs import ConfigSources
 
     return ConfigSources().in_log_dir(log_dir)
-
-
-def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
-    size = c.ABORTED_TXN_SIZE
-    for position in range(0, len(data), size):
-        yield parse_aborted_transaction(data[position : position + size])
 
 
 def _tidied(partition: PartitionDir) -> Shown:

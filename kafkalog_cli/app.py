@@ -87,7 +87,7 @@ def _root(
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
     if tier_key:
-        from kafkalog.paths.chunked import use_keys
+        from kafkalog.paths.tier_keys import use_keys
 
         use_keys(tier_key)
 

@@ -1,5 +1,6 @@
 """Spark looks for data sources in packages of this kind of name: `format("kafkalog")` is found."""
 
-from kafkalog.spark import KafkaLogDataSource as DefaultSource
+from kafkalog.spark.settings import has_data_sources
 
-__all__ = ["DefaultSource"]
+if has_data_sources():  # an older Spark looks here, too
+    from kafkalog.spark import KafkaLogDataSource as DefaultSource  # noqa: F401

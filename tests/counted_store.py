@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMIbPxRfiCYEXAMPLE"
 BUCKET: Final = "logs"
 _KEYS_A_PAGE: Final = 1000
-_MODIFIED: Final = 1_700_000_000
+MODIFIED: Final = 1_700_000_000
 _UP_TO: Final = "\U0010ffff"
 
 
@@ -37,12 +37,14 @@ class CountedStore:
 
     Attributes:
         objects: as given; `changed` must be called after a change.
+        modified: when objects were uploaded, in seconds, unless at the same time as all others.
         asked: each request since the last `forget`: its kind (`LIST`, `HEAD` or `GET`) and the key.
     """
 
     def __init__(self, objects: Mapping[str, bytes], delay_s: float = 0.0) -> None:
         self.objects = dict(objects)
         self.delay_s = delay_s
+        self.modified: dict[str, int] = {}
         self.asked: list[tuple[str, str]] = []
         self.port = 0
         self.at_once = self.at_once_max = 0
@@ -90,7 +92,8 @@ class CountedStore:
         data = self.objects.get(name)
         if data is None:
             return 404, "Content-Type: application/xml\r\n", _MISSING
-        head = f'ETag: "{_tag(data)}"\r\nLast-Modified: {_DATE}\r\nAccept-Ranges: bytes\r\n'
+        date = formatdate(self.modified.get(name, MODIFIED), usegmt=True)
+        head = f'ETag: "{_tag(data)}"\r\nLast-Modified: {date}\r\nAccept-Ranges: bytes\r\n'
         wanted = headers.get("range")
         if wanted is None or method == "HEAD":
             return 200, head, data
@@ -100,6 +103,10 @@ class CountedStore:
             return 416, head, b""
         head += f"Content-Range: bytes {low}-{high}/{len(data)}\r\n"
         return 206, head, data[low : high + 1]
+
+    def _time(self, name: str) -> str:
+        when = time.gmtime(self.modified.get(name, MODIFIED))
+        return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", when)
 
     def _listed(self, query: Mapping[str, list[str]]) -> bytes:
         prefix, delimiter = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]
@@ -124,7 +131,7 @@ class CountedStore:
                 continue
             last = name
             lines.append(
-                f"<Contents><Key>{escape(name)}</Key><LastModified>{_ISO}</LastModified>"
+                f"<Contents><Key>{escape(name)}</Key><LastModified>{self._time(name)}</LastModified>"
                 f"<ETag>&quot;0&quot;</ETag><Size>{len(self.objects[name])}</Size>"
                 "<StorageClass>STANDARD</StorageClass></Contents>"
             )
@@ -139,8 +146,7 @@ class CountedStore:
         ).encode()
 
 
-_DATE: Final = formatdate(_MODIFIED, usegmt=True)
-_ISO: Final = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(_MODIFIED))
+_DATE: Final = formatdate(MODIFIED, usegmt=True)
 _MISSING: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>NoSuchKey</Code>'
     b"<Message>There is none.</Message></Error>"

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import os
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,33 @@ def _place_of(name: str) -> tuple[str, str, str]:
     return topic, number, name[-22:]
 
 
+def _described(log: Path, target: Path, whole: bytes) -> dict[str, Any]:
+    """What `KafkaTypeSerdeModule` of the plugin writes of a segment's metadata."""
+    at, end = 0, int(log.name[:20])
+    while at < len(whole):
+        base, size = struct.unpack_from(">qi", whole, at)
+        [delta] = struct.unpack_from(">i", whole, at + 23)
+        at, end = at + 12 + size, base + delta
+    return {
+        "remoteLogSegmentId": {
+            "topicIdPartition": {
+                "topicId": target.parent.name[-22:],
+                "topicPartition": {
+                    "topic": target.parent.name[:-23],
+                    "partition": int(target.name),
+                },
+            },
+            "id": log.stem[21:],
+        },
+        "startOffset": int(log.name[:20]),
+        "endOffset": end,
+        "maxTimestampMs": 0,
+        "brokerId": 1,
+        "eventTimestampMs": 0,
+        "segmentLeaderEpochs": {"0": int(log.name[:20])},
+    }
+
+
 def _pack_segment(log: Path, target: Path, packing: Packing) -> None:
     data_key, aad = AESGCM.generate_key(256), os.urandom(32)
 
@@ -151,6 +179,7 @@ def _pack_segment(log: Path, target: Path, packing: Packing) -> None:
         "chunkIndex": index,
         "segmentIndexes": places,
         "compression": packing.compression,
+        "remoteLogSegmentMetadata": _described(log, target, whole),
     }
     if packing.key is not None:
         name, key = packing.key

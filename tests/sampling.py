@@ -53,6 +53,8 @@ def drawn_for(what: str) -> random.Random:
 def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Return the tests to run and those left out: of a test marked `sampled(n)` one case in n runs.
 
+    One marked `soak` needs much from elsewhere, and runs where everything is tried.
+
     The id of a case repeats it, since at least one case of a test is kept. All processes of a run
     draw the same cases.
     """
@@ -61,6 +63,8 @@ def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pyt
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     drawn: set[pytest.Item] = set()
     for name, cases in tests.items():
+        if cases[0].get_closest_marker("soak") and not tries_everything():
+            continue
         mark = cases[0].get_closest_marker("sampled")
         if mark is None or tries_everything():
             drawn.update(cases)

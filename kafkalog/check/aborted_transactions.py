@@ -148,7 +148,7 @@ class AbortedTransactions:
 
     def window(self, window: ProducerWindow, before: NDArray[np.int64]) -> Iterator[Found]:
         """Compare the markers of some batches, given the producers' states before them."""
-        if self._entries is None:
+        if self._entries is None or not (self._entries.size or window.rows.size):
             return
         stop = int(np.searchsorted(self._entries[_LAST], self._timeline.next_offset))
         waiting = bool(self._waiting)

@@ -9,9 +9,18 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import DirectoryState, FileKind, parse_file_name
-from kafkalog.check.batches import copies_check
+from formats.file_names import (
+    INDEXES_OBJECT,
+    LOG,
+    MANIFEST,
+    DirectoryState,
+    FileKind,
+    parse_file_name,
+)
+from kafkalog.check.batches import copies_check, directory_check
 from kafkalog.defects import make_defect
+from kafkalog.paths import file_system
+from kafkalog.paths.chunked import manifest_at
 from kafkalog.remote_logs import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -30,10 +39,13 @@ from kafkalog.wording import counted, utc_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from formats.file_names import FileName
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.listing import FileEntry
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.paths.chunked import Manifest
     from kafkalog.remote_logs import RemoteSegment
 
 _STATES: Final = {
@@ -41,12 +53,57 @@ _STATES: Final = {
     DELETE_STARTED: "its deletion was begun",
     DELETE_FINISHED: "it was deleted",
 }
+CONTRADICTS: Final = "remote-manifest-contradicts"
 _NEEDED: Final = (
     FileKind.LOG,
     FileKind.PRODUCER_SNAPSHOT,
     FileKind.LEADER_EPOCH_CHECKPOINT,
 )
 """Files that an upload always has. Other checks miss indexes, if the log needs them."""
+
+
+@directory_check
+def manifests_say_what_is_there(partition: CheckedPartition) -> Iterator[Defect]:
+    """A manifest of Aiven's plugin is of its segment, and its objects have the sizes in it."""
+    directory = partition.directory
+    for entry in directory.files if directory.is_remote else ():
+        if entry.name.kind == FileKind.MANIFEST and entry.error is None:
+            stem, _ = os.path.splitext(entry.path)
+            manifest = manifest_at(entry.path)
+            yield from _of_another_segment(
+                directory, manifest, parse_file_name(os.path.basename(stem) + LOG)
+            )
+            indexes = max((sum(place) for place in manifest.indexes.values()), default=0)
+            for path, size in ((stem + LOG, manifest.starts[-1]), (stem + INDEXES_OBJECT, indexes)):
+                try:
+                    there = file_system.stat(path).st_size
+                except FileNotFoundError:
+                    detail = f"The manifest says it has {counted(size, 'byte')}; it is missing."
+                    yield make_defect(CONTRADICTS, path, detail)
+                    continue
+                if there != size:
+                    detail = f"The object has {counted(there, 'byte')}, the manifest says {size}."
+                    yield make_defect(CONTRADICTS, path, detail)
+
+
+def _of_another_segment(
+    directory: PartitionDir, manifest: Manifest, name: FileName
+) -> Iterator[Defect]:
+    claims, place = manifest.claims, directory.name
+    if claims is None or place is None:
+        return
+    # A prefix of keys that does not end in a slash becomes a part of the topic's name.
+    topic = claims.topic if place.topic.endswith(claims.topic) else place.topic
+    said = (claims.topic, claims.partition, claims.topic_id, claims.segment_id, claims.start_offset)
+    named = (topic, place.partition, place.uid, name.segment_id, name.offset)
+    if said != named:
+        detail = f"It is of {_segment_text(*said)}; by its name it is of {_segment_text(*named)}."
+        yield make_defect(CONTRADICTS, manifest.path, detail)
+
+
+def _segment_text(*of: object) -> str:
+    topic, partition, topic_id, segment_id, offset = of
+    return f"{topic}-{partition}, topic id {topic_id}, segment {segment_id} at offset {offset}"
 
 
 @copies_check
@@ -140,6 +197,13 @@ def _finished(
     if size != told.size_bytes:
         detail = f"The log has {counted(size, 'byte')}, the metadata say {told.size_bytes}."
         yield make_defect("remote-size-wrong", there[FileKind.LOG].path, detail)
+    place = os.path.join(directory.path, f"{stem}{MANIFEST}")
+    if not any(one.path == place and one.error is None for one in directory.files):
+        return
+    claims = manifest_at(place).claims
+    if claims is not None and claims.end_offset != told.end_offset:
+        detail = f"It ends at offset {claims.end_offset}, by the metadata at {told.end_offset}."
+        yield make_defect(CONTRADICTS, place, detail, offset=claims.end_offset)
 
 
 def _orphan(files: dict[FileKind, FileEntry], told: RemoteSegment | None) -> Defect:

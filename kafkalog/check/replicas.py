@@ -350,8 +350,8 @@ def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
             cluster = found.properties.cluster_id if found.properties is not None else None
             copy = _Copy(found.broker, cluster, topic_id_of(partition), partition)
             named[directory.topic, directory.partition].append(copy)
-    for _, copies in sorted(named.items(), key=str):
-        for group in _groups(copies):
+    for name in sorted(named, key=str):
+        for group in _groups(named[name]):
             yield from compare_replicas(_replicas(group))
 
 

@@ -67,7 +67,7 @@ class SnapshotCheck:
             return
         self._timeline.advance_to(offset, ahead)
         found = snapshot_columns(path)
-        if found is None:
+        if found is None or not (found.size or self._states.table.size):
             return
         differences = self._differences(found, offset)
         self._adopt(found, differences, offset, number)

@@ -320,6 +320,14 @@ _REMOTE: Final = (
               "uploaded.",
               command="kafkalog verify TIER",
               example="Entry 3 points to position 990, where no batch begins."),
+    Reference("remote-manifest-contradicts", _D, "A manifest of Aiven's plugin does not say what "
+              "is there.", "The plugin reads the objects as the manifest says: consumers get an "
+              "error, or records of another segment.",
+              "Restore objects and manifest together, from versions or a backup of the storage.",
+              arises="An object was truncated, replaced or restored alone, or copied to another "
+              "name.",
+              command="kafkalog verify TIER",
+              example="The object has 2000 bytes, the manifest says 2685."),
     Reference("remote-lineage-gap", _W, "Offsets are neither in remote storage nor in the log "
               "directory.", "Consumers that are there get an error, and go on after the gap or at "
               "their auto.offset.reset.",

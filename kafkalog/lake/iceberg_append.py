@@ -150,7 +150,7 @@ class IcebergAppend:
     def _require_files(self, files: list[dict[str, Any]], rejects: list[dict[str, Any]]) -> None:
         """Raise unless this process sees the files that tasks have written."""
         self._table.require_files(map(_sized, files))
-        if self._rejects is not None:
+        if self._rejects is not None and rejects:
             self._rejects.require_files(map(_sized, rejects))
 
     def _write(

@@ -198,12 +198,13 @@ class _Counts:
         last = headers[:, -1].tolist()
         self.end = last[h.POSITION] + last[h.SIZE], last[h.LAST_OFFSET] + 1
         flags = np.where(headers[h.MAGIC] >= 2, headers[h.ATTRIBUTES], 0)
-        self._has_transactions |= bool((flags & TRANSACTIONAL_MASK).any())
-        is_control = (flags & CONTROL_MASK) != 0
-        data = headers[:, ~is_control]
+        data = headers
+        if flags.any():
+            self._has_transactions |= bool((flags & TRANSACTIONAL_MASK).any())
+            data = headers[:, (flags & CONTROL_MASK) == 0]
         sizes = data[h.SIZE]
-        self._sums["control_batches"] += int(is_control.sum())
-        self._sums["batches"] += int(data.shape[1])
+        self._sums["control_batches"] += headers.shape[1] - data.shape[1]
+        self._sums["batches"] += data.shape[1]
         self._sums["records"] += int(data[h.COUNT].sum())
         self._sums["size_bytes"] += int(sizes.sum())
         if len(sizes):

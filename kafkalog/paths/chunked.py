@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from formats.file_names import (
     INDEXES_OBJECT,
@@ -36,15 +36,12 @@ from kafkalog.errors import (
     FileChangedError,
     NotFoundError,
     UnsupportedError,
-    UsageError,
 )
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import announced
 from kafkalog.paths.source import ObjectSource, Source, read_file
+from kafkalog.paths.tier_keys import SEALED, data_key, opened_chunk
 from kafkalog.paths.uris import is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 INDEX_FIELDS: Final = {
     FileKind.OFFSET_INDEX: "offset",
@@ -55,9 +52,6 @@ INDEX_FIELDS: Final = {
 }
 """The fields of `segmentIndexes` in a manifest."""
 
-_IV_SIZE: Final = 12
-_TAG_SIZE: Final = 16
-_SEALED: Final = _IV_SIZE + _TAG_SIZE
 _MANIFEST_SIZE_MAX: Final = 8 << 20
 _MANIFESTS_KEPT: Final = 1 << 12
 _CHUNK_SIZE_MAX: Final = 256 << 20
@@ -65,6 +59,18 @@ _CHUNKS_MAX: Final = 1 << 20
 _CHUNKS_KEPT: Final = 2
 _INT_MAX: Final = (1 << 31) - 1
 _PUFFIN: Final = b"PFA1"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a manifest tells of its segment, which the plugin writes and never reads."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    segment_id: str
+    start_offset: int
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class Manifest:
         is_compressed: whether chunks are compressed.
         key: id of the key and the data key that it encrypted; None without encryption.
         aad: what chunks are authenticated with.
+        claims: what segment it is of; None if it does not say.
     """
 
     path: str
@@ -90,13 +97,14 @@ class Manifest:
     is_compressed: bool
     key: tuple[str, bytes] | None
     aad: bytes
+    claims: Claims | None = None
 
     def size_of(self, kind: FileKind) -> int:
         """Return the length of the log or of an index, as it was uploaded; 0 if there is none."""
         if kind == FileKind.LOG:
             return self.file_size
         size = self.indexes.get(kind, (0, 0))[1]
-        return max(size - _SEALED, 0) if self.key is not None else size
+        return max(size - SEALED, 0) if self.key is not None else size
 
 
 def is_part(path: str) -> bool:
@@ -178,7 +186,25 @@ def _parsed(path: str, fields: dict[str, Any]) -> Manifest:
     is_compressed = fields["compression"]
     if not isinstance(is_compressed, bool):
         raise TypeError("compression is neither true nor false")
-    return Manifest(path, file_size, chunk_size, starts, indexes, is_compressed, key, aad)
+    claims = _claims(fields.get("remoteLogSegmentMetadata"))
+    return Manifest(path, file_size, chunk_size, starts, indexes, is_compressed, key, aad, claims)
+
+
+def _claims(fields: Any) -> Claims | None:
+    try:
+        name = fields["remoteLogSegmentId"]
+        place = name["topicIdPartition"]
+        partition = place["topicPartition"]
+        found = Claims(
+            partition["topic"], partition["partition"], place["topicId"], name["id"],
+            fields["startOffset"], fields["endOffset"],
+        )  # fmt: skip
+    except (TypeError, KeyError):
+        return None
+    texts = (found.topic, found.topic_id, found.segment_id)
+    numbers = (found.partition, found.start_offset, found.end_offset)
+    is_sound = all(isinstance(one, str) for one in texts)
+    return found if is_sound and all(type(one) is int for one in numbers) else None
 
 
 def _number(value: object) -> int:
@@ -222,91 +248,6 @@ def _decompressed(data: bytes, size_max: int) -> bytes:
         raise ValueError(str(error)) from None
 
 
-_keys: dict[str, str] = {}  # key id to the file
-
-
-def use_keys(paths: Iterable[str]) -> None:
-    """Use private RSA keys in this process; the id of each is its file's name without the suffix.
-
-    Raises:
-        NotFoundError, UnreadableError: a file cannot be read.
-        UsageError: it holds no private RSA key.
-    """
-    for path in paths:
-        _private_key(path)
-        _keys[os.path.splitext(os.path.basename(path))[0]] = path
-
-
-@lru_cache(64)
-def _private_key(path: str) -> Any:
-    rsa = _crypto().RSA
-    try:
-        key = rsa.import_key(read_file(path, 1 << 20))
-    except (ValueError, IndexError, TypeError):
-        key = None
-    if key is None or not key.has_private():
-        raise UsageError(
-            "This is no private RSA key in PEM, or a passphrase protects it.", path=path
-        )
-    return key
-
-
-class _Crypto:
-    """The parts of pycryptodome that are used."""
-
-    def __init__(self) -> None:
-        from Crypto.Cipher import AES, PKCS1_OAEP
-        from Crypto.Hash import SHA3_512
-        from Crypto.PublicKey import RSA
-
-        self.AES, self.OAEP, self.SHA3_512, self.RSA = AES, PKCS1_OAEP, SHA3_512, RSA
-
-
-@lru_cache(1)
-def _crypto() -> _Crypto:
-    try:
-        return _Crypto()
-    except ImportError as error:
-        raise UnsupportedError(
-            "Reading encrypted segments needs pycryptodome, which is not installed.",
-            hint="pip install 'kafkalog[tier]'",
-        ) from error
-
-
-@lru_cache(_MANIFESTS_KEPT)
-def _data_key(key_id: str, sealed: bytes, key_path: str) -> bytes:
-    """Decrypt a data key. Raises `ValueError` if the key does not fit."""
-    crypto = _crypto()
-    cipher = crypto.OAEP.new(_private_key(key_path), hashAlgo=crypto.SHA3_512)
-    data_key: bytes = cipher.decrypt(sealed)
-    if len(data_key) != 32:
-        raise ValueError(f"a data key of {len(data_key)} bytes is unknown, key {key_id}")
-    return data_key
-
-
-def _key_of(manifest: Manifest) -> bytes | None:
-    """Return the data key of a segment; None if it is not encrypted.
-
-    Raises:
-        UnsupportedError: its key was not given, or is another one.
-    """
-    if manifest.key is None:
-        return None
-    key_id, sealed = manifest.key
-    if (path := _keys.get(key_id)) is None:
-        raise UnsupportedError(
-            f"The segment is encrypted, and the private key {key_id} is not given.",
-            path=manifest.path,
-            hint=f"kafkalog --tier-key {key_id}.pem …",
-        )
-    try:
-        return _data_key(key_id, sealed, path)
-    except (ValueError, TypeError):
-        raise UnsupportedError(
-            f"The segment is encrypted, and its key is not the one in {path}.", path=manifest.path
-        ) from None
-
-
 class ChunkedSource(Source):
     """A file of a segment in this layout, open for reading: its bytes as they were uploaded."""
 
@@ -318,7 +259,9 @@ class ChunkedSource(Source):
         kind = parse_file_name(os.path.basename(path)).kind
         stem, _, _ = path.rpartition(".")
         manifest = self._manifest = manifest_at(stem + MANIFEST)
-        self._data_key = _key_of(manifest)
+        self._data_key = None
+        if manifest.key is not None:
+            self._data_key = data_key(*manifest.key, manifest.path)
         self._is_compressed = manifest.is_compressed and kind == FileKind.LOG
         self._starts, self._step = manifest.starts, manifest.chunk_size
         if kind != FileKind.LOG:
@@ -379,7 +322,7 @@ class ChunkedSource(Source):
             if len(data) < end - start:
                 raise ValueError("the object ends before it does")
             if self._data_key is not None:
-                data = _opened(data, self._data_key, self._manifest.aad)
+                data = opened_chunk(data, self._data_key, self._manifest.aad)
             if self._is_compressed:
                 data = _decompressed(data, size)
             if len(data) != size:
@@ -409,20 +352,6 @@ def _as_it_is(path: str) -> Source:
     opened = object.__new__(ObjectSource if is_object(path) else Source)
     Source.__init__(opened, path)
     return opened
-
-
-def _opened(data: bytes, key: bytes, aad: bytes) -> bytes:
-    """Decrypt a chunk: an initialization vector, AES-256-GCM, and its tag. Raises `ValueError`."""
-    if len(data) < _SEALED:
-        raise ValueError("it is too short")
-    aes = _crypto().AES
-    cipher = aes.new(key, aes.MODE_GCM, nonce=data[:_IV_SIZE])
-    cipher.update(aad)
-    try:
-        plain: bytes = cipher.decrypt_and_verify(data[_IV_SIZE:-_TAG_SIZE], data[-_TAG_SIZE:])
-    except ValueError:
-        raise ValueError("it was changed after it was encrypted") from None
-    return plain
 
 
 Source.others.insert(0, (is_part, ChunkedSource))

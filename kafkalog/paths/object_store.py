@@ -187,8 +187,8 @@ def prefetch_listing(path: str) -> None:
 class OpenObject:
     """An object, open for reading.
 
-    Its content is assumed not to change: stores replace objects whole, and a replacement of the
-    same length during the read is not noticed.
+    Its content is assumed not to change: stores replace objects whole. A replacement of the same
+    length is noticed when the object is opened, not between that and the last read.
 
     Attributes:
         path: its URI, normalized.
@@ -267,19 +267,26 @@ def _file(version: Version) -> Any:
     """Return an object, open; one request unless it was opened lately.
 
     Raises:
-        FileChangedError: it has another size than it was listed with.
+        FileChangedError: it has another size than it was listed with, or another time.
     """
     file = _files.get(version)
-    path, _, size_bytes = version
+    path, modified_ns, size_bytes = version
     if file is None:
         store = _store_of(path)
         file = store.files.open_input_file(_key(store, path))
-        if file.size() != size_bytes:
+        if file.size() != size_bytes or _is_of_another_time(file, modified_ns):
             with _lock:
                 _listings.pop(path.rpartition("/")[0], None)
             raise FileChangedError("The object was replaced after it was listed.", path=path)
         _files.keep(version, file)
     return file
+
+
+def _is_of_another_time(file: Any, modified_ns: int) -> bool:
+    """Return whether the store says of an open object that it was uploaded in another second."""
+    told = _status_of(file)
+    second = 1_000_000_000  # the precision of what is told when an object is opened
+    return told is not None and told.st_mtime_ns // second != modified_ns // second
 
 
 def _status_of(file: Any) -> os.stat_result | None:

@@ -324,6 +324,8 @@ class Source:
 
     def _bad_place(self, position: int, end: int) -> int | None:
         """Return the first place of a range that has failed before: it is not read again."""
+        if not self._failed:
+            return None
         places = [
             max(start, position)
             for block, start in self._failed.items()

@@ -21,6 +21,7 @@ from formats.constants import (
 )
 from kafkalog.indexes import aborted_transaction_bytes
 from kafkalog.model import AbortedTransaction
+from kafkalog.paths.source import WINDOW_SIZE_MIN
 from kafkalog.recovery.model import StartConfig, StartRefusedError
 
 if TYPE_CHECKING:
@@ -83,15 +84,16 @@ class IndexSlots:
         self.capacity = capacity_bytes // self.entry.size
         self._content = content
         self._written = bytearray()
+        self._page = b""
         self.entry_count = content.size_bytes // self.entry.size if content else 0
 
     def slot(self, number: int) -> tuple[int, int]:
         """Return the two fields of an entry."""
         position = number * self.entry.size
-        if self._content is not None:
-            fields = self.entry.unpack(self._content.read(position, self.entry.size))
+        if self._content is None or self._page:
+            fields = self.entry.unpack_from(self._page or self._written, position)
         else:
-            fields = self.entry.unpack_from(self._written, position)
+            fields = self.entry.unpack(self._content.read(position, self.entry.size))
         return fields[0], fields[1]
 
     def resize(self) -> None:
@@ -138,6 +140,14 @@ class IndexSlots:
         """Return the ordinal of the largest entry <= target that Kafka's search finds, or -1."""
         if not self.entry_count or (self._content is None and not self._written):
             return -1
+        if self._content is not None and self._content.size_bytes <= WINDOW_SIZE_MIN:
+            self._page = self._content.read(0, self._content.size_bytes)  # one look at the file
+        try:
+            return self._search(target, key)
+        finally:
+            self._page = b""
+
+    def _search(self, target: int, key: Callable[[int], int]) -> int:
         first_warm = max(0, self.entry_count - 1 - _WARM_BYTES // self.entry.size)
         if key(first_warm) < target:
             low, high = first_warm, self.entry_count - 1
@@ -275,7 +285,8 @@ class TimeSlots(IndexSlots):
         """Return the last entry's timestamp and offset, else `NO_TIMESTAMP` and the base offset."""
         if not self.entry_count:
             return c.NO_TIMESTAMP, self.base_offset
-        return self.slot(self.entry_count - 1)[0], self.offset(self.entry_count - 1)
+        timestamp, relative_offset = self.slot(self.entry_count - 1)
+        return timestamp, self.base_offset + relative_offset
 
 
 class IndexBuild:

@@ -52,7 +52,7 @@ class Blocker(StrEnum):
     ACTIVE_EMPTY = "active-empty"
     """It is the active segment, and empty."""
     REMOTE_STORAGE = "remote-storage"
-    """Tiered: only uploaded segments are deleted, and nothing here shows which were uploaded."""
+    """Tiered: only uploaded segments are deleted, and no tier among the paths has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,7 @@ class Policy:
         retention_ms: negative for unlimited.
         retention_bytes: negative for unlimited.
         is_tiered: whether only uploaded segments are deleted.
+        remote_end: where the log in remote storage ends; None if that is not known.
         inert: why no policy is run at all, None if they are.
     """
 
@@ -114,6 +115,7 @@ class Policy:
     retention_ms: int = -1
     retention_bytes: int = -1
     is_tiered: bool = False
+    remote_end: int | None = None
     inert: Reason | None = None
 
 

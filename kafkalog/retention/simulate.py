@@ -301,6 +301,7 @@ def policy_of(
         retention_ms=configs.number(time),
         retention_bytes=configs.number(size),
         is_tiered=is_tiered,
+        remote_end=None if partition.tier is None else partition.tier.end_offset,
         inert=inert,
     )
     return policy, tuple(configs[name] for name in names)

@@ -14,6 +14,7 @@ from kafkalog.configs import ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.errors import UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
+from kafkalog.remote_logs import joined
 from kafkalog.retention.model import Deletion, Policy, Reason
 from kafkalog.retention.simulate import PartitionRetention, judge_partition
 from kafkalog.retention.verdicts import expires_at, run_policies
@@ -21,6 +22,8 @@ from kafkalog.targets import Listener, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from kafkalog.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def simulate_retention(
     """Predict what a broker's retention would delete, when and why, or what prevents it.
 
     Args:
-        targets: log directories and partitions.
+        targets: log directories and partitions; of tiers among them, what was uploaded.
         configs: configs of topics by name, or their sources.
         now_ms: the broker's clock in milliseconds; None for the current time.
         high_watermark: overrides the checkpoint's: an offset, or `end`.
@@ -136,7 +139,13 @@ def simulate_retention(
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
     clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    for target in targets:
+    opened: list[Target] = []
+    for one in targets:
+        if isinstance(one, LogDirListing | PartitionDir | FileEntry):
+            opened.append(one)
+        else:
+            opened += open_targets([one], failed=hears.failed)
+    for target in joined(opened):
         for partition in _partitions(target, hears):
             around = os.path.dirname(file_system.absolute(partition.path))
             found = None
@@ -155,14 +164,8 @@ def simulate_retention(
                 yield found
 
 
-def _partitions(
-    target: str | os.PathLike[str] | LogDirListing | PartitionDir | FileEntry, listener: Listener
-) -> Iterator[PartitionDir]:
+def _partitions(target: Target, listener: Listener) -> Iterator[PartitionDir]:
     """Yield the partitions of a target that have a log."""
-    if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
-        for found in open_targets([target], failed=listener.failed):
-            yield from _partitions(found, listener)
-        return
     if isinstance(target, FileEntry):
         error = UsageError(
             "This is a file, not a partition or log directory.",

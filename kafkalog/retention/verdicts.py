@@ -70,10 +70,20 @@ def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
             break
         if is_last and segment.size_bytes == 0:
             break
-        if policy.is_tiered and (is_last or log.log_start_offset < log.upper_bound(number)):
+        if not _may_go(log, policy, number):
             break
         count += 1
     return count
+
+
+def _may_go(log: LogFacts, policy: Policy, number: int) -> bool:
+    """Return whether a segment is uploaded, if that matters, or lies before the log start offset.
+
+    Source: `UnifiedLog.isSegmentEligibleForDeletion`.
+    """
+    end, is_last = log.upper_bound(number), number == len(log.segments) - 1
+    is_uploaded = policy.remote_end is not None and 0 < end <= policy.remote_end
+    return not policy.is_tiered or is_uploaded or (not is_last and log.log_start_offset >= end)
 
 
 def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
@@ -135,7 +145,7 @@ def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> s
     if verdict.reason in _KEPT:
         return _KEPT[verdict.reason]
     if verdict.reason == Reason.BLOCKED:
-        return _why_blocked(verdict, log)
+        return _why_blocked(verdict, policy, log)
     parts = []
     if policy.retention_ms >= 0:
         parts.append(_time_left(verdict, policy, log, now_ms))
@@ -157,14 +167,17 @@ def _why_deleted(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
     return f"{stamp} is more than {policy.retention_ms} ms old{rolled}"
 
 
-def _why_blocked(verdict: Verdict, log: LogFacts) -> str:
+def _why_blocked(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
     if verdict.blocked_by == Blocker.HIGH_WATERMARK:
         return (
             f"it ends before {verdict.upper_bound}, the high watermark is {log.high_watermark}: "
             f"deletable once all of it is replicated"
         )
     if verdict.blocked_by == Blocker.REMOTE_STORAGE:
-        return "deletable once it is uploaded to remote storage, which is not known here"
+        known = "what is uploaded is not known without the tier"
+        if policy.remote_end is not None:
+            known = f"that ends at {policy.remote_end} now"
+        return f"deletable once it is uploaded to remote storage; {known}"
     return _behind(verdict)
 
 
@@ -286,7 +299,7 @@ def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
         return Blocker.ACTIVE_EMPTY
     if log.high_watermark < log.upper_bound(number):
         return Blocker.HIGH_WATERMARK
-    if policy.is_tiered and (is_last or log.log_start_offset < log.upper_bound(number)):
+    if not _may_go(log, policy, number):
         return Blocker.REMOTE_STORAGE
     return None
 

@@ -31,7 +31,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import bounds_of
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.source import SplitPartition, TableReader, hearers_of
+from kafkalog.spark.reading import hearers_of
+from kafkalog.spark.source import SplitPartition, TableReader
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import constants_of, count_split, read_split
 from kafkalog.tables.schemas import table_schema

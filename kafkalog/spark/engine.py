@@ -22,7 +22,7 @@ from kafkalog.spark.job import Called, errors_as_ours, is_remote, run_job
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 _ROWS: Final = "number long, piece long, row long, data binary, error string"
@@ -37,6 +37,7 @@ _SCHEMA: Final = pa.schema(
 )
 _ORDER: Final = ("number", "piece", "row")
 _TASKS_AT_ONCE: Final = 16
+_BITS: Final = (1 << 32) - 1
 
 
 def gather(
@@ -57,14 +58,12 @@ def gather(
     frames = []
     if whole := [(n, task) for n, task in numbered if not task.get("pieces")]:
         rows = [(n, 0, json.dumps(task)) for n, task in whole]
-        frames.append(_spread(session, rows).mapInArrow(_Whole(Called.of(work)), _ROWS))
+        frames.append(spread(session, rows).mapInArrow(_Whole(Called.of(work)), _ROWS))
     if cut := [(n, task) for n, task in numbered if task.get("pieces")]:
         rows = [(n, i, json.dumps(p)) for n, task in cut for i, p in enumerate(task["pieces"])]
         bare = {n: json.dumps({**task, "pieces": []}) for n, task in cut}
-        made = _spread(session, rows).mapInArrow(_Piece(Called.of(piece_work)), _ROWS)
-        ordered = made.repartitionById(len(cut), made.number.cast("int")).sortWithinPartitions(
-            *_ORDER
-        )
+        made = spread(session, rows).mapInArrow(_Piece(Called.of(piece_work)), _ROWS)
+        ordered = by_id(made, len(cut), made.number.cast("int")).sortWithinPartitions(*_ORDER)
         frames.append(ordered.mapInArrow(_Gathered(Called.of(work), bare), _ROWS))
     if not frames:
         return
@@ -94,7 +93,7 @@ def _taken(
         yield from sorted(collected, key=itemgetter(*_ORDER))
         return
     portion = (frame.number / _TASKS_AT_ONCE).cast("int")
-    frame = frame.repartitionById(-(-count // _TASKS_AT_ONCE), portion)
+    frame = by_id(frame, -(-count // _TASKS_AT_ONCE), portion)
     frame = frame.sortWithinPartitions(*_ORDER)
 
     def first() -> tuple[Iterator[Any], Any]:
@@ -109,11 +108,50 @@ def _taken(
             row = next(rows, None)
 
 
-def _spread(session: SparkSession, rows: Sequence[tuple[int, int, str]]) -> DataFrame:
+def by_id(frame: DataFrame, count: int, number: Column) -> DataFrame:
+    """Return the rows in so many partitions: each in the one of its number, modulo the count.
+
+    Before Spark 4.1 rows can only be spread by a hash: by that of a number whose hash fits.
+    """
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(count, number)
+    from pyspark.sql import functions
+
+    fitting = functions.array(*map(functions.lit, fitting_numbers(count)))
+    return frame.repartition(count, functions.get(fitting, number % count))
+
+
+def fitting_numbers(count: int) -> list[int]:
+    """Return for each of so many partitions a number that Spark's hash puts there."""
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < count:
+        found.setdefault(_hash(number) % count, number)
+        number += 1
+    return [found[place] for place in range(count)]
+
+
+def _hash(number: int) -> int:
+    """Return Spark's hash of an int from 0 on: Murmur3 of 32 bits with the seed 42."""
+    mixed = number * 0xCC9E2D51 & _BITS
+    mixed = _turned(mixed, 15) * 0x1B873593 & _BITS
+    mixed = (_turned(42 ^ mixed, 13) * 5 + 0xE6546B64) & _BITS
+    mixed ^= 4  # its length in bytes
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _BITS
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _BITS
+    mixed ^= mixed >> 16
+    return mixed - ((mixed & 1 << 31) << 1)
+
+
+def _turned(bits: int, count: int) -> int:
+    return (bits << count | bits >> 32 - count) & _BITS
+
+
+def spread(session: SparkSession, rows: Sequence[tuple[int, int, str]]) -> DataFrame:
     """Return one row per partition, so that Spark schedules each separately."""
     numbered = [(i, *row) for i, row in enumerate(rows)]
     frame = session.createDataFrame(numbered, "id int, number long, piece long, task string")
-    return frame.repartitionById(len(rows), frame.id)
+    return by_id(frame, len(rows), frame.id)
 
 
 def _row(number: int, piece: int, row: int, data: bytes | None, error: str | None) -> Any:
@@ -230,7 +268,7 @@ class SparkEngine:
 
         def collect() -> list[Any]:
             frame = self.session.createDataFrame(rows, "number long, task string")
-            frame = frame.repartitionById(len(rows), frame.number.cast("int"))
+            frame = by_id(frame, len(rows), frame.number.cast("int"))
             return frame.mapInArrow(_Runner(called), _RESULT).collect()
 
         ended = sorted(run_job(self.session, collect, tell), key=lambda row: row.number)

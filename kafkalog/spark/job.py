@@ -15,7 +15,7 @@ import threading
 import uuid
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkalog import errors
@@ -28,6 +28,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.paths import file_system
+from kafkalog.paths.tier_keys import TierKeys, keys_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -342,17 +343,18 @@ class Called:
     Attributes:
         name: `module:function`.
         given: URIs that were registered in this process: their options apply there, too.
+        keys: the keys of tiers that this process uses: it uses them there, too.
     """
 
     name: str
-    given: tuple[str, ...]
+    given: tuple[str, ...] = field(repr=False)
+    keys: TierKeys = field(repr=False)
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> Self:
         """Return the reference to a function."""
-        return cls(
-            f"{function.__module__}:{function.__name__}", tuple(file_system.registered_uris())
-        )
+        name = f"{function.__module__}:{function.__name__}"
+        return cls(name, tuple(file_system.registered_uris()), keys_in_use())
 
     def load(self) -> Callable[..., Any]:
         """Return the function, in the worker."""

@@ -12,15 +12,6 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
-
 from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.errors import OffsetsMissingError, UsageError
 from kafkalog.paths import file_system
@@ -321,9 +312,10 @@ def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
 
 
 def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
-    if isinstance(one, EqualTo):
+    kind = type(one).__name__
+    if kind == "EqualTo":
         wanted = {one.value}
-    elif isinstance(one, In):
+    elif kind == "In":
         wanted = set(one.value)
     else:
         return bounds
@@ -336,37 +328,38 @@ def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
 
 def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
     """Return the range of whole numbers that a comparison allows."""
+    kind = type(one).__name__
     lower = upper = None
-    if isinstance(one, EqualTo):
+    if kind == "EqualTo":
         lower, upper = value, value + 1
-    elif isinstance(one, GreaterThan):
+    elif kind == "GreaterThan":
         lower = value + 1
-    elif isinstance(one, GreaterThanOrEqual):
+    elif kind == "GreaterThanOrEqual":
         lower = value
-    elif isinstance(one, LessThan):
+    elif kind == "LessThan":
         upper = value
-    elif isinstance(one, LessThanOrEqual):
+    elif kind == "LessThanOrEqual":
         upper = value + 1
     return _narrowed(bounds, what, lower, upper)
 
 
 def _of_times(one: Any, bounds: Bounds) -> Bounds:
     """Return the range of times that a comparison allows, rounded to milliseconds."""
-    value: datetime = one.value
+    kind, value = type(one).__name__, one.value
     if value.tzinfo is None:
         value = value.astimezone()
     whole = (value - _EPOCH) // _MILLISECOND  # the millisecond that contains it
     is_whole = whole * _MILLISECOND + _EPOCH == value
     lower = upper = None
-    if isinstance(one, EqualTo):
+    if kind == "EqualTo":
         lower, upper = whole, whole + 1
-    elif isinstance(one, GreaterThan):
+    elif kind == "GreaterThan":
         lower = whole + 1
-    elif isinstance(one, GreaterThanOrEqual):
+    elif kind == "GreaterThanOrEqual":
         lower = whole if is_whole else whole + 1
-    elif isinstance(one, LessThan):
+    elif kind == "LessThan":
         upper = whole if is_whole else whole + 1
-    elif isinstance(one, LessThanOrEqual):
+    elif kind == "LessThanOrEqual":
         upper = whole + 1
     return _narrowed(bounds, "time", lower, upper)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
+from kafkalog.paths.tier_keys import TierKeys, use_keys
 from kafkalog.spark.offsets import Edges, assigned_of, edges_of
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
@@ -31,6 +32,7 @@ NAMES: Final = (
     "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
     "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
     "minpartitions", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "tierkey",
 )  # fmt: skip
 _OF_CLIENTS: Final = (
     "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
@@ -83,6 +85,7 @@ class SourceOptions:
         rows_per_trigger: for streams: how many offsets a batch covers; None for everything.
         rows_min: for streams: how many new offsets a batch waits for; None for none.
         delay_s: for streams: how long it waits for them.
+        keys: what decrypts remote segments; whatever process gets the options uses them.
     """
 
     paths: tuple[str, ...]
@@ -98,6 +101,7 @@ class SourceOptions:
     rows_per_trigger: int | None = None
     rows_min: int | None = None
     delay_s: float = 0
+    keys: TierKeys = field(default_factory=TierKeys, repr=False)
 
     @property
     def is_as_kafkas(self) -> bool:
@@ -154,6 +158,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         rows_max,
         rows_min,
         _delay_s(given.get("maxtriggerdelay", "15m")),
+        use_keys(_key_files(given.get("tierkey"))),
     )
 
 
@@ -222,16 +227,28 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "path" in given:
         paths.append(given["path"])
     if "paths" in given:  # as Spark passes the arguments of load(), and as a user may give them
-        try:
-            several: Any = json.loads(given["paths"])
-        except ValueError:
-            several = None
-        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
-            raise UsageError("The option paths is a JSON array of texts.")
-        paths += several
+        paths += _texts("paths", given["paths"])
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
     return tuple(file_system.portable(path) for path in paths)  # tasks run in other directories
+
+
+def _key_files(value: str | None) -> list[str]:
+    """Return the files that are named: one, or several as a JSON array."""
+    if value is None:
+        return []
+    return _texts("tierKey", value) if value.startswith("[") else [value]
+
+
+def _texts(name: str, value: str) -> list[str]:
+    """Parse a JSON array of texts."""
+    try:
+        several: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        several = None
+    if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+        raise UsageError(f"The option {name} is a JSON array of texts.")
+    return several
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

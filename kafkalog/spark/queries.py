@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.paths import file_system
-from kafkalog.spark.aggregates import OPTION, AggregatingDataSource
+from kafkalog.paths.tier_keys import keys_in_use
+from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
-from kafkalog.spark.rewriting import VIEW, two_steps
-from kafkalog.spark.source import KafkaLogDataSource
+from kafkalog.spark.settings import has_data_sources
 from kafkalog.tables import TableName
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
@@ -46,35 +48,64 @@ def run_query(
         The rows of one task at a time are in memory here.
     """
     open_targets(paths)
-    session.dataSource.register(KafkaLogDataSource)
-    reader = session.read.format("kafkalog").options(**options)
     sources = json.dumps([file_system.portable(path) for path in paths])
-    reader = reader.option("paths", sources).option("filterPushdown", "true")
+    given = {**options, "paths": sources}
+    if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:
+        given["tierKey"] = json.dumps(files)
+    load = _loads(session, given) if has_data_sources() else partial(_framed, session, given)
     for table in tables_of(query):
         usual = table_schema(table).names
-        _make_view(reader, table, columns_for(query, usual, SCHEMAS[table].names))
+        columns = columns_for(query, usual, SCHEMAS[table].names)
+        load(table, columns).createOrReplaceTempView(table)
     frame = session.sql(query)
-    shorter = _in_two_steps(session, query, reader, frame, as_text=options.get("decode") == "text")
+    shorter = _in_two_steps(session, query, given, frame) if has_data_sources() else None
     if shorter is not None:
         frame = shorter
     elif not is_remote(session):
-        for table, columns in _used_columns(frame).items():
-            _make_view(reader, table, columns)
-        frame = session.sql(query)
+        used = _used_columns(frame).items()
+        for table, columns in used:
+            load(table, columns).createOrReplaceTempView(table)
+        frame = session.sql(query) if used else frame
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
     return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
 
 
+def _loads(
+    session: SparkSession, options: Mapping[str, str]
+) -> Callable[[TableName, Sequence[str]], DataFrame]:
+    """Return what loads columns of a table from the data source."""
+    from kafkalog.spark.source import KafkaLogDataSource
+
+    session.dataSource.register(KafkaLogDataSource)
+    reader = session.read.format("kafkalog").options(**options).option("filterPushdown", "true")
+
+    def load(table: TableName, columns: Sequence[str]) -> DataFrame:
+        return reader.option("table", table).option("columns", ",".join(columns)).load()
+
+    return load
+
+
+def _framed(
+    session: SparkSession, options: Mapping[str, str], table: TableName, columns: Sequence[str]
+) -> DataFrame:
+    """Return columns of a table where there is no data source: filters leave nothing unread."""
+    return read_frame(session, **{**options, "table": table, "columns": ",".join(columns)})
+
+
 def _in_two_steps(
-    session: SparkSession, query: str, reader: DataFrameReader, frame: DataFrame, *, as_text: bool
+    session: SparkSession, query: str, options: Mapping[str, str], frame: DataFrame
 ) -> DataFrame | None:
     """Return the same answer, joined from what tasks return of each group, if they can do so."""
+    from kafkalog.spark.aggregates import OPTION, AggregatingDataSource
+    from kafkalog.spark.rewriting import VIEW, two_steps
+
     in_utc = session.conf.get("spark.sql.session.timeZone") in _UTC
-    steps = two_steps(query, text=as_text, in_utc=in_utc)
+    steps = two_steps(query, text=options.get("decode") == "text", in_utc=in_utc)
     if steps is None:
         return None
     session.dataSource.register(AggregatingDataSource)
-    first = reader.format(AggregatingDataSource.name()).option("table", steps.table)
+    reader = session.read.format(AggregatingDataSource.name()).options(**options)
+    first = reader.option("filterPushdown", "true").option("table", steps.table)
     first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
     found = session.sql(steps.query).toDF(*frame.columns)
     types = [[field.dataType for field in one.schema.fields] for one in (frame, found)]
@@ -84,11 +115,6 @@ def _in_two_steps(
 def tables_of(query: str) -> list[TableName]:
     """Return the tables that a query may use."""
     return [table for table in TableName if is_named(query, table)]
-
-
-def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]) -> None:
-    reader = reader.option("table", table).option("columns", ",".join(columns))
-    reader.load().createOrReplaceTempView(table)
 
 
 def _used_columns(frame: Any) -> dict[TableName, list[str]]:

@@ -6,6 +6,7 @@ it is given one, so that the process can be ended at any moment of its start.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -16,7 +17,7 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,9 +81,37 @@ def require_pyspark() -> None:
             )
 
 
+def has_data_sources() -> bool:
+    """Return whether the API of Python data sources is there as we use it: from Spark 4.2 on."""
+    try:
+        return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def require_data_sources() -> None:
+    """Raise `UnsupportedError` where the data source cannot be used."""
+    require_pyspark()
+    if not has_data_sources():
+        raise UnsupportedError(
+            f"The data source needs Spark 4.2; this is {pyspark_version()}.",
+            hint="kafkalog.spark.read_frame(session, PATH, …) reads a table from Spark 3.5 on.",
+        )
+
+
+def pyspark_version() -> str:
+    """Return the version of the pyspark that is installed."""
+    return importlib.metadata.version("pyspark")
+
+
 def require_connect() -> None:
     """Check that the packages of a Spark Connect client are installed."""
     require_pyspark()
+    if not has_data_sources():
+        raise UnsupportedError(
+            f"Spark Connect (sc://) needs Spark 4.2; this is {pyspark_version()}.",
+            hint="Other masters, such as local[*] and spark://HOST:PORT, need Spark 3.5.",
+        )
     for name, package in (
         ("grpc", "grpcio"),
         ("grpc_status", "grpcio-status"),
@@ -235,10 +264,11 @@ _NOWHERE: Final = logging.NullHandler()
 @contextmanager
 def silent_loggers() -> Iterator[None]:
     """Keep pyspark's and py4j's loggers off stderr while the block runs."""
-    from pyspark.logger import PySparkLogger
+    loggers: list[logging.Logger] = []
+    with suppress(ModuleNotFoundError):  # before Spark 4
+        from pyspark.logger import PySparkLogger
 
-    loggers: list[logging.Logger]
-    loggers = [PySparkLogger.getLogger(name) for name in _NAMES]  # the only right way to make them
+        loggers = [PySparkLogger.getLogger(name) for name in _NAMES]  # the only right way
     before = [logger.disabled for logger in loggers]
     # py4j logs some errors to the root logger, which writes to stderr if it has no handler.
     shared = [logging.getLogger(), logging.getLogger("py4j")]
@@ -290,7 +320,7 @@ class DriverProcess:
             os.path.join(_find_spark_home(), "bin", "spark-submit"),
             "--properties-file",
             os.path.join(self.directory, "spark.conf"),
-            "--load-spark-defaults",
+            *(["--load-spark-defaults"] if has_data_sources() else []),  # unknown before Spark 4
             "pyspark-shell",
         ]
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._answer_path}

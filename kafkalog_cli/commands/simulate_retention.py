@@ -40,12 +40,15 @@ def simulate_retention(
     A broker looks only now and then: for topics that are not compacted,
     log.initial.task.delay.ms after its start, then every log.retention.check.interval.ms; for
     others whenever a cleaner thread has nothing to clean. --checks shows its checks up to --until.
+    Of a topic with remote storage local.retention deletes what was uploaded: give the tier as PATH,
+    too. What the broker deletes in remote storage is not predicted.
 
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d
     kafkalog simulate-retention orders-0 --config retention.ms=3600000
     kafkalog simulate-retention orders-0 --config retention.ms=3600000 --checks
+    kafkalog simulate-retention /var/lib/kafka /mnt/tier/kafka-tiered-storage
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.simulation import simulate_retention as simulate

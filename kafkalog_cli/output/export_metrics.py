@@ -64,7 +64,10 @@ class ExportMetrics:
     def done(self, summary: ExportSummary) -> None:
         """Write what a run has done."""
         totals = {
-            "files": (len(summary.parts), "Files that the run has added."),
+            "files": (
+                sum(part.file is not None for part in summary.parts),
+                "Files that the run has added.",
+            ),
             "gaps": (len(summary.gaps), "Gaps that the run has left."),
             "merged_files": (summary.merged.files, "Small files that were merged after it."),
             "log_bytes": (summary.log_bytes, "Bytes of logs that the run has read."),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog as library
-from kafkalog.paths.chunked import use_keys
+from kafkalog.paths.tier_keys import use_keys
 from tests.kafka.booted import life, read_records, resurrect
 from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, plain, rows
 from tests.packed_tiers import Packing, new_key, pack
@@ -73,6 +73,30 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
     assert [row["offset"] for row in found] == offsets
     [row] = rows(kafkalog, "lookup-offset", *paths, "--topic", topic, "--special", "latest-tiered")
     assert row["offset"] == told["specials"]["latest-tiered"]
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_local_retention_leaves_what_the_broker_left(
+    tiered: Tiered, kafkalog: Run, tmp_path: Path, name: str
+) -> None:
+    """The log is local again as a whole: retention takes what the broker took, and no more.
+
+    `plain` is limited by size, `transactions` by time. Without the tier nothing may go.
+    """
+    log_dir, revived = shutil.copytree(tiered.log_dir, tmp_path / "log"), tmp_path / "revived"
+    salvaged = kafkalog("salvage", log_dir, "--from-tier", tiered.tier, "--to", revived)
+    assert salvaged.status == 0, salvaged.stderr
+    shutil.rmtree(log_dir / name)
+    shutil.copytree(revived / "log" / name, log_dir / name)
+    assert len(list((log_dir / name).glob("*.log"))) > 20
+    argv = ("simulate-retention", log_dir, tiered.tier)
+    place = str(log_dir / name)
+    judged = [row for row in rows(kafkalog, *argv) if row.get("segment", "").startswith(place)]
+    kept = [row["base_offset"] for row in judged if row["verdict"] == "keep"]
+    assert kept == tiered.told[name]["local"]
+    assert len(judged) > 20
+    alone = rows(kafkalog, "simulate-retention", log_dir)
+    assert {row["verdict"] for row in alone if row["type"] == "retention"} == {"keep"}
 
 
 def test_what_resurrect_leaves_in_the_tier_is_told(

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafkalog
+from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode, Verdict
+from kafkalog.view import show
 from tests.builders import write_log
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION
@@ -113,6 +115,30 @@ def test_odd_directories_start_as_kafkas(oracle: Oracle, corpus_dir: Path, tmp_p
             answer = oracle.ask(*start.words())
             start.compare(answer, outcome, f"{scenario} {changes}")
     assert not outcome.differences, "\n".join(outcome.differences)
+
+
+def test_the_view_of_a_closed_log_says_what_kafka_refuses(
+    oracle: Oracle, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """After a clean shutdown, readers note that Kafka's loader throws, and only then."""
+    wrong, refused = [], 0
+    for number, (scenario, changes) in enumerate(ODD):
+        ours = tmp_path / str(number) / "ours" / PARTITION
+        shutil.copytree(corpus_dir / "recovery" / scenario / PARTITION, ours)
+        change(ours, changes)
+        (ours.parent / ".kafka_cleanshutdown").touch()
+        kafkas = tmp_path / str(number) / "kafka" / PARTITION
+        shutil.copytree(ours, kafkas)
+        config = ["--config", "segment.index.bytes=10485760"]
+        answer = oracle.ask("load", str(kafkas), "--clean", *config)
+        difference = show(open_partition(str(ours))).difference
+        refusal = difference and difference.refusal
+        error = answer.get("error", "").rpartition(".")[2]
+        refused += bool(error)
+        if bool(error) != bool(refusal) or error not in (refusal or ""):
+            wrong.append(f"{scenario} {changes}: {refusal} != {answer}")
+    assert not wrong, "\n".join(wrong)
+    assert refused > len(ODD) // 3
 
 
 def change(partition: Path, changes: dict[str, bytes | str | None]) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from kafkalog.anatomy.dissect import dissect
 from kafkalog.errors import (
+    FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
     UnreadableError,
@@ -26,6 +27,7 @@ from kafkalog.paths import file_system, object_cache, object_store, uris
 from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
+from tests.counted_store import MODIFIED, counted_store
 from tests.stores import BUCKET, KEY, SECRET, Store, running_store
 
 if TYPE_CHECKING:
@@ -293,6 +295,35 @@ def test_a_small_object_that_is_replaced_is_read_again(store: Store) -> None:
         object_store.forget()
         with Source(store.uri(name)) as source:
             assert source.read(0, source.size_bytes) == content
+
+
+def test_an_object_that_is_replaced_by_one_of_the_same_size() -> None:
+    """Its time tells when it is opened, without a request more; later it goes unnoticed."""
+    name, size = "same-0/00000000000000000000.log", 1 << 20
+    with counted_store({name: b"a" * size}) as store:
+        object_store.prefetch_listing(store.uri("same-0"))
+        with Source(store.uri(name)) as source:
+            assert source.read(0, 10) == b"a" * 10
+        undisturbed = store.counts
+        object_store.forget()
+        store.forget()
+        object_store.prefetch_listing(store.uri("same-0"))
+        store.objects[name], store.modified[name] = b"b" * size, MODIFIED + 1
+        with (
+            pytest.raises(FileChangedError, match="was replaced after it was listed"),
+            Source(store.uri(name)) as source,
+        ):
+            source.read(0, 10)
+        assert store.counts["HEAD"] == undisturbed["HEAD"] == 1
+        object_store.forget()
+        opened = object_store.open_object(store.uri(name))
+        assert opened.read_at(0, 10) == b"b" * 10
+        store.objects[name], store.modified[name] = b"c" * size, MODIFIED + 2
+        assert opened.read_at(10, 10) == b"c" * 10
+        object_store._files.clear()
+        with pytest.raises(FileChangedError):
+            opened.read_at(20, 10)
+    object_store.forget()
 
 
 def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

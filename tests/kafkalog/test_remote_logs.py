@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.remote_logs import RemoteSegment, is_within
+from kafkalog.remote_logs import RemoteSegment, is_within, note
 
 
 def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:
@@ -35,3 +35,13 @@ LINEAGE = ((0, 0), (2, 50), (5, 100))
 def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) -> None:
     """As `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` describes it."""
     assert is_within(found, LINEAGE) == is_on_it
+
+
+def test_a_partition_that_was_deleted_has_no_segments() -> None:
+    """`RemotePartitionMetadataStore` forgets them when the deletion is finished, not before."""
+    place = {"topicIdPartition": {"name": "orders", "id": "A" * 22, "partition": 3}}
+    known = {("A" * 22, 3): {"B" * 22: segment(0, 9)}, ("A" * 22, 4): {"C" * 22: segment(0, 9)}}
+    for state, count in ((0, 2), (1, 2), (2, 1)):
+        note(known, {**place, "remotePartitionDeleteState": state})
+        assert len(known) == count
+    assert ("A" * 22, 4) in known

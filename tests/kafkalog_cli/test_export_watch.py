@@ -77,18 +77,22 @@ def test_metrics_of_runs(tmp_path: Path, kafkalog: Kafkalog) -> None:
 
 def test_metrics_of_rejects_and_failures(tmp_path: Path, kafkalog: Kafkalog) -> None:
     """A run that fails says no more than that; one that is refused its file does nothing."""
-    log, file, schema = tmp_path / "a-0", tmp_path / "k.prom", tmp_path / "s.json"
+    log, file, schema = tmp_path / "log", tmp_path / "k.prom", tmp_path / "s.json"
     schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
-    write_log(log, batch(0, [record(i, value=b"{}" if i % 3 else b"-") for i in range(9)]))
+    values = [b"{}" if i % 3 else b"-" for i in range(9)]
+    write_log(log / "a-0", batch(0, [record(i, value=value) for i, value in enumerate(values)]))
+    write_log(log / "b-0", batch(0, [record(0, value=b"-")]))
+    (log / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     words = ("export", log, "--to", tmp_path / "lake", "--value", "json", "--value-schema", schema,
              "--metrics")  # fmt: skip
     assert kafkalog(*words, file).status == 4
     names = {name for name, _ in metrics_of(file)}
     assert names == {"success", "duration_seconds", "last_run_timestamp_seconds"}
     assert metrics_of(file)["success", ""] == 0
-    assert kafkalog(*words, file, "--max-rejects", 3).status == 0
+    assert kafkalog(*words, file, "--max-rejects", 4).status == 0
     found = metrics_of(file)
     assert (found["success", ""], found["rows", "a0"], found["rejects", "a0"]) == (1, 6, 3)
+    assert (found["files", ""], found["rows", "b0"], found["rejects", "b0"]) == (1, 0, 1)
     assert ("lag_offsets", "a0") not in found, "nothing says where the next run begins"
     other = (*words[:3], tmp_path / "other", *words[4:])
     assert kafkalog(*other, tmp_path / "nowhere" / "k.prom", "--max-rejects", 3).status == 4

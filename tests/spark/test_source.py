@@ -74,13 +74,15 @@ def test_records_are_what_a_consumer_read(spark: SparkSession, corpus_dir: Path,
 def test_tables_are_those_of_the_library(
     spark: SparkSession, corpus_dir: Path, table: TableName
 ) -> None:
-    """All columns of each."""
+    """All columns of each; no headers are null, as in Spark's own Kafka source."""
     one = state(corpus_dir, "kafka-4.3", "crash-1-torn")
     names = table_schema(table).names if table != TableName.RECORDS else None
     wanted = rows_of(one.log_dirs, Request(table, internal=True), names)
     found = load(spark, *one.log_dirs, table=table, internal="true").toArrow()
     assert found.schema.names == wanted.schema.names
     zoned = wanted.to_pylist()
+    if table == TableName.RECORDS:
+        zoned = [{**row, "headers": row["headers"] or None} for row in zoned]
     assert sums(found.to_pylist()) == sums(zoned)
     assert zoned or table in (TableName.PRODUCERS, TableName.TRANSACTIONS)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions
 
-from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark import KafkaLogDataSource, StreamMetrics
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.source import SplitPartition, TailReader
 from tests.builders import batch, record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -113,6 +117,72 @@ def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_p
     latest, reached = json.loads(first["latestOffset"]), json.loads(first["endOffset"])
     assert latest["orders-0"][0] == 1800 > reached["orders-0"][0]  # the difference is the lag
     assert json.loads(last["endOffset"])["orders-0"][0] == 1800
+
+
+def test_progress_and_metrics_say_what_a_batch_has_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rows, lag and what is observed, in StreamingQueryProgress and in a file for Prometheus."""
+    logs = Growing(spark, tmp_path)
+    logs.append("orders-0", 30)
+    file = tmp_path / "streams.prom"
+    metrics = StreamMetrics(str(file))
+    spark.streams.addListener(metrics)
+    try:
+        rows = (
+            spark.readStream.format("kafkalog")
+            .option("maxOffsetsPerTrigger", 50)
+            .load(str(logs.log_dir))
+            .observe("log", functions.count("*").alias("records"),
+                     functions.sum(functions.length("value")).alias("bytes"))
+        )  # fmt: skip
+        query = (
+            rows.writeStream.format("noop")
+            .queryName("copy")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        wait_until(lambda: values_of(file).get(("active", "copy", "")) == 0)
+    finally:
+        spark.streams.removeListener(metrics)
+    batches = [one for one in query.recentProgress if one["numInputRows"]]
+    assert [one["numInputRows"] for one in batches] == [50, 40]
+    first = batches[0]["sources"][0]
+    latest, reached = json.loads(first["latestOffset"]), json.loads(first["endOffset"])
+    assert latest["orders-0"][0] - reached["orders-0"][0] == 40
+    sizes = [len(f"orders-0 {n}") for n in range(90)]
+    observed = [one["observedMetrics"]["log"].asDict() for one in batches]
+    assert observed == [
+        {"records": 50, "bytes": sum(sizes[:50])}, {"records": 40, "bytes": sum(sizes[50:])},
+    ]  # fmt: skip
+    found = values_of(file)
+    assert found["batch", "copy", ""] == 1
+    assert found["rows", "copy", ""] == 90
+    assert found["lag_offsets", "copy", "orders0"] == 0
+    assert found["observed", "copy", "records"] == 40
+    assert found["observed", "copy", "bytes"] == sum(sizes[50:])
+
+
+def values_of(file: Path) -> dict[tuple[str, str, str], float]:
+    """The metrics by name, query, and partition or what is observed."""
+    families = text_string_to_metric_families(file.read_text())
+    return {
+        (
+            one.name.removeprefix("kafkalog_stream_"), one.labels["query"],
+            one.labels.get("metric")
+            or one.labels.get("topic", "") + one.labels.get("partition", ""),
+        ): one.value
+        for family in families for one in family.samples
+    }  # fmt: skip
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:

@@ -371,6 +371,7 @@ MADE_IN = {
     "read-from-copy": "kafkalog/tables/test_merging.py",
     "remote-indexes-wrong": "kafka/test_tiers.py",
     "remote-lineage-gap": "kafka/test_joined_tiers.py",
+    "remote-manifest-contradicts": "kafkalog/test_manifests.py",
     "remote-segment-missing": "kafka/test_tiers.py",
     "remote-segment-orphan": "kafka/test_tiers.py",
     "remote-size-wrong": "kafka/test_tiers.py",

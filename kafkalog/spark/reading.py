@@ -1,0 +1,208 @@
+"""What tasks of Spark read: which splits are a task, and their rows.
+
+Nothing here needs the API of Python data sources, which came with Spark 4.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.errors import OffsetsMissingError
+from kafkalog.model import Severity
+from kafkalog.paths import file_system
+from kafkalog.spark.job import settle
+from kafkalog.spark.offsets import planned, require_batch
+from kafkalog.spark.options import Mode
+from kafkalog.tables import read_split
+from kafkalog.tables.moved import LOSS_HINT
+from kafkalog.tables.reading import ROWS_AT_ONCE
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.model import Defect
+    from kafkalog.spark.options import SourceOptions
+    from kafkalog.tables import Split
+    from kafkalog.tables.planning import Target
+
+_BATCH_SIZE: Final = 4 << 20
+_SHARED_SIZE: Final = 1 << 20
+"""Up to this size a split is read by several tasks, where these are to be many."""
+
+
+def grouped(splits: Sequence[Split], size: int) -> list[tuple[Split, ...]]:
+    """Group consecutive splits into tasks of limited size."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
+        if not tasks or cost > room:
+            tasks.append([])
+            room = size
+        tasks[-1].append(split)
+        room -= cost
+    return [tuple(task) for task in tasks]
+
+
+def batch_tasks(asked: SourceOptions) -> list[tuple[Split, ...]]:
+    """Return the tasks of a batch, at least one: given none, Spark would make an empty one.
+
+    Raises:
+        UsageError: an edge is one that a batch cannot have, or that a log has not; else as
+            `plan_splits`.
+    """
+    require_batch(asked.edges)
+    request = replace(asked.request, gaps_when_read=True)
+
+    def missing(target: Target) -> None:
+        from kafkalog.check.segments import missing_offsets
+
+        tell_missing(missing_offsets(target.partition, target.segments), asked)
+
+    def plan(size: int) -> list[Split]:
+        sized = replace(request, split_bytes=size)
+        return planned(asked.paths, sized, asked.edges, missing)
+
+    with file_system.listings_held(asked.paths):
+        return tasks_of(asked, plan) or [()]
+
+
+def columns_of(asked: SourceOptions) -> Any:
+    """Return the Arrow schema of the columns that are wanted."""
+    columns = table_schema(asked.request.table, asked.columns, text=asked.as_text)
+    at = columns.get_field_index("headers") if asked.is_as_kafkas else -1
+    return columns if at < 0 else columns.set(at, columns.field(at).with_nullable(True))
+
+
+def tasks_of(asked: SourceOptions, plan: Callable[[int], list[Split]]) -> list[tuple[Split, ...]]:
+    """Group what is planned, by the size of splits, into tasks: at least as many as are wanted.
+
+    Splits are cut where an index has an entry. What is small and yet too much for a task is cut
+    between any two offsets: several tasks then read the same bytes.
+    """
+    size, wanted = asked.request.split_bytes, asked.tasks_min or 0
+    splits = plan(size)
+    tasks = grouped(splits, size)
+    if splits and len(tasks) < wanted:
+        size = max(sum(one.size_bytes for one in splits) // wanted, 1)
+        splits = plan(size)
+        tasks = grouped(splits, size)
+    if splits and len(tasks) < wanted:
+        tasks = [(one,) for one in _cut(splits, wanted)]
+    return tasks
+
+
+def _cut(splits: Sequence[Split], wanted: int) -> Iterator[Split]:
+    """Yield the same rows in so many splits, if there are as many offsets."""
+    known = [_offsets_in(one) for one in splits]
+    total = sum(len(one) for one in known)
+    left = wanted
+    for split, offsets in zip(splits, known, strict=True):
+        count = min(len(offsets), max(round(left * len(offsets) / max(total, 1)), 1))
+        total, left = total - len(offsets), left - max(count, 1)
+        edges = [offsets.start + len(offsets) * n // count for n in range(1, count)]
+        if split.size_bytes > _SHARED_SIZE or not edges:
+            yield split
+            continue
+        for first, end in pairwise([split.from_offset, *edges, split.to_offset]):
+            is_last = end == split.to_offset
+            looks = split.looks_for_gap and is_last
+            yield replace(split, from_offset=first, to_offset=end, looks_for_gap=looks)
+
+
+def _offsets_in(split: Split) -> range:
+    """Return the offsets that a split can have; none if that is unknown."""
+    first, end = split.first_offset, split.next_offset
+    if first is None or end is None:
+        return range(0)
+    low = first if split.from_offset is None else max(first, split.from_offset)
+    return range(low, end if split.to_offset is None else min(end, split.to_offset))
+
+
+def read_task(splits: Iterable[Split], asked: SourceOptions, schema: Any) -> Iterator[Any]:
+    """Yield the rows of one task, as record batches."""
+    settle(asked.paths)  # the splits carry only the paths of URIs
+    batches = (
+        batch for split in splits for batch in read_split(split, schema, **hearers_of(asked, split))
+    )
+    gathered = _gathered(batches)
+    at = schema.get_field_index("headers")
+    if not asked.is_as_kafkas or at < 0:
+        return gathered
+    return map(partial(_without_empty, at), gathered)
+
+
+def _without_empty(column: int, batch: Any) -> Any:
+    """Return rows with null for no headers, as Spark's own Kafka source has them."""
+    found = batch.column(column)
+    if len(found.flatten()):
+        found = pc.if_else(pc.equal(pc.list_value_length(found), 0), None, found)
+    else:
+        found = pa.nulls(len(found), found.type)
+    return batch.set_column(column, batch.schema.field(column).with_nullable(True), found)
+
+
+def hearers_of(asked: SourceOptions, split: Split) -> dict[str, Any]:
+    """Return who hears of defects, losses, notes and gaps in a task."""
+
+    def after(offset: int) -> None:
+        from kafkalog.check.segments import missing_from
+
+        found = missing_from(os.path.dirname(split.path), split.view, offset)
+        tell_missing(found, asked)
+
+    return {
+        "defects": _pass_over if asked.mode == Mode.PERMISSIVE else None,
+        "losses": None if asked.fails_on_loss else warn_of,
+        "notes": warn_of,
+        "gaps": after,
+    }
+
+
+def tell_missing(found: Iterable[Defect], asked: SourceOptions) -> None:
+    """Judge what is missing between the segments of a log, as what was deleted unread."""
+    for defect in found:
+        if defect.severity == Severity.NOTE:
+            continue
+        if asked.fails_on_loss:
+            raise OffsetsMissingError(
+                defect.detail, path=defect.path, position=defect.position, hint=LOSS_HINT
+            )
+        warn_of(defect)
+
+
+def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the same rows in fewer batches, because each batch costs Spark about a millisecond."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        if waiting and (rows + batch.num_rows > ROWS_AT_ONCE or size + batch.nbytes > _BATCH_SIZE):
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+            rows = size = 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def warn_of(loss: Defect) -> None:
+    """Log what is lost, or taken from another copy, in the worker's log.
+
+    Spark's Kafka source does so with failOnDataLoss=false.
+    """
+    warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
+
+
+def _pass_over(_: Defect) -> None:
+    """Skip a defect: the table of defects reports it."""
