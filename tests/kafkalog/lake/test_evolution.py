@@ -320,6 +320,7 @@ def test_columns_of_an_iceberg_table_that_change_meanwhile(
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("form", ALL)
 def test_a_run_with_new_columns_that_stops_at_any_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat
