@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_cli.app import command_group
+from kafkalog_cli.app import all_commands
 from kafkalog_cli.commands.kafka_dump_log import _parser
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ def example_lines(text: str) -> list[str]:
 
 def commands() -> dict[str, Any]:
     """Return name and click command, in the order of the help."""
-    found: dict[str, Any] = command_group().commands
-    return found
+    return all_commands()
 
 
 def help_of(command: Any) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
 
@@ -17,6 +17,7 @@ _EPILOG = (
     "70 internal error."
 )
 
+_KAFKAS_OWN: Final = "kafka-dump-log"
 _COMMANDS: Final = {
     "ls": "List log directories, partitions, segments or files.",
     "dump-segment": "Show the content of any file Kafka writes.",
@@ -47,8 +48,9 @@ _COMMANDS: Final = {
     "audit-compaction": "Prove that a log is correctly compacted.",
     "simulate-roll": "Show where segments would end under other configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
+    _KAFKAS_OWN: "Print what kafka-dump-log.sh prints.",
 }
-"""Name to summary; `a-b` is the function `a_b` in the module of that name."""
+"""Name to summary; `a-b` is the function `a_b` in the module of that name, but for Kafka's own."""
 
 
 def _version(value: bool) -> None:
@@ -118,16 +120,46 @@ class _Command(TyperCommand):
             raise as_internal_error(error) from error
 
 
-@cache  # a process that runs many command lines makes each parser once
-def command_group(only: str | None = None) -> Any:
-    """Return the commands as one click group.
+class _Commands(TyperGroup):
+    """The commands, each loaded when it is asked for: most of a short run is loading modules."""
 
-    Args:
-        only: load only the command of this name; None, or an unknown name, loads all. Loading a
-            command costs time: its module is imported and its options are inspected.
-    """
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 # Typer's
+        """Return the names, in the order of the help."""
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of this name."""
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = _loaded(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 # Typer's
+        """List names and summaries, without loading the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _loaded(name: str) -> Any:
+    """Import the module of a command, and inspect its options."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    if name == _KAFKAS_OWN:
+        # argparse parses Kafka's own option syntax, with its optional arguments.
+        settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+        app.command(name=name, cls=_Command, short_help=_COMMANDS[name], add_help_option=False,
+                    context_settings=settings)(_kafka_dump_log)  # fmt: skip
+    else:
+        module = name.replace("-", "_")
+        command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
+        app.command(name=name, cls=_Command, short_help=_COMMANDS[name])(command)
+    return typer.main.get_command(app)
+
+
+@cache  # a process that runs many command lines makes each parser once
+def command_group() -> Any:
+    """Return the commands as one group of Typer's."""
     app = typer.Typer(
         name="kafkalog",
+        cls=_Commands,
         callback=_root,
         epilog=_EPILOG,
         no_args_is_help=True,
@@ -135,16 +167,10 @@ def command_group(only: str | None = None) -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    for name in (only,) if only in _COMMANDS else _COMMANDS:
-        module = name.replace("-", "_")
-        command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
-        app.command(cls=_Command, short_help=_COMMANDS[name])(command)
-    app.command(
-        cls=_Command,
-        name="kafka-dump-log",
-        short_help="Print what kafka-dump-log.sh prints.",
-        # argparse parses Kafka's own option syntax, with its optional arguments.
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-        add_help_option=False,
-    )(_kafka_dump_log)
     return typer.main.get_command(app)
+
+
+def all_commands() -> dict[str, Any]:
+    """Return name and command of each, in the order of the help."""
+    group = command_group()
+    return {name: group.get_command(None, name) for name in _COMMANDS}

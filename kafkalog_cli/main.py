@@ -112,7 +112,7 @@ def _run_command(argv: list[str]) -> int:
     from kafkalog_cli.usage import usage_error
 
     try:
-        group = command_group(argv[0] if argv else None)
+        group = command_group()
         status = group.main(args=argv, prog_name="kafkalog", standalone_mode=False)
     except typer.Exit as stop:
         return stop.exit_code

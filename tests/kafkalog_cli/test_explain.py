@@ -12,7 +12,7 @@ import typer
 from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES, logs
 from kafkalog.model import Level, Severity
-from kafkalog_cli.app import command_group
+from kafkalog_cli.app import all_commands
 from kafkalog_cli.output import explanations
 from tests.builders import copy_tree
 from tests.kafkalog.check.test_checks import DAMAGE, LOG, UNDECODABLE, change
@@ -51,10 +51,9 @@ def test_all_are_listed_by_severity(kafkalog: Any):
 
 def test_hints_name_commands_that_exist():
     """With options that they take; for damage to a log or an index there is always one."""
-    group = command_group()
     for known in REFERENCES.values():
         for name, words in re.findall(r"`kafkalog ([a-z-]+)([^`]*)`", known.hint or ""):
-            parameters = group.commands[name].params
+            parameters = all_commands()[name].params
             options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
             assert set(re.findall(r"--[a-z-]+", words)) <= options, known.name
     for known in (*logs.BATCHES, *logs.INDEXES):
@@ -67,10 +66,9 @@ def test_commands_are_as_they_are_run(kafkalog: Any):
 
     What damages a log or an index has one, unless it needs another replica's data or an editor.
     """
-    group = command_group()
     for command in {one.command for one in REFERENCES.values() if one.command}:
         _, name, *words = command.split()
-        parameters = group.commands[name].params
+        parameters = all_commands()[name].params
         options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
         assert {word for word in words if word.startswith("-")} <= options, command
     for known in (*logs.BATCHES, *logs.INDEXES):
@@ -89,9 +87,9 @@ NOT_REPAIRED = {"producer-snapshot-corrupt"}
 
 def test_references_are_completed():
     """By their beginning."""
-    (argument,) = [one for one in command_group().commands["explain"].params
+    (argument,) = [one for one in all_commands()["explain"].params
                    if one.name == "references"]  # fmt: skip
-    context = typer.Context(command_group().commands["explain"])
+    context = typer.Context(all_commands()["explain"])
     found = [one.value for one in argument.shell_complete(context, "batch-")]
     assert set(found) == {name for name in REFERENCES if name.startswith("batch-")}
 

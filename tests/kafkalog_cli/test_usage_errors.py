@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docgen.pages import ROOT
-from kafkalog_cli.app import _COMMANDS, command_group
+from kafkalog_cli.app import _COMMANDS, all_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ DUMP = "kafka-dump-log"
 
 def wrong_lines(name: str) -> Iterator[tuple[list[str], str]]:
     """Yield each kind of mistake with each parameter of a command, and what the error names."""
-    command = command_group(name).commands[name]
+    command = all_commands()[name]
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one.param_type_name == "option"]
     given = ["x" for one in arguments if one.required]
@@ -59,7 +59,7 @@ def assert_in_style(result: Result, named: str) -> None:
     assert named in result.stderr
 
 
-@pytest.mark.parametrize("name", sorted(_COMMANDS))
+@pytest.mark.parametrize("name", sorted(_COMMANDS.keys() - {DUMP}))
 def test_every_mistake_with_every_parameter(name: str, kafkalog: Run):
     tried = 0
     for words, named in wrong_lines(name):
