@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -109,24 +109,39 @@ class Cluster:
             raise failed(f"The topic {topic} is closed to this user", found.error)
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the configs of topics; of those that may not be seen, none."""
+        """Return the configs of topics; of those that may not be seen, none.
+
+        A broker may not know yet that a topic was created.
+        """
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import (  # type: ignore[attr-defined]
             ConfigResource,
             ResourceType,
         )
 
-        asked_for = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         found: dict[str, dict[str, str]] = {}
-        answers = self._admin.describe_configs(asked_for, request_timeout=ANSWER_S)
-        for resource, answer in answers.items():
-            try:
-                entries = answer.result(REQUEST_S)
-            except KafkaException:
-                found[resource.name] = {}  # they only serve warnings and sizes
-            else:
-                found[resource.name] = {name: one.value for name, one in entries.items()}
-        return found
+
+        def ask() -> None:
+            names = [name for name in topics if name not in found]
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+            answers = self._admin.describe_configs(resources, request_timeout=REQUEST_S)
+            unknown = None
+            for resource, answer in answers.items():
+                try:
+                    entries = answer.result(REQUEST_S)
+                except KafkaException as error:
+                    if error.args[0].name() in _PASSING:
+                        unknown = error
+                    else:
+                        found[resource.name] = {}  # they only serve warnings and sizes
+                else:
+                    found[resource.name] = {name: one.value for name, one in entries.items()}
+            if unknown is not None:
+                raise unknown
+
+        with suppress(KafkaException):
+            patiently(ask)
+        return {name: found.get(name, {}) for name in topics}
 
     def create_topics(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
         """Create topics, each with its number of partitions and its configs.
@@ -267,7 +282,8 @@ def asked(what: str, *, passes: Sequence[str] = (), note: Any = None) -> Iterato
 
 
 _PASSING: Final = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
-                   "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS")  # fmt: skip
+                   "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS",
+                   "UNKNOWN_TOPIC_OR_PART")  # fmt: skip
 """Errors of a cluster that has just started, or has just been asked for something else."""
 _PAUSE_S: Final = 0.2
 
