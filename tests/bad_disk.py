@@ -1,4 +1,4 @@
-"""A disk that does not give some of its bytes, as the kernel shows it."""
+"""A disk with unreadable sectors, with the errors that the kernel reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BadDisk:
     """Reads of some sectors of files fail.
 
     Args:
-        patch: what is undone at the end of the test.
+        patch: undoes the changes at the end of the test.
         is_short: whether a read that begins before a bad sector gives the bytes before it, as from
             the page cache; if not, it fails as a whole, as where a request is as large as the read.
 
@@ -36,7 +36,7 @@ class BadDisk:
         patch.setattr(os, "preadv", self.preadv)
 
     def spoil(self, path: Path, sectors: Sequence[int]) -> None:
-        """These sectors of the file are bad from now on, and all others good."""
+        """Make these sectors of the file bad from now on, and all others good."""
         status = path.stat()
         self._bad[status.st_dev, status.st_ino] = set(sectors)
 
@@ -51,7 +51,7 @@ class BadDisk:
         return self._preadv(descriptor, [buffer[:size]], position, *flags)
 
     def _good(self, descriptor: int, size: int, position: int) -> int:
-        """How many bytes can be read."""
+        """Return how many bytes can be read."""
         status = os.fstat(descriptor)
         bad = self._bad.get((status.st_dev, status.st_ino))
         if not bad or not size:

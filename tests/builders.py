@@ -22,7 +22,7 @@ HURT = {"crash-1-torn"}
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, base 128, kafka-formats §2.1."""
+    """Encode a zigzag varint in base 128, see kafka-formats §2.1."""
     rest = (number << 1) ^ (number >> 63)
     encoded = bytearray()
     while rest > 0x7F:
@@ -43,7 +43,7 @@ def record(
     time_delta: int = 0,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """One record of magic 2, kafka-formats §2.2."""
+    """Build one record of magic 2, see kafka-formats §2.2."""
     body = b"\0" + varint(time_delta) + varint(offset_delta) + sized(key) + sized(value)
     body += varint(len(headers))
     for name, content in headers:
@@ -65,7 +65,7 @@ def batch(
     epoch: int = 0,
     magic: int = 2,
 ) -> bytes:
-    """One batch of magic 2 with a right checksum, kafka-formats §1.1."""
+    """Build one batch of magic 2 with a correct checksum, see kafka-formats §1.1."""
     body = b"".join(records) if payload is None else payload
     count = len(records) if count is None else count
     last_delta = max(count - 1, 0) if last_delta is None else last_delta
@@ -85,7 +85,7 @@ def message(
     attributes: int = 0,
     time: int = BASE_TIME,
 ) -> bytes:
-    """One message of magic 0 or 1 with a right checksum, kafka-formats §4."""
+    """Build one message of magic 0 or 1 with a correct checksum, see kafka-formats §4."""
     body = struct.pack(">bb", magic, attributes)
     if magic:
         body += struct.pack(">q", time)
@@ -102,7 +102,7 @@ def write_log(directory: Path, *batches: bytes, name: str = SEGMENT) -> Path:
 
 
 def frames(data: bytes) -> list[tuple[int, int]]:
-    """Position and size of each batch of sound bytes: the length field alone decides."""
+    """Return position and size of each batch in sound bytes, by the length fields alone."""
     found, position = [], 0
     while position < len(data):
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
@@ -122,6 +122,6 @@ def healthy(state: State) -> bool:
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """A copy that keeps holes and times."""
+    """Copy a tree, and keep holes and times."""
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
     return target

@@ -76,9 +76,9 @@ def pytest_configure() -> None:
     A shell that runs a job in the background lets it ignore SIGINT, and its children inherit that.
     Tests sync thousands of small files.
 
-    The JVMs that they start live for seconds: the better one of the compilers costs more than it
-    gains there, and so does verifying the classes of Kafka and Spark, a sixth of what Spark's start
-    takes.
+    The JVMs that tests start live for seconds. The optimizing compiler costs more than it gains in
+    that time, and so does verifying the classes of Kafka and Spark, which takes a sixth of Spark's
+    start.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("JAVA_TOOL_OPTIONS", _QUICK_JVM)
@@ -87,14 +87,14 @@ def pytest_configure() -> None:
 
 
 def _free_memory() -> int:
-    """What programs can have without swapping."""
+    """Return how much memory programs can use without swapping."""
     text = Path("/proc/meminfo").read_text()
     return 1024 * int(text.partition("MemAvailable:")[2].split()[0])
 
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """A directory that is not kept in memory only, as `tmp_path` can be."""
+    """A directory on a disk; `tmp_path` may be in memory only."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-tests-") as path:
         yield Path(path)
 
@@ -112,7 +112,7 @@ def pytest_collection() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases of long proofs."""
+    """Deselect some cases of long proofs."""
     items[:], left_out = sample_of(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes more than there are processors: many tests wait for other programs."""
+    """Start two processes more than there are processors: many tests wait for other programs."""
     return len(os.sched_getaffinity(0)) + 2
 
 
@@ -137,11 +137,12 @@ _FIRST = ("cluster", "spark", "tests/kafka/")
 
 
 class BySetUp(LoadScopeScheduling):
-    """With several test processes one has the session of Spark, and one the cluster.
+    """Schedules tests that share an expensive setup in the same process.
 
-    These begin, then what is about brokers, which takes long and waits much, so that the others do
-    the rest meanwhile. What the tests of a file about Kafka share is made once, too: brokers and
-    their logs; and what the two judges of a crash share.
+    One process gets the tests with the Spark session, and one those with the cluster. Both kinds
+    start first. The tests with brokers come next: they take long and wait often, so that other
+    processes run the rest meanwhile. The tests of one Kafka file also stay in one process, so that
+    their brokers and logs are made once, and so do the two judges of a crash.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -162,7 +163,7 @@ class BySetUp(LoadScopeScheduling):
 
 
 def _turn(scope: str) -> int:
-    """When the tests that are run together have their turn, from 0 on."""
+    """Return the position of a scope in the order of starts, from 0 on."""
     return next((n for n, start in enumerate(_FIRST) if scope.startswith(start)), len(_FIRST))
 
 
@@ -175,7 +176,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetUp:
 def spark() -> Iterator[SparkSession]:
     """A session in this process with two workers, silent; starting it takes some ten seconds.
 
-    Where Java is missing the tests that need it fail, never skip.
+    If Java is missing, the tests that need it fail; they are never skipped.
     """
     from kafkalog.spark.session import spark_session
     from tests.spark.cluster import QUICK
@@ -190,12 +191,12 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Say how much was tried: the summary of the run shows it, also of a test that passes."""
+    """Report how much was tried; the summary of the run shows it even if the test passes."""
     return lambda text: record_property("tried", text)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests told."""
+    """Print what tests reported with `tell`."""
     properties = [one.user_properties for one in terminalreporter.getreports("passed")]
     lines = [str(text) for some in properties for name, text in some if name == "tried"]
     if lines:
@@ -205,7 +206,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
-    """Kernels are those of the sources in this checkout."""
+    """Build the kernels from the sources in this checkout."""
     with Path(library.__file__).with_suffix(".so.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one builds them
         if not library.is_current():
@@ -250,7 +251,7 @@ def any_state(request: pytest.FixtureRequest, corpus_dir: Path) -> State:
 
 @dataclass(frozen=True)
 class Result:
-    """What one command line did."""
+    """What one command line printed, and its exit status."""
 
     status: int
     stdout: bytes

@@ -1,7 +1,7 @@
-"""A server that speaks as much of S3 as readers need: objects by name, and each request counted.
+"""A server that speaks the part of S3 that readers need, and counts each request.
 
-It answers after a delay, many requests at the same time, and makes objects only when they are read,
-so that a store of hundreds of thousands of objects takes no time to fill.
+It answers after a delay and serves many requests at the same time. It makes an object only when it
+is read, so that a store of hundreds of thousands of objects takes no time to fill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UP_TO: Final = "\U0010ffff"
 
 
 class CountedStore:
-    """Objects of one bucket, and who asked for what.
+    """Objects of one bucket, and a log of the requests for them.
 
     Args:
         objects: name to content; contents can be shared.
@@ -57,16 +57,16 @@ class CountedStore:
 
     @property
     def counts(self) -> Counter[str]:
-        """The number of requests of each kind."""
+        """Return the number of requests of each kind."""
         return Counter(kind for kind, _ in self.asked)
 
     def forget(self) -> None:
-        """Count from here."""
+        """Clear the log of requests."""
         self.asked.clear()
         self.at_once_max = 0
 
     def uri(self, path: str) -> str:
-        """What is read, with all that is needed to read it."""
+        """Return the URI of a path, with all options that reading it needs."""
         endpoint = quote(f"127.0.0.1:{self.port}", safe="")
         return (
             f"s3://{KEY}:{SECRET}@{BUCKET}/{path}?endpoint_override={endpoint}&scheme=http"
@@ -201,7 +201,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(store: CountedStore, port: int = 0) -> asyncio.Server:
-    """Listen on this machine."""
+    """Start a server on this machine."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(store), "127.0.0.1", port, backlog=512)
     store.port = server.sockets[0].getsockname()[1]
@@ -210,7 +210,7 @@ async def serve(store: CountedStore, port: int = 0) -> asyncio.Server:
 
 @contextmanager
 def counted_store(objects: Mapping[str, bytes], delay_s: float = 0.0) -> Iterator[CountedStore]:
-    """A store that answers in a thread of this process."""
+    """A store that answers from a thread of this process."""
     store = CountedStore(objects, delay_s)
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(serve(store))

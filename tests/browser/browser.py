@@ -32,12 +32,12 @@ _READ = 1 << 16
 
 
 def program() -> str | None:
-    """Where Debian's Chromium is, None if it is not installed."""
+    """Return the path of Debian's Chromium, or None if it is not installed."""
     return shutil.which("chromium")
 
 
 class Page:
-    """One tab. What it said on its console and what failed to load is in `complaints`."""
+    """One tab; `complaints` has its console messages and the loads that failed."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
@@ -51,7 +51,7 @@ class Page:
         return self._browser.call(method, arguments, self._session)
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> Self:
-        """Open a file, and wait until the page says that it is drawn."""
+        """Open a file, and wait until the page says that it has been drawn."""
         self.resize(width, height)
         self.media(dark=dark)
         self.call("Page.navigate", url=path.as_uri())
@@ -67,7 +67,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def value(self, script: str) -> Any:
-        """What an expression is, a promise awaited."""
+        """Evaluate an expression, and wait for it if it is a promise."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -104,7 +104,7 @@ class Page:
         return base64.b64decode(found["data"])
 
     def take(self, method: str, said: dict[str, Any]) -> None:
-        """Note what the page complains about and what it asks for."""
+        """Note the page's complaints and its requests."""
         if method == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(said["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled" and said["type"] in ("error", "warning"):

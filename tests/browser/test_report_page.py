@@ -1,6 +1,6 @@
-"""The page of `report` in a real browser: its numbers, its manners, and hostile names.
+"""The page of `report` in a real browser: its numbers, its behavior, and hostile names.
 
-Debian's Chromium runs it, as whoever opens the file would.
+Debian's Chromium opens the file, as a user would.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAIRS = {"light": (1280, False), "dark": (1280, True), "narrow": (640, False)}
 
 @pytest.fixture(scope="module")
 def log_dir(corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Groups and transactions, torn logs, compacted topics, and names and keys that attack."""
+    """Groups and transactions, torn logs, compacted topics, and hostile names and keys."""
     place = tmp_path_factory.mktemp("report") / "logs"
     states = corpus_dir / "kafka-4.3"
     copy_tree(states / "internal-topics", place)
@@ -79,7 +79,7 @@ def page(browser: chromium.Browser, page_file: Path) -> chromium.Page:
 
 
 def cells(page: chromium.Page, table: str) -> list[dict[str, Any]]:
-    """Every row of a table by its titles: the exact values, filtered or not."""
+    """Return every row of a table by its column titles: the exact values, filtered or not."""
     found = page.value(f"""(() => {{
         const table = new DataTable('#{table}');
         const titles = table.columns().titles().toArray();
@@ -91,7 +91,7 @@ def cells(page: chromium.Page, table: str) -> list[dict[str, Any]]:
 
 
 def shown(page: chromium.Page, table: str, column: int = 0) -> list[str]:
-    """The cells of a column as they stand there."""
+    """Return the cells of a column as the page shows them."""
     found: list[str] = page.value(
         f"[...document.querySelectorAll('#{table} tbody tr')]"
         f".map((row) => row.cells[{column}].textContent)"
@@ -113,7 +113,7 @@ def of_type(found: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 
 def test_it_opens_without_a_network_and_without_a_complaint(page: chromium.Page) -> None:
-    """It asks for nothing but itself, and no library warns; each chart is drawn."""
+    """The page loads nothing but itself, no library warns, and each chart is drawn."""
     assert page.complaints == []
     assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
     assert len([url for url in page.requests if url.startswith("file:")]) == 1
@@ -227,7 +227,7 @@ def test_what_retention_frees_is_that_of_simulate_retention(
 
 
 def test_hostile_names_and_keys_are_text(page: chromium.Page) -> None:
-    """Nothing of them became an element or ran; each stands there to be read."""
+    """None of them becomes an element or runs; each is shown as text."""
     assert page.value("window.owned === undefined")
     assert page.value("document.querySelectorAll('img, iframe, object, embed, base').length") == 0
     assert page.value("document.querySelectorAll('[onerror], [onload], [onclick]').length") == 0
@@ -243,7 +243,7 @@ def test_hostile_names_and_keys_are_text(page: chromium.Page) -> None:
 
 
 def test_scripts_of_others_do_not_run(browser: chromium.Browser, page_file: Path) -> None:
-    """If a name came through as markup after all, the browser would not run it."""
+    """Even if a name came through as markup, the browser would not run its script."""
     page = browser.page().open(page_file)
     page.value("""(() => {
         const script = document.createElement('script');
@@ -283,7 +283,7 @@ def test_tables_sort_by_keyboard_and_filter(page: chromium.Page) -> None:
 def test_it_fits_the_window_in_light_and_dark(
     browser: chromium.Browser, page_file: Path, name: str, tmp_path: Path
 ) -> None:
-    """Nothing but wide tables needs scrolling sideways; colors follow the browser's choice."""
+    """Only wide tables scroll sideways; the colors follow the browser's setting."""
     width, dark = PAIRS[name]
     page = browser.page().open(page_file, width=width, dark=dark)
     assert page.value("document.documentElement.scrollWidth") <= width
@@ -293,7 +293,7 @@ def test_it_fits_the_window_in_light_and_dark(
 
 
 def test_it_prints_light_and_whole(browser: chromium.Browser, page_file: Path) -> None:
-    """Also from a dark screen; tables that are shown in parts are printed whole."""
+    """Even from a dark screen; tables that the screen shows in parts are printed whole."""
     page = browser.page().open(page_file, dark=True)
     page.media(dark=True, media="print")
     red = page.value("parseInt(getComputedStyle(document.body).backgroundColor.slice(4))")

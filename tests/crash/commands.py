@@ -1,4 +1,4 @@
-"""Commands that change a log directory, each made ready on a copy and run with `observe`."""
+"""Commands that change a log directory: each is prepared on a copy and run with `observe`."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 @dataclass(frozen=True)
 class Command:
-    """A command on the log directory at `root / "log"`; beside it, `root` is free.
+    """A command on the log directory at `root / "log"`; the rest of `root` is free.
 
     Attributes:
         name: what tests call it.
         run: the command; `observe` is called after each step.
         prepare: makes the log directory ready from a copy of an intact one.
         source: the log directory in the corpus.
-        can_be_repeated: whether it ends well when it is run again after it was stopped.
-        is_stepwise: whether a log of which only some is cleaned is whole.
+        can_be_repeated: whether a second run succeeds after the first one was stopped.
+        is_stepwise: whether a log that is only partly cleaned counts as whole.
         is_clean: whether the log directory has the mark of a clean shutdown.
     """
 
@@ -69,9 +69,9 @@ class Command:
     """Whether states that differ only in what a broker removes as unfinished count as one."""
 
     def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
-        """Whether a log that a start has found is one of some, of which the last is the new one.
+        """Check whether a start found one of `logs`, of which the last is the new one.
 
-        Who goes on with a run that was stopped comes by the log before that, the first of them.
+        The first one is the log before a stopped run: continuing that run passes through it.
         """
         *_, old, new = logs
         return got in logs or (
@@ -81,7 +81,7 @@ class Command:
         )
 
     def fresh(self, corpus_dir: Path, root: Path) -> Path:
-        """The log directory before it is made ready."""
+        """Copy the log directory, before it is prepared."""
         log_dir = root / "log"
         log_dir.mkdir(parents=True)
         source = corpus_dir / self.source
@@ -95,7 +95,7 @@ class Command:
         return log_dir
 
     def ready(self, corpus_dir: Path, root: Path) -> Path:
-        """A log directory on which it can be run."""
+        """Make a log directory on which the command can run."""
         log_dir = self.fresh(corpus_dir, root)
         self.prepare(root)
         return log_dir
@@ -107,9 +107,9 @@ def name_of(base_offset: int, suffix: str) -> str:
 
 def swap(root: Path, observe: Callable[[Step], None] | None = None, backup: str | None = None,
          fail_before: Callable[[str], None] = lambda what: None) -> None:  # noqa: ARG005  # fmt: skip
-    """Two segments become one that lacks a batch, in the order in which Kafka swaps.
+    """Replace two segments by one that lacks a batch, in the order in which Kafka swaps.
 
-    What a compaction does to the disk, and no more: the new segment has no index entries.
+    This does to the disk what a compaction does, and no more: the new segment has no index entries.
     """
     log_dir = root / "log"
     with Run(str(log_dir), observe, command="swap", backup=backup) as run:
@@ -175,7 +175,7 @@ class StoppedError(Exception):
 
 
 def stopped_before(where: str) -> Callable[[Path], None]:
-    """A swap with a backup that was stopped."""
+    """Return a `prepare` that stops a swap with a backup before a step."""
 
     def prepare(root: Path) -> None:
         def fail(what: str) -> None:
@@ -192,7 +192,7 @@ def stopped_before(where: str) -> Callable[[Path], None]:
 
 
 def trim(root: Path, observe: Callable[[Step], None] | None = None) -> None:
-    """Two segments go from the front, and a part of a third, which the log start hides."""
+    """Remove two segments from the front, and the part of a third that the log start hides."""
     path = str(root / "log")
     with Run(path, observe, command="apply-retention", backup=str(root / "backup")) as run:
         partition = open_partition(str(root / "log" / PARTITION))
@@ -218,7 +218,7 @@ class Compaction:
     """Of an engine's tasks; None: it is done in one process."""
 
     def __call__(self, root: Path, observe: Callable[[Step], None] | None = None) -> None:
-        """All that can be cleaned, once more from the start of the log."""
+        """Compact everything that can be cleaned, again from the start of the log."""
         log_dir = str(root / "log")
         backup = str(root / "backup") if self.has_backup else None
         request = CompactionRequest(self.now_ms, high_watermark="end", first_dirty_offset=0)
@@ -242,7 +242,7 @@ class Compaction:
             assert done.groups
 
     def prepare(self, root: Path) -> None:
-        """Done already."""
+        """Do nothing: the log directory is ready."""
         self(root)
 
 
@@ -282,12 +282,12 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
 
 
 class Into(Command):
-    """`resurrect --into`: t-0 comes to where nothing is, t-1 to an empty partition."""
+    """`resurrect --into`: t-0 goes where nothing exists, t-1 into an empty partition."""
 
     builds_aside = True
 
     def fresh(self, corpus_dir: Path, root: Path) -> Path:  # noqa: ARG002
-        """The log directory; beside it the source, and the metadata log."""
+        """Make the log directory, with the source and the metadata log next to it."""
         log_dir = home(root, leaderEpoch=99).rename(root / "log")
         put(log_dir, "t-1", [b""])
         (root / "meta").mkdir()
@@ -300,7 +300,7 @@ class Into(Command):
         return log_dir
 
     def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
-        """Whether each partition is the old one or the new one; a start makes an empty one."""
+        """Check whether each partition is the old or the new one; a start makes an empty one."""
         *_, old, new = logs
         lost = [name for name in old.keys() - got.keys() if old[name].records]
         return not lost and all(one in (old.get(name), new[name]) for name, one in got.items())
@@ -314,7 +314,7 @@ def run_resurrection_into(root: Path, observe: Callable[[Step], None] | None = N
 
 @dataclass(frozen=True)
 class Recovery:
-    """`recover` in a mode, whatever is cut off."""
+    """`recover` in a mode, with permission to cut off anything."""
 
     mode: StartMode
     has_backup: bool = False
@@ -327,7 +327,7 @@ class Recovery:
                 perform_recovery(plan_recovery(partition, self.mode, CONFIG), run, forced=True)
 
     def prepare(self, root: Path) -> None:
-        """Done already."""
+        """Do nothing: the log directory is ready."""
         self(root)
 
 

@@ -1,7 +1,8 @@
-"""A disk that crashes: what may be left of a directory tree after each step done to it.
+"""A disk that crashes: the states of a directory tree that each step may leave.
 
-`Recorder` takes the steps that `kafkalog.storage` tells of, with what was written; `crashes` gives
-the trees that a crash may leave. The model is that of POSIX, which promises less than any journal:
+`Recorder` records the steps that `kafkalog.storage` reports and the bytes that were written;
+`crashes` yields the trees that a crash may leave. The model is that of POSIX, which promises less
+than any journal:
 
 - bytes that were not synced are gone, or some of the first are there;
 - of the changes to names since their directory was last synced, any may be missing: each alone, all
@@ -31,7 +32,7 @@ EVERYTHING_VARIABLE = "KAFKALOG_EVERY_CRASH"
 
 
 def tries_everything() -> bool:
-    """Whether every state and every call is tried; else a sample, by the seed."""
+    """Return whether to try every state and every call; if not, a sample is drawn by the seed."""
     return bool(os.environ.get(EVERYTHING_VARIABLE))
 
 
@@ -39,8 +40,8 @@ def tries_everything() -> bool:
 class Inode:
     """A file, or a directory where `names` is not None.
 
-    `data` is what was written, `durable` what was synced; None: nothing yet. `changes` are those of
-    the names since the last sync: what they set, by name, all of it or nothing.
+    `data` is what was written, `durable` what was synced, None if nothing was. `changes` are the
+    changes of names since the last sync: each sets its names together or not at all.
     """
 
     data: bytes = b""
@@ -69,7 +70,7 @@ def apply(names: dict[str, Inode], change: dict[str, Inode | None]) -> None:
 
 
 class Recorder:
-    """The states of a tree, one before the first step and one after each; use it as `observe`."""
+    """Keeps the states of a tree, before the first step and after each; pass it as `observe`."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.path.realpath(root)
@@ -135,7 +136,7 @@ class Recorder:
             parent.change({new_name: parent.names[name], name: parent.names[new_name]})
 
     def _linked(self, path: str) -> Inode:
-        """A file that gets a second name; one that a task staged lasts, though no step told it."""
+        """Return the file that gets a second name; a staged one is durable without a step."""
         if self._is_ours(path) and not any(map(is_staging, path.split(os.sep))):
             return self._inode(path)
         return inode_of(path)
@@ -158,7 +159,7 @@ class Recorder:
 
 
 def inode_of(path: str) -> Inode:
-    """What is on the disk, all of it durable."""
+    """Return what is on the disk as an inode, all of it durable."""
     mtime_ns = os.stat(path).st_mtime_ns
     if not os.path.isdir(path):
         with open(path, "rb") as file:
@@ -169,7 +170,7 @@ def inode_of(path: str) -> Inode:
 
 
 def crashes(recorder: Recorder, rng: random.Random) -> Iterator[tuple[str, Tree]]:
-    """Each tree that a crash may leave, once, with words that say when and how."""
+    """Yield each tree that a crash may leave, once, with words that say when and how."""
     seen: set[object] = set()
     for number, state in enumerate(recorder.states):
         after = recorder.steps[number - 1] if number else "the beginning"
@@ -183,7 +184,7 @@ def crashes(recorder: Recorder, rng: random.Random) -> Iterator[tuple[str, Tree]
 
 
 def subsets(state: Inode, rng: random.Random) -> Iterator[tuple[str, Choice]]:
-    """Ways to choose among the changes of names that were not synced."""
+    """Yield ways to choose among the changes of names that were not synced."""
     pending = [change for inode in directories(state) for change in inode.changes]
 
     def choosing(chosen: set[int]) -> Choice:
@@ -208,7 +209,7 @@ def directories(inode: Inode) -> Iterator[Inode]:
 
 
 def everything(inode: Inode) -> Iterator[Inode]:
-    """An inode and those below it, each once."""
+    """Yield an inode and those below it, each once."""
     found: dict[int, Inode] = {}
     left = [inode]
     while left:
@@ -245,7 +246,7 @@ def left(inode: Inode, choose: Choice, share: float) -> Tree:
 
 
 def frozen(tree: Tree) -> tuple[object, ...]:
-    """The same as something that a set takes."""
+    """Return a hashable form of a tree."""
     return tuple(
         (name, frozen(content) if isinstance(content, dict) else content)
         for name, content in tree.items()
@@ -253,12 +254,12 @@ def frozen(tree: Tree) -> tuple[object, ...]:
 
 
 def without_staging(tree: Tree) -> tuple[object, ...]:
-    """The same without the directory that a broker takes for a deleted partition."""
+    """Return the tree without the directory that a broker takes for a deleted partition."""
     return frozen({name: content for name, content in tree.items() if not is_staging(name)})
 
 
 def put(tree: Tree, target: Path) -> Path:
-    """The tree as files, in place of what is there."""
+    """Write the tree as files, in place of what is there."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name, content in tree.items():

@@ -1,4 +1,4 @@
-"""What each reader shows of a log directory in the view of a start, before there is one."""
+"""What each reader shows of a log directory as the next start would leave it, before that start."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Seen:
     profiled: tuple[int, int | None, int | None]
 
     def require(self, wanted: Served, words: str) -> None:
-        """Fail unless that is what the log serves once it is loaded."""
+        """Fail unless the readers show what the log serves once it is loaded."""
         within = range(wanted.start, wanted.end)
         assert tuple(one for one in self.dumped if one[0] in within) == wanted.records, words
         assert all(one[0] < wanted.end for one in self.dumped), words
@@ -67,7 +67,7 @@ class Seen:
 
 
 def seen(path: Path) -> Seen:
-    """Ask all readers about a partition directory; nothing is written."""
+    """Ask all readers about a partition directory, without writing anything."""
     partition = open_partition(str(path))
     shown = show(partition)
     log = UnifiedLog(shown.partition)

@@ -1,4 +1,4 @@
-"""What a log serves once it is loaded, and judges of what a crash left."""
+"""What a log serves once it is loaded, and the judges of what a crash left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 @dataclass(frozen=True)
 class Served:
-    """Where a log starts and ends, its records in order, and the transactions that are hidden."""
+    """Where a log starts and ends, its records in order, and the hidden transactions."""
 
     start: int
     end: int
@@ -40,11 +40,11 @@ class Served:
 
 
 def is_partly_cleaned(found: Served, old: Served, new: Served) -> bool:
-    """Whether a log lies between one and what a cleaning makes of it, with no value gone or back.
+    """Check that a log is partly cleaned: no value was lost, and none came back.
 
-    Nothing that the new log has is missing and nothing is there that the old one had not; the
-    latest record of each key that is left is the latest of the old log; where records are left
-    that an entry of the transaction index hides, the entry is there.
+    The log has everything that the new log has, and nothing that the old log did not have. The
+    latest record of each remaining key is its latest in the old log. Where records remain that an
+    entry of the transaction index hides, the entry remains as well.
     """
     if (found.start, found.end) != (old.start, old.end) or (new.start, new.end) != (
         old.start, old.end,
@@ -64,7 +64,7 @@ def is_partly_cleaned(found: Served, old: Served, new: Served) -> bool:
 
 
 def served(partition: Path, start: int, end: int) -> Served:
-    """What a loaded log serves from `start` to `end`, read from its batches alone."""
+    """Read from the batches alone what a loaded log serves from `start` to `end`."""
     records: list[Any] = []
     aborted = set()
     for segment in open_partition(str(partition)).segments:
@@ -112,7 +112,7 @@ def mode_of(log_dir: Path) -> StartMode:
 
 
 def start_of_ours(log_dir: Path, mode: StartMode | None = None) -> dict[str, Served]:
-    """What each live partition serves after the start that we predict, performed."""
+    """Perform our predicted start; return what each live partition then serves."""
     mode = mode or mode_of(log_dir)
     found = {}
     for name in partitions(log_dir):
@@ -128,7 +128,7 @@ def start_of_ours(log_dir: Path, mode: StartMode | None = None) -> dict[str, Ser
 
 
 def load_command(log_dir: Path, name: str) -> list[str]:
-    """That of KafkaOracle, as a broker would come to the partition."""
+    """Return the command for KafkaOracle that loads the partition as a broker would."""
     points = [offset_in(log_dir, checkpoint, name) or 0 for checkpoint in CHECKPOINTS]
     words = ["load", str(log_dir / name), "--recovery-point", str(points[0])]
     words += ["--log-start", str(points[1]), "--now", str(NOW_MS)]
@@ -139,7 +139,7 @@ def load_command(log_dir: Path, name: str) -> list[str]:
 
 
 def starts_of_kafka(log_dirs: list[Path], oracle: Oracle) -> list[dict[str, Served]]:
-    """The same after a start by Kafka's own loader."""
+    """Return what each live partition serves after a start by Kafka's own loader."""
     wanted = [(log_dir, name) for log_dir in log_dirs for name in partitions(log_dir)]
     answers = [oracle.ask(*load_command(*each)) for each in wanted]
     found: dict[Path, dict[str, Served]] = {log_dir: {} for log_dir in log_dirs}
@@ -154,7 +154,7 @@ def starts_of_kafka(log_dirs: list[Path], oracle: Oracle) -> list[dict[str, Serv
 
 
 def copy_and_start(log_dir: Path, target: Path, mode: StartMode | None = None) -> dict[str, Served]:
-    """What a copy serves; the original stays."""
+    """Start on a copy, and return what it serves; the original stays unchanged."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(log_dir, target)
     return start_of_ours(target, mode)

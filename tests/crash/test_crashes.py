@@ -39,7 +39,7 @@ STATES_OF_KAFKA = 10
 
 
 class Enumeration:
-    """A command that was run once, and the trees its crashes may leave: a share for each judge."""
+    """A command that was run once, and the trees its crashes may leave, shared by the judges."""
 
     def __init__(self, command: Command, corpus_dir: Path, root: Path) -> None:
         seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
@@ -68,7 +68,10 @@ class Enumeration:
             self.ours, self.kafkas = trees[:STATES_OF_OURS], trees[-STATES_OF_KAFKA:]
 
     def judge(self, how: str, log_dir: Path, got: dict[str, Served]) -> str:
-        """Which log it is; an old one whose cleaner offset is above its own would stay dirty."""
+        """Name the log that was found: new, old or partly cleaned.
+
+        An old log whose cleaner offset is above its own would stay dirty.
+        """
         logs = [self.first, self.old, self.new]
         assert self.command.accepts(got, logs), f"{self.words}: {how}"
         for name, found in got.items():
@@ -78,13 +81,13 @@ class Enumeration:
         return "new" if got == self.new else "old" if got in logs else "partly"
 
     def require_end(self, how: str, tree: Tree) -> None:
-        """The same command, given again after a crash, ends it."""
+        """Run the same command again after a crash, and require that it completes the job."""
         log_dir = put(tree, self.root / "log")
         self.command.run(self.root, None)
         assert copy_and_start(log_dir, self.scratch) == self.new, f"{self.words}: {how}"
 
     def conclude(self, found: Counter[str], judge: str, tell: Callable[[str], None]) -> None:
-        """Say how many states were tried; of all of them some are the old log, some the new."""
+        """Report how many states were tried; all of them together hold both logs."""
         tried = f"{found.total()} of {self.count} states"
         tell(f"{judge}: {self.words}: {self.steps} steps, {tried}: {dict(found)}")
         assert self.count > self.steps / 2 or self.command.builds_aside
@@ -105,7 +108,7 @@ def enumeration(
 def test_a_start_as_predicted_finds_a_whole_log(
     enumeration: Enumeration, tell: Callable[[str], None]
 ) -> None:
-    """By our own prediction, performed; both logs are met, and nothing else."""
+    """Performs the start that we predict; only the old and the new log occur, and both do."""
     found: Counter[str] = Counter()
     for how, tree in enumeration.ours:
         log_dir = put(tree, enumeration.scratch)
@@ -123,7 +126,7 @@ def test_kafkas_own_start_finds_a_whole_log(
     tell: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Loaded by Kafka 4.3; readers have shown the same before."""
+    """Kafka 4.3 loads what each crash left; our readers show the same before that."""
     log_dirs = [
         put(tree, tmp_path / "kafka" / str(number) / "log")
         for number, (_, tree) in enumerate(enumeration.kafkas)

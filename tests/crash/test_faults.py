@@ -40,7 +40,7 @@ FAULTS = 8  # about, of all calls
 
 
 class FullFile:
-    """A file on a disk that takes no byte of it."""
+    """A file on a full disk, which accepts no byte."""
 
     def __init__(self, file: BinaryIO, error: OSError) -> None:
         self._file, self._error = file, error
@@ -59,7 +59,7 @@ class FullFile:
 
 
 class Fault:
-    """Lets one call of `kafkalog.storage` to the system fail, the one of that number."""
+    """Makes one call of `kafkalog.storage` to the system fail, chosen by its number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, code: int) -> None:
         self.left = number
@@ -86,7 +86,7 @@ class Fault:
 
 
 def logs_of(command: Command, corpus_dir: Path, root: Path) -> list[dict[str, Served]]:
-    """The log before all, the old log and the new one."""
+    """Return the log before all, the old log and the new one."""
     first = copy_and_start(command.fresh(corpus_dir, root / "fresh"), root / "scratch" / "log")
     log_dir = command.ready(corpus_dir, root)
     old = copy_and_start(log_dir, root / "scratch" / "log")
@@ -95,7 +95,7 @@ def logs_of(command: Command, corpus_dir: Path, root: Path) -> list[dict[str, Se
 
 
 def calls_of(command: Command, corpus_dir: Path, root: Path) -> int:
-    """How many calls it makes, so that one of so many more fails: none."""
+    """Count the command's calls to the system."""
     command.ready(corpus_dir, root / "counted")
     most = 1 << 30
     with pytest.MonkeyPatch.context() as patch:
@@ -108,10 +108,10 @@ def calls_of(command: Command, corpus_dir: Path, root: Path) -> int:
 def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
     command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """Calls to the system fail in turn; a command that can be run again then ends well.
+    """Each call to the system fails in turn; a command that can be repeated then succeeds.
 
-    The errors take turns too, beginning with one by the seed. A sample has half of the commands:
-    the other half is killed.
+    The errors take turns too, and the seed chooses the first. A sample has half of the commands;
+    `test_a_killed_process_leaves_a_whole_log` kills the other half.
     """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     logs = logs_of(command, corpus_dir, tmp_path / "whole")
@@ -145,7 +145,7 @@ def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
 def test_a_killed_process_leaves_a_whole_log(
     command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """SIGKILL at random moments of the time it takes."""
+    """SIGKILL comes at a random moment of the command's run."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
     began = time.monotonic()
@@ -173,10 +173,11 @@ def test_a_killed_process_leaves_a_whole_log(
 
 
 def ends_as_new(command: Command, root: Path, whole: Path) -> bool:
-    """Whether a log is the new one after a second run.
+    """Check whether a log is the new one after a second run.
 
-    An undo that stops after the note that the mark of a clean shutdown is back, and before the
-    mark, has lost that: it must not come back twice. The next start scans, no more.
+    An undo may stop after it notes that the mark of a clean shutdown is back, and before it
+    restores the mark. Then the mark stays lost, since it must not come back twice. The only effect
+    is that the next start scans the log.
     """
     log_dir, scratch = root / "log", root / "scratch" / "log"
     lost_mark = command.run is run_undo and mode_of(log_dir) != mode_of(whole / "log")
@@ -187,7 +188,7 @@ def ends_as_new(command: Command, root: Path, whole: Path) -> bool:
 def test_an_undo_that_stops_at_any_of_its_last_steps_ends_when_it_is_repeated(
     corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Only a stop right after the note of the mark loses that."""
+    """Only a stop right after the note about the mark of a clean shutdown loses the mark."""
     command = next(one for one in COMMANDS if one.name == "undo-of-recover-offset_overflow_split")
     steps: list[Step] = []
     command.ready(corpus_dir, tmp_path / "whole")
@@ -205,7 +206,7 @@ def test_an_undo_that_stops_at_any_of_its_last_steps_ends_when_it_is_repeated(
 
 
 def stop_after(number: int) -> Callable[[Step], None]:
-    """Let so many steps pass; the next one stops the run."""
+    """Return an observer that lets this number of steps pass and stops the run at the next."""
     left = iter(range(number))
 
     def observe(_step: Step) -> None:
@@ -215,7 +216,7 @@ def stop_after(number: int) -> Callable[[Step], None]:
 
 
 def kill(act: Callable[[], None], after_seconds: float) -> bool:
-    """Do something in another process, and kill that; whether it was still at it."""
+    """Do something in another process and kill it; return whether it was still running."""
     process = os.fork()
     if not process:
         try:

@@ -1,7 +1,7 @@
-"""`resurrect --in-place` that crashes, fails or is killed: the old log directory, the new, or none.
+"""`resurrect --in-place` that crashes, fails or is killed: the old log directory, the new or none.
 
-None: without `meta.properties` no broker starts on it. Then `undo` restores every byte, and the
-same command ends what was begun.
+"None" means that no broker starts on it, since it lacks `meta.properties`. From there `undo`
+restores every byte, and the same command completes the run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KILLS = 3
 
 
 def prepared(root: Path) -> Path:
-    """A log directory with a metadata log; of one partition the topic id is unknown."""
+    """A log directory with a metadata log; the topic id of one partition is unknown."""
     log_dir = root / "d"
     make(log_dir, "t-0", log_of(5, epoch=1))
     make(log_dir, "u-0", log_of(3), topic_id=None)
@@ -58,7 +58,7 @@ def run(root: Path, observe: Callable[[Step], None] | None = None) -> None:
 
 
 def kind_of(found: dict[str, bytes], old: dict[str, bytes], new: set[str]) -> str:
-    """What a broker would find: the old log directory, the new one, or none."""
+    """Return what a broker would find: the old log directory, the new one, or none."""
     if found == old:
         return "old"
     if "meta.properties" not in found:
@@ -75,7 +75,7 @@ def new_names(root: Path) -> set[str]:
 
 
 def require_ended(root: Path, old: dict[str, bytes], new: set[str], *, by_undo: bool) -> str:
-    """Both ways on lead to the end."""
+    """Require that `undo` restores the directory, or that a second run completes it."""
     kind = kind_of(files(root / "d"), old, new)
     if by_undo and kind != "old":
         undo(str(root / "backup"), in_place=True)
@@ -95,7 +95,7 @@ def require_ended(root: Path, old: dict[str, bytes], new: set[str], *, by_undo: 
 def test_after_a_crash_no_broker_starts_on_a_half(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """In every state of the disk."""
+    """A broker finds the old log directory, the new one or none, in every state of the disk."""
     root = prepared(tmp_path / "run")
     old = files(root / "d")
     rng = random.Random(seed := new_seed())
@@ -124,7 +124,7 @@ def bytes_of(tree: dict[str, object], above: str = "") -> dict[str, bytes]:
 def test_an_error_at_any_call_can_be_gone_back_or_on(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """After the first change it is status 8."""
+    """An error after the first change exits with status 8."""
     new = new_names(tmp_path / "whole")
     old = files(prepared(tmp_path / "old") / "d")
     rng = random.Random(seed := new_seed())
@@ -159,7 +159,7 @@ def test_an_error_at_any_call_can_be_gone_back_or_on(
 def test_a_killed_command_can_be_gone_back_or_on(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """SIGKILL from the moment on that something is written."""
+    """SIGKILL comes at a random moment after the first write."""
     rng = random.Random(seed := new_seed())
     old = files(prepared(tmp_path / "old") / "d")
     root = prepared(tmp_path / "whole")
@@ -193,7 +193,7 @@ def start(root: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], root: Path) -> None:
-    """Until the command has begun to change the log directory, or has ended."""
+    """Wait until the command has begun to change the log directory, or has ended."""
     before = os.stat(root / "d").st_mtime_ns
     while process.poll() is None and os.stat(root / "d").st_mtime_ns == before:
         time.sleep(0.0002)

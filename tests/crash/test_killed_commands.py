@@ -42,7 +42,7 @@ LINES = {
 
 
 def start(name: str, root: Path) -> subprocess.Popen[bytes]:
-    """The command, as a process."""
+    """Start the command as a process."""
     command, *words = LINES[name]
     target = {"undo": root / "backup", "resurrect": root / "a"}.get(
         command, root / "log" / PARTITION
@@ -54,7 +54,7 @@ def start(name: str, root: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], log_dir: Path) -> None:
-    """Until the command has begun to change a directory, or has ended."""
+    """Wait until the command has begun to change a directory, or has ended."""
     before = times(log_dir)
     while process.poll() is None and times(log_dir) == before:
         time.sleep(0.0002)
@@ -70,7 +70,7 @@ def times(log_dir: Path) -> list[int]:
 def test_a_killed_command_leaves_a_whole_log(
     name: str, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """SIGKILL from the first change to a directory on, which is after most of the time it takes."""
+    """SIGKILL comes after the first change to a directory, which is late in the run."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
     command = next(one for one in COMMANDS if one.name == name)

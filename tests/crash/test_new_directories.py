@@ -41,7 +41,7 @@ def new_seed() -> int:
 
 
 def prepared(root: Path) -> Path:
-    """A source; the new directory gets the name `new` beside it."""
+    """A source; the new directory will be called `new`, next to the source."""
     make(root / "a", "t-0", log_of(5))
     write_metadata(root / "a", *topic("t", TOPIC_ID, 1))
     return root
@@ -54,7 +54,7 @@ def run(root: Path, observe: Callable[[Step], None] | None = None) -> None:
 
 
 def content(place: Path) -> dict[str, bytes | int]:
-    """Its files: bytes of logs and of checkpoints of offsets, the sizes of the others."""
+    """Return its files: bytes of logs and offset checkpoints, and sizes of the others."""
     found: dict[str, bytes | int] = {}
     for path in place.rglob("*"):
         if path.is_file():
@@ -71,7 +71,7 @@ def sized(name: str, data: bytes) -> bytes | int:
 
 
 def content_of(tree: Tree, above: str = "") -> dict[str, bytes | int]:
-    """The same of what a crash left."""
+    """Return the same for what a crash left."""
     found: dict[str, bytes | int] = {}
     for name, inner in tree.items():
         if isinstance(inner, dict):
@@ -82,7 +82,7 @@ def content_of(tree: Tree, above: str = "") -> dict[str, bytes | int]:
 
 
 def require_ended(root: Path, whole: dict[str, bytes | int]) -> None:
-    """What is there is whole, or the same command makes it; nothing is left beside it."""
+    """Require that the directory is whole or that the same command makes it, without leftovers."""
     if (root / "new").exists():
         assert content(root / "new") == whole
         with pytest.raises(DestinationExistsError):
@@ -97,7 +97,7 @@ def require_ended(root: Path, whole: dict[str, bytes | int]) -> None:
 def test_after_a_crash_it_is_whole_or_not_there(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """In every state of the disk; from some of them the same command is given again."""
+    """Checks every state of the disk, and repeats the command from some of them."""
     root = prepared(tmp_path / "run")
     rng = random.Random(seed := new_seed())
     recorder = Recorder(root)
@@ -120,7 +120,7 @@ def test_after_a_crash_it_is_whole_or_not_there(
 def test_an_error_at_any_call_leaves_nothing_or_the_whole(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """Once the directory has its name, what fails is status 8."""
+    """A failure after the directory has its name exits with status 8."""
     run(prepared(tmp_path / "whole"))
     whole = content(tmp_path / "whole" / "new")
     rng = random.Random(seed := new_seed())
@@ -154,7 +154,7 @@ def test_an_error_at_any_call_leaves_nothing_or_the_whole(
 def test_a_killed_command_leaves_nothing_or_the_whole(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """SIGKILL from the moment on that something is written."""
+    """SIGKILL comes at a random moment after the first write."""
     rng = random.Random(seed := new_seed())
     root = prepared(tmp_path / "whole")
     process = start(root)
@@ -181,7 +181,7 @@ def test_a_killed_command_leaves_nothing_or_the_whole(
 
 
 def has_killed(found: Counter[str]) -> bool:
-    """Whether a process did not end before; it is tried until one is met."""
+    """Return whether one process was killed before it ended; fail after too many tries."""
     assert found.total() < 20 * KILLS
     return any(status.startswith("-9") for status in found)
 
@@ -193,6 +193,6 @@ def start(root: Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for_a_change(process: subprocess.Popen[bytes], root: Path) -> None:
-    """Until the command has begun to write, or has ended."""
+    """Wait until the command has begun to write, or has ended."""
     while process.poll() is None and not (root / PARTIAL).exists():
         time.sleep(0.0002)

@@ -1,4 +1,4 @@
-"""The scripts in `examples/` print what their `.out` file says, and the damaged log is as told."""
+"""The scripts in `examples/` print what their `.out` files say; the damaged log is as described."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_prints_what_it_should(name: str, tmp_path: Path) -> None:
-    """From any directory, without arguments."""
+    """Each script runs from any directory, without arguments."""
     script = EXAMPLES / name
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path
@@ -33,7 +33,7 @@ def test_scripts_are_listed() -> None:
 
 
 def test_health_report_finds_the_damage() -> None:
-    """The status says so, too."""
+    """The report names the damage, and the exit status is 1."""
     done = subprocess.run(
         [sys.executable, EXAMPLES / "health_report.py", EXAMPLES / "damaged"],
         capture_output=True, text=True, check=False, cwd=ROOT,
@@ -43,7 +43,7 @@ def test_health_report_finds_the_damage() -> None:
 
 
 def test_damaged_log_differs_in_two_bits() -> None:
-    """What the pages say about `examples/damaged`: one bit in a record, one in a length."""
+    """The pages describe `examples/damaged`: one bit in a record, one in a length."""
     name = Path("orders-0") / "00000000000000000250"
     for suffix in (".index", ".timeindex"):
         damaged, sound = (EXAMPLES / place / f"{name}{suffix}" for place in ("damaged", "log-dir"))

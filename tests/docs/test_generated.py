@@ -62,13 +62,13 @@ TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page 
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks_in(text)])
 def test_blocks_are_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make docs` was run after the last change of what the page shows."""
+    """`make docs` was run after the last change of what a page shows."""
     monkeypatch.chdir(ROOT)
     assert with_blocks(TEXTS[name]) == TEXTS[name], "run `make docs`"
 
 
 def test_every_block_is_on_one_page() -> None:
-    """A marker with a typing error would leave its text as it is, forever."""
+    """A marker with a typo would never be replaced, and nobody would notice."""
     assert sorted(block for text in TEXTS.values() for block in blocks_in(text)) == sorted(BLOCKS)
     assert sum(text.count("<!-- generated:") for text in TEXTS.values()) == len(BLOCKS)
 
@@ -87,7 +87,7 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize("name", ["", *commands.commands()])
 def test_help_fits_a_terminal(name: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On 80 columns no line is broken by the terminal, examples included."""
+    """On 80 columns the terminal breaks no line, examples included."""
     monkeypatch.setenv("COLUMNS", "80")
     help_text = kafkalog(*name.split(), "--help").stdout.splitlines()
     assert help_text
@@ -101,7 +101,7 @@ def example_commands() -> list[str]:
 
 
 def needs_spark(line: str) -> bool:
-    """Whether it starts Spark."""
+    """Return whether the example starts Spark."""
     return "--engine spark" in line
 
 
@@ -109,7 +109,7 @@ def needs_spark(line: str) -> bool:
 def test_examples_of_the_help_run(
     line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each example does what it says, over the log directory in `examples/`."""
+    """Each example does what it says, on the log directory in `examples/`."""
     run_example(line, kafkalog, tmp_path, monkeypatch)
 
 
@@ -118,7 +118,7 @@ def test_examples_of_the_help_run(
 def test_examples_with_spark_run(
     line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the session that is there, whatever master they name."""
+    """They run in the session of the tests, whatever master they name."""
     run_example(line, kafkalog, tmp_path, monkeypatch)
 
 
@@ -175,7 +175,7 @@ def real_word(word: str) -> str:
 
 
 def test_options_of_the_data_source_are_documented() -> None:
-    """Each of them, and no others."""
+    """The page names each of them, and no others."""
     assert sorted(name.lower() for name in option_names()) == sorted(NAMES)
 
 
@@ -265,7 +265,7 @@ def test_statuses_are_those_listed(
     line: str, status: int, reference: str, kafkalog: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """A status for each line of `docs/exit-codes.md` that a test can bring about."""
+    """A test provokes each status of `docs/exit-codes.md` that a test can provoke."""
     monkeypatch.chdir(ROOT)
     broken = tmp_path / "replication-offset-checkpoint"
     broken.write_text("0\n2\norders 0 1000\n")
@@ -283,7 +283,7 @@ def test_public_names_have_a_summary() -> None:
 
 
 def test_cases_of_spark_have_tests() -> None:
-    """`docs/spark-kafka-source.md` names all tests of these modules, and no other ones."""
+    """`docs/spark-kafka-source.md` names all tests of these modules, and no others."""
     modules = (ROOT / "tests" / "kafka").glob("test_spark_kafka_*.py")
     code = "\n".join(path.read_text() for path in modules)
     there = set(re.findall(r"^def (test_\w+)", code, re.MULTILINE))

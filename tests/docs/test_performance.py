@@ -1,4 +1,4 @@
-"""`docs/performance.md` is about the benchmarks that there are."""
+"""`docs/performance.md` covers the benchmarks that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from docgen.pages import ROOT
 
 
 def test_page_has_every_row() -> None:
-    """Whoever adds, renames or drops a benchmark runs them again."""
+    """After adding, renaming or dropping a benchmark, run `make bench` again."""
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert f"`{COMMAND}`" in text
     names = {row.name for row in all_rows()} | {trend.name for trend in TRENDS} | set(MEANINGS)
@@ -22,7 +22,7 @@ def test_page_has_every_row() -> None:
 
 
 def test_page_of_extremes_has_every_row() -> None:
-    """In full size: the names of the logs and their commands."""
+    """The page of the full-size run names each log and its commands."""
     text = (ROOT / "docs" / "extremes.md").read_text(encoding="utf-8")
     assert "decompresses to 256 MiB of" in text
     for one in extremes():
@@ -35,7 +35,7 @@ def test_make_bench_is_the_command() -> None:
 
 
 def test_rows_are_told_apart() -> None:
-    """A name is one benchmark, its data exists, and its table has words."""
+    """Each name is unique, its data exists, and its table has a note."""
     rows = all_rows()
     assert len({row.name for row in rows}) == len(rows)
     used = {row.dataset for row in rows} | {DECODERS_DATASET, REHEARSAL_DATASET}
@@ -46,7 +46,7 @@ def test_rows_are_told_apart() -> None:
 
 
 def test_rows_measured_later_replace_those_of_a_page() -> None:
-    """A line of a table, and what is said of its bounds; a table that is missing comes in order."""
+    """A new row replaces the old one, with its bounds; a missing table is inserted in order."""
     head = "| what | wall s |\n| --- | ---: |\n"
     wanted = "## Wanted and measured\n\n| what | wanted | measured |\n| --- | --- | ---: |\n"
     old = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 2 |\n\n## Groups\n\n{head}| a | 1 |\n"

@@ -35,7 +35,7 @@ def test_console_blocks_show_what_is_printed(
 
 
 def check(block: list[Command], kafkalog: Any) -> None:
-    """Run the commands of one block, in the present directory."""
+    """Run the commands of one block in the current directory."""
     status = 0
     for command in block:
         if command.line == "echo $?":
@@ -46,7 +46,7 @@ def check(block: list[Command], kafkalog: Any) -> None:
 
 
 def without_blocks(text: str) -> str:
-    """Blank the blocks on disk: each file system has its own."""
+    """Blank sizes on disk: they depend on the file system."""
     lines, column = [], -1
     for line in text.splitlines():
         if "ON DISK" in line:
@@ -74,7 +74,7 @@ def run(command: Command, kafkalog: Any) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_python_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The `>>>` examples of a page share their names, as in one session."""
+    """The `>>>` examples of a page share their variables, as in one session."""
     monkeypatch.chdir(ROOT)
     text = "\n".join(PYTHON.findall((ROOT / name).read_text()))
     test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
@@ -97,7 +97,7 @@ def test_the_picture_shows_what_verify_prints() -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_lead_somewhere(name: str) -> None:
-    """Links between the pages name files that are there."""
+    """Links between the pages name files that exist."""
     page = ROOT / name
     for match in LINK.finditer(page.read_text()):
         if "://" not in match[1]:
@@ -105,7 +105,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_the_rooms_are_where_the_architecture_says() -> None:
-    """Each module and room that it names is there, and each room of the library is named."""
+    """Each module and room that the page names exists, and it names each room of the library."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     modules = re.findall(r"`(kafkalog(?:_cli)?/[a-z_/]+\.py)`", text)
     assert len(modules) > 15

@@ -1,9 +1,9 @@
-"""Records what clients of others write through a real broker: `python -m tests.foreign.record`.
+"""Records what foreign clients write through a real broker: `python -m tests.foreign.record`.
 
 Each client is a program below `clients`, with its versions pinned. It gets a broker of its own,
 writes what it can into the topics of `TOPICS`, and ends; then Java consumers read all of it, the
-broker is shut down, and Kafka's own tool prints each file. The log directory and what was said
-about it become `tests/corpus/foreign/CLIENT.tar.xz` and `CLIENT.expected.tar.xz`. Tests read these.
+broker is shut down, and Kafka's own tool prints each file. The log directory and the output of the
+tools become `tests/corpus/foreign/CLIENT.tar.xz` and `CLIENT.expected.tar.xz`. Tests read these.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CLIENTS: Final = (
 
 
 def record(client: Client, work: Path) -> None:
-    """Run a client against a broker of its own, and put what came of it into the corpus."""
+    """Run a client against its own broker, and put the results into the corpus."""
     place = work / client.directory
     shutil.copytree(HERE / client.directory, place, dirs_exist_ok=True)
     for command in client.set_up:
@@ -97,7 +97,7 @@ def record(client: Client, work: Path) -> None:
 
 
 def _pack(directory: Path, archive: Path, name: str) -> None:
-    """As the other archives of the corpus: one directory, times as they were, no owners."""
+    """Pack a directory like the other archives of the corpus: times kept, no owners."""
     archive.parent.mkdir(exist_ok=True)
     subprocess.run(
         ["tar", "--sparse", "--format=posix", "--owner=0", "--group=0", "--numeric-owner",
@@ -108,7 +108,7 @@ def _pack(directory: Path, archive: Path, name: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Record the clients named, all without names."""
+    """Record the clients named, or all if no name is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clients", nargs="*", choices=[[], *(one.name for one in CLIENTS)])
     parser.add_argument("--work", type=Path, help="where clients are installed, and stay")

@@ -32,13 +32,13 @@ HASHED_FROM = 1024
 
 @pytest.fixture(params=[1 << 40, 0], ids=["reference", "kernels"])
 def _decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read with the reference decoder, then with the kernels, however small a log is."""
+    """Read with the reference decoder, then with the kernels, whatever the size of the log."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
 
 
 @pytest.fixture(params=NAMES)
 def recording(request: pytest.FixtureRequest, corpus_dir: Path) -> Path:
-    """The log directory; beside it lies what Kafka said of it."""
+    """The log directory; the recorded output of Kafka lies next to it."""
     place: Path = corpus_dir / "foreign" / request.param
     return place
 
@@ -48,13 +48,13 @@ def expected(recording: Path) -> Path:
 
 
 def partitions(recording: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Each partition with what a Java consumer read of it."""
+    """Yield each partition with the records that a Java consumer read from it."""
     for path in sorted((expected(recording) / "records").glob("*.ndjson")):
         yield path.stem, [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def as_a_consumer(row: dict[str, Any]) -> dict[str, Any]:
-    """A record of our output as the recordings have those of a consumer."""
+    """Convert a record of our output to the form of the recorded consumer output."""
     return {
         "offset": row["offset"],
         "timestamp": row["timestamp"],
@@ -67,7 +67,7 @@ def as_a_consumer(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_hex(given: Any) -> Any:
-    """Bytes in hexadecimal, by their size and SHA-256 where they are many."""
+    """Return bytes in hexadecimal; long ones as their size and SHA-256."""
     if given is None:
         return None
     data = base64.b64decode(given["base64"]) if isinstance(given, dict) else given.encode()
@@ -81,7 +81,7 @@ def as_hex(given: Any) -> Any:
 def test_the_text_is_that_of_kafkas_tool(
     recording: Path, kafkalog: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file in each way it was printed: the same bytes, the same status."""
+    """Each file, printed in each recorded way: the same bytes, the same status."""
     monkeypatch.chdir(recording)
     dump = expected(recording) / "dump"
     calls = json.loads((dump / "exit-codes.json").read_text())
@@ -121,7 +121,7 @@ def test_nothing_is_found_in_them(recording: Path) -> None:
 
 
 def test_each_client_has_written_what_it_can(recording: Path) -> None:
-    """So that a recording shows what its name says."""
+    """Every topic has records, except those that the client is known not to write."""
     target = open_path(str(recording))
     assert isinstance(target, LogDirListing)
     read = dict(partitions(recording))

@@ -187,7 +187,7 @@ def test_segment_names_have_twenty_digits():
 
 @pytest.mark.parametrize("digits", [21, 255, 5000, 100_000])
 def test_endless_digits_are_no_number(digits: int):
-    """A name on a command line can be longer than any on a disk."""
+    """A name on a command line can be longer than any name on a disk."""
     for name in (f"{'9' * digits}.log", f"{'9' * digits}_{'A' * 22}.index",
                  f"{ZERO}-{'9' * digits}.checkpoint"):  # fmt: skip
         assert parse_file_name(name).kind == FileKind.UNKNOWN
@@ -197,7 +197,7 @@ def test_endless_digits_are_no_number(digits: int):
 @settings(deadline=None, derandomize=True)
 @given(st.text(max_size=300))
 def test_any_text_is_taken(name: str):
-    """Names come from disk: whatever they are, they are kept and never raise."""
+    """Names come from disk: every name is kept, and none raises."""
     assert parse_file_name(name).name == name
     parsed = parse_directory_name(name)
     assert parsed is None or parsed.name == name

@@ -112,7 +112,7 @@ def test_a_remote_log_snapshot_is_a_header_and_sized_entries():
     ids=["producer", "remote"],
 )
 def test_a_cut_snapshot_is_a_construct_error(schema: Construct, data: bytes):
-    """The count says how much there must be."""
+    """The count says how many entries must follow."""
     for size in range(len(data)):
         with pytest.raises(ConstructError):
             schema.parse(data[:size])
@@ -120,7 +120,7 @@ def test_a_cut_snapshot_is_a_construct_error(schema: Construct, data: bytes):
 
 @pytest.mark.parametrize("count", [-1, -(2**31), 3, 2**31 - 1])
 def test_a_false_count_of_producers_is_a_construct_error(count: int):
-    """A hostile count must end with the data."""
+    """A hostile count must stop at the end of the data."""
     with pytest.raises(ConstructError):
         ProducerSnapshot.parse(SNAPSHOT[:6] + count.to_bytes(4, "big", signed=True) + SNAPSHOT[10:])
 

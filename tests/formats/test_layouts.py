@@ -34,9 +34,9 @@ PARTS = [
 def test_schema_struct_and_dtype_agree_on_real_files(
     layout: Layout, schema: Struct, names: str, start: int, corpus_dir: Path
 ) -> None:
-    """The first entries of every file of the kind in the corpus; of logs the first batch.
+    """The first entries of every file of the kind in the corpus; for logs, the first batch.
 
-    States of a broker share most of their files: what is the same is parsed once.
+    States of a broker share most of their files: equal bytes are parsed only once.
     """
     seen, size = 0, layout.size if names == "*.log" else 1 << 12
     for data in {first_bytes(path, start + size) for path in corpus_dir.rglob(names)}:
@@ -59,7 +59,7 @@ def first_bytes(path: Path, size: int) -> bytes:
 
 
 def plain(entry: Any) -> dict[str, int]:
-    """An entry as numbers: attributes are a schema of bits."""
+    """Return an entry as numbers: its attributes are a schema of bits."""
     fields = {name: value for name, value in entry.items() if name != "_io"}
     if "attributes" in fields:
         bits = Attributes.build(fields["attributes"])
@@ -72,7 +72,7 @@ LAYOUTS = {name: one for name, one in vars(constants).items() if isinstance(one,
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_part_of_a_layout_reads_what_the_whole_reads(name: str) -> None:
-    """Any first and last field, with those in between skipped."""
+    """A part is any first and last field, with those in between skipped."""
     layout = LAYOUTS[name]
     data = bytes(range(1, layout.size + 1))
     values = dict(zip(layout.fields, layout.struct.unpack(data), strict=True))

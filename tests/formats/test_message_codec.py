@@ -26,7 +26,7 @@ VERSIONS = [(found.name, version) for found in requests().values() for version i
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_both_encodings_agree(name: str, version: int, data: st.DataObject):
-    """What the schemas build, the fast way decodes to the same values, and back to bytes."""
+    """The fast codec decodes what the schemas build, and they parse what it encodes."""
     found = message(name)
     flexible = version in found.flexible_versions
     drawn = known(data.draw(values(found.struct, version, flexible=flexible)))
@@ -49,7 +49,7 @@ def known(value: Any) -> Any:
 
 
 def shared(decoded: Any, given_value: Any) -> Any:
-    """What was decoded, without the fields that were not given."""
+    """Drop the fields that were not given from a decoded value."""
     if isinstance(given_value, dict):
         return {key: shared(decoded[key], one) for key, one in given_value.items()}
     if isinstance(given_value, list):
@@ -63,13 +63,13 @@ def shared(decoded: Any, given_value: Any) -> Any:
 @settings(max_examples=examples(2000), deadline=None)
 @given(data=st.binary(max_size=80), which=st.sampled_from(VERSIONS))
 def test_any_bytes_give_a_message_or_an_error(data: bytes, which: tuple[str, int]):
-    """Nothing else escapes from a decoder."""
+    """A decoder raises no other exception."""
     with contextlib.suppress(MessageError):
         decode(*which, data)
 
 
 def hostile() -> Iterator[tuple[str, int, bytes]]:
-    """Messages that claim, or have, far too much."""
+    """Build messages that claim, or have, far too many elements."""
     count = ELEMENTS_MAX + 1
     yield "MetadataRequest", 1, count.to_bytes(4, "big") + b"\0\0" * count
     yield "MetadataRequest", 1, (2**31 - 1).to_bytes(4, "big")

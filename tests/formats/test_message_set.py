@@ -72,7 +72,7 @@ def test_bytes_after_the_value_are_kept(data: bytes):
 
 @pytest.mark.parametrize("data", ALL)
 def test_building_what_was_parsed_gives_the_same_bytes(data: bytes):
-    """Nothing of a message is lost in the schema, and its size may be left to it."""
+    """The schema loses nothing of a message, and it can compute the size itself."""
     message = Message.parse(data)
     assert Message.build(message) == data
     del message["size"]
@@ -128,7 +128,7 @@ def test_a_size_that_does_not_hold_the_fields_is_refused(size: int):
 
 @given(st.sampled_from(ALL), st.data())
 def test_a_flipped_bit_is_another_message_or_a_construct_error(data: bytes, draw: st.DataObject):
-    """Damage must not raise anything else."""
+    """Damage must not raise any other exception."""
     damaged = bytearray(data)
     damaged[draw.draw(st.integers(0, len(data) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
     try:

@@ -63,7 +63,7 @@ def test_bytes_cut_anywhere_are_no_message(
 
 
 def test_fields_come_in_the_order_of_the_definition():
-    """Tagged ones, too, although they are last on the wire: JSON has this order."""
+    """JSON has this order even for tagged fields, which are last on the wire."""
     data = unhex(next(data for name, version, data, _ in VECTORS if name == "TransactionLogValue"
                       and version == 1))  # fmt: skip
     assert list(schema("TransactionLogValue", 1).parse(data))[:4] == [
@@ -116,14 +116,14 @@ def test_versions_are_those_of_the_document(name: str, newest: int, flexible: in
 
 
 def test_names_of_metadata_records_are_those_of_kafkas_enum():
-    """kafka-formats §7.6, where words are not plain."""
+    """kafka-formats §7.6, for names with irregular words."""
     names = {message.enum_name for message in messages().values()}
     assert {"NO_OP_RECORD", "CLEAR_ELR_RECORD", "PRODUCER_IDS_RECORD", "TOPIC_RECORD"} <= names
     assert {"ZK_MIGRATION_STATE_RECORD", "ACCESS_CONTROL_ENTRY_RECORD"} <= names
 
 
 def test_a_version_or_message_that_is_not_there_is_refused():
-    """Nothing is guessed."""
+    """The schema is never guessed from another version."""
     with pytest.raises(ValueError, match="OffsetCommitValue has no version 5"):
         schema("OffsetCommitValue", 5)
     with pytest.raises(KeyError):
@@ -150,7 +150,7 @@ def test_a_table_that_breaks_its_notation_is_refused(table: str):
 
 
 def text() -> st.SearchStrategy[str]:
-    """Any bytes as text: what is not UTF-8 has to survive."""
+    """Draw any bytes as text; bytes that are not UTF-8 must survive."""
     return st.binary(max_size=6).map(lambda data: data.decode("utf-8", "surrogateescape"))
 
 
@@ -173,7 +173,7 @@ FOREIGN_TAGS = st.lists(st.tuples(st.integers(100, 2**32 - 1), st.binary(max_siz
 
 
 def values(struct: Struct, version: int, *, flexible: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Values of a struct: tagged fields there or not, unknown tags in ascending order."""
+    """Draw values of a struct: optional tagged fields, unknown tags in ascending order."""
     fields = struct.fields_of(version)
     optional = {
         field.name: value(field, version, flexible) for field in fields if field.tag is not None
@@ -221,7 +221,7 @@ def test_values_and_bytes_survive_the_round_trip(name: str, version: int, data: 
 def test_any_bytes_give_a_message_or_a_construct_error(
     data: bytes, which: tuple[str, int], options: bool
 ):
-    """Nothing else escapes from a schema."""
+    """A schema raises no other exception."""
     with contextlib.suppress(ConstructError):
         schema(*which).parse(data, **(AS_KAFKA if options else {}))
 
@@ -287,7 +287,7 @@ def test_the_reason_of_an_error_is_kafkas(name: str, version: int, data: str, re
 
 
 def test_a_tagged_value_has_to_fill_its_size():
-    """A size that lies would shift everything behind it; Kafka's own readers let it."""
+    """A size that lies would shift everything after it; Kafka's own readers accept it."""
     lying = unhex("00000003 01 00 09 fffffffffffffffb ff")
     with pytest.raises(MessageError):
         schema("ConsumerGroupMetadataValue", 0).parse(lying)
@@ -298,7 +298,7 @@ def test_a_tagged_value_has_to_fill_its_size():
 
 
 def test_a_tagged_field_written_with_its_default_is_kept():
-    """Brokers write `null` for ClassicMemberMetadata; it must not vanish in a round trip."""
+    """Brokers write `null` for ClassicMemberMetadata; a round trip must keep it."""
     data = unhex("00 00 0263 0268 01 00 00000005 00 01 00 01 00")
     parsed = schema("ConsumerGroupMemberMetadataValue", 0).parse(data)
     assert parsed["classicMemberMetadata"] is None
@@ -318,7 +318,7 @@ def test_a_tagged_field_written_with_its_default_is_kept():
     ],
 )
 def test_values_that_do_not_fit_are_not_built(values_given: dict[str, Any]):
-    """No field is dropped or invented, also on the way back."""
+    """Building drops and invents no field either."""
     with pytest.raises(ConstructError):
         schema("OffsetCommitKey", 0).build(values_given)
 
@@ -340,7 +340,7 @@ def test_values_that_do_not_fit_are_not_built(values_given: dict[str, Any]):
     ],
 )
 def test_frames_keep_every_byte(frame: Any, data: str):
-    """What follows the known fields is kept, as Kafka ignores it."""
+    """Bytes after the known fields are kept; Kafka ignores them."""
     assert frame.build(frame.parse(unhex(data))) == unhex(data)
     stream = io.BytesIO(unhex(data))
     frame.parse_stream(stream)

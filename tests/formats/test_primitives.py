@@ -35,7 +35,7 @@ def test_documented_samples_hold_both_ways(number: int, encoded: str):
 
 
 def test_the_greatest_varlong_takes_ten_bytes():
-    """64 bits by sevens."""
+    """It has 64 bits, seven per byte."""
     encoded = bytes.fromhex("fe" + "ff" * 8 + "01")
     assert Varlong.parse(encoded) == 2**63 - 1
     assert Varlong.build(2**63 - 1) == encoded
@@ -52,7 +52,7 @@ def test_longer_forms_are_accepted_and_overflowing_bits_dropped():
     ("schema", "size"), [(Varint, 5), (UnsignedVarint, 5), (Varlong, 10)], ids=["32", "u32", "64"]
 )
 def test_an_encoding_without_end_is_refused(schema: object, size: int):
-    """The last byte a form may have must end it; so must the data."""
+    """The last byte that the type allows must end the number, and so must the data."""
     for count in range(size + 1):
         with pytest.raises(ConstructError):
             schema.parse(b"\x80" * count)

@@ -36,7 +36,7 @@ RECORDS = st.fixed_dictionaries(
 
 
 def sized(body: str) -> bytes:
-    """A record of a body below 64 bytes."""
+    """Prefix a record body of less than 64 bytes with its size."""
     data = bytes.fromhex(body)
     return bytes([2 * len(data)]) + data
 
@@ -174,7 +174,7 @@ def test_a_cut_record_is_a_construct_error(data: bytes):
 
 @given(st.sampled_from(ALL), st.data())
 def test_a_flipped_bit_is_another_record_or_a_construct_error(data: bytes, draw: st.DataObject):
-    """Damage must not raise anything else."""
+    """Damage must not raise any other exception."""
     damaged = bytearray(data)
     damaged[draw.draw(st.integers(0, len(data) - 1))] ^= 1 << draw.draw(st.integers(0, 7))
     try:

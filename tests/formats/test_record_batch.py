@@ -31,7 +31,7 @@ ALL = (TWO_RECORDS, COMPACTED, EMPTY, COMMIT)
 
 
 def test_every_field_of_a_batch_has_its_documented_value():
-    """All positions, widths and signs in one: a wrong one moves everything behind it."""
+    """One batch covers all positions, widths and signs: an error would shift what follows."""
     batch = RecordBatch.parse(TWO_RECORDS)
     assert batch.base_offset == 1000
     assert batch.batch_length == 77
@@ -67,7 +67,7 @@ def test_an_empty_batch_is_a_header_alone():
 
 
 def test_a_marker_is_control_and_transactional():
-    """Attributes 0x30 of every transaction marker."""
+    """Every transaction marker has attributes 0x30."""
     attributes = RecordBatch.parse(COMMIT).attributes
     assert attributes.is_control
     assert attributes.is_transactional
@@ -99,7 +99,7 @@ def test_a_cut_batch_is_a_construct_error(data: bytes):
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 14, 48, 2**31 - 1])
 def test_a_false_length_is_a_construct_error(length: int):
-    """Below the header, negative or beyond the data: no such batch."""
+    """A length below the header, negative or beyond the data is no batch."""
     data = TWO_RECORDS[:8] + length.to_bytes(4, "big", signed=True) + TWO_RECORDS[12:]
     with pytest.raises(ConstructError):
         RecordBatch.parse(data)
@@ -118,7 +118,7 @@ def test_a_flipped_bit_is_another_batch_or_a_construct_error(data: bytes, draw: 
 
 
 def test_building_computes_the_batch_length():
-    """Who builds a batch need not count its bytes."""
+    """The caller does not have to count the bytes."""
     batch = RecordBatch.parse(TWO_RECORDS)
     del batch["batch_length"]
     assert RecordBatch.build(batch) == TWO_RECORDS

@@ -46,7 +46,7 @@ def test_a_checkpoint_is_lines_of_fields():
 
 
 def test_fields_are_split_as_java_splits_them():
-    """Any run of whitespace; a leading one makes an empty field, a blank line is one."""
+    """At any run of whitespace; a leading run makes an empty field, and so does a blank line."""
     assert fields(b"a \t b\x0b\x0cc\n") == [["a", "b", "c"]]
     assert fields(b" a 1\n\n") == [["", "a", "1"], [""]]
     assert fields("a\u00a0b\u2028c".encode()) == [["a\u00a0b\u2028c"]]
@@ -60,7 +60,7 @@ def test_lines_end_as_for_a_buffered_reader():
 
 
 def test_a_checkpoint_is_built_without_separators():
-    """Who writes entries gives fields; one space separates them."""
+    """The caller gives the fields of an entry; one space separates them."""
     lines = [{"fields": [f], "separators": [], "end": "\n"} for f in ("0", "1")]
     lines.append({"fields": ["my.topic", "0", "5"], "separators": [], "end": "\n"})
     assert Checkpoint.build(lines) == b"0\n1\nmy.topic 0 5\n"
@@ -108,7 +108,7 @@ def test_a_quorum_state_is_its_json():
     ids=["empty", "cut", "array", "number", "nan", "utf8", "deep", "long", "bom"],
 )
 def test_what_is_no_json_object_is_a_construct_error(data: bytes):
-    """Neither the decoder's errors nor the recursion limit may escape."""
+    """Neither the errors of the JSON decoder nor the recursion limit may escape."""
     with pytest.raises(ConstructError):
         QuorumState.parse(data)
 
@@ -142,7 +142,7 @@ def test_a_continued_property_is_one_line():
 @given(JAVA_TEXT)
 @example("\\u0061=\\u00e9\\\n\\:x")
 def test_keys_and_values_are_those_of_java_properties(text: str):
-    """The wheel that later removes the escapes finds the same ones by itself."""
+    """The `javaproperties` package that later removes the escapes finds the same ones by itself."""
     try:
         expected = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError:
@@ -185,7 +185,7 @@ def test_any_bytes_are_properties_that_come_back(data: bytes):
 @example(Checkpoint, b"\xff")
 @example(PartitionMetadata, b"topic_id: \xc3")
 def test_any_bytes_are_text_or_a_construct_error(schema: Construct, data: bytes):
-    """A zeroed or torn file must not raise anything else."""
+    """A zeroed or torn file must not raise any other exception."""
     try:
         schema.parse(data)
     except ConstructError:
@@ -206,6 +206,6 @@ def test_any_bytes_are_text_or_a_construct_error(schema: Construct, data: bytes)
     ],
 )
 def test_what_cannot_be_written_is_a_construct_error(schema: Construct, fields: object):
-    """Building has one kind of error, as parsing has."""
+    """Building raises one kind of error, as parsing does."""
     with pytest.raises(ConstructError):
         schema.build(fields)

@@ -65,7 +65,7 @@ def test_fields_of_a_record_are_those_that_were_written(
 
 
 def test_a_header_has_the_fields_of_its_layout() -> None:
-    """Also where nothing of the schema is written a second time: names, positions, bits."""
+    """Names and positions are those of the layout, and the attributes split into their bits."""
     data = builders.batch(7, [builders.record()], attributes=0b1010100)[:61]
     trace = traced(RecordBatchHeader, data)
     assert {one.path[0]: one.position for one in trace.fields} == RECORD_BATCH_HEADER.positions
@@ -104,7 +104,7 @@ def test_fields_of_a_message_tile_it(magic: int) -> None:
 
 
 def test_the_limit_leaves_out_elements() -> None:
-    """The fields end where the first element lies that is too many."""
+    """The fields end at the first element above the limit."""
     entry = dict.fromkeys(
         ("producer_id", "producer_epoch", "last_sequence", "last_offset", "offset_delta",
          "timestamp", "coordinator_epoch", "current_txn_first_offset"), 1,

@@ -1,4 +1,4 @@
-"""Log directories that a stock broker is booted on, and what its clients are to be told there."""
+"""Log directories on which a stock broker is started, and what its clients must be answered."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Brokers(Oracle):
     )
 
     def ask(self, *command: object) -> Any:
-        """The answer to a command.
+        """Return the answer to a command.
 
         Raises:
-            HarnessError: it failed.
+            HarnessError: The command failed.
         """
         answer: Any = super().ask(*command)
         if isinstance(answer, dict) and set(answer) == {"error"}:
@@ -69,13 +69,13 @@ class Brokers(Oracle):
         return answer
 
     def serve(self, log_dir: Path, root: Path) -> broker_data.BrokerData:
-        """What clients of a broker on a log directory see, which is left below `root`."""
+        """Return what clients of a broker on a log directory see; the files stay below `root`."""
         self.ask("serve", log_dir, root / "expected")
         return broker_data.BrokerData(root)
 
     @contextmanager
     def on(self, *log_dirs: Path) -> Iterator[Running]:
-        """A node on log directories, within the block; it is shut down cleanly at its end."""
+        """Run a node on log directories within the block; shut it down cleanly at the end."""
         name = str(log_dirs[0])
         port = self.ask("run", name, ",".join(map(str, log_dirs)))["port"]
         try:
@@ -84,7 +84,7 @@ class Brokers(Oracle):
             self.ask("shut-down", name)
 
     def log(self) -> str:
-        """What the nodes have logged, warnings and worse."""
+        """Return the warnings and errors that the nodes have logged."""
         self._stderr.seek(0)
         return self._stderr.read()
 
@@ -109,7 +109,7 @@ class Running:
     port: int
 
     def append(self, partition: str) -> int:
-        """The offset of a new record."""
+        """Append a record and return its offset."""
         topic, _, number = partition.rpartition("-")
         offset: int = self.brokers.ask("append", self.name, topic, number)
         return offset
@@ -124,7 +124,7 @@ class Life:
         properties: the file that it is started with.
         log_dir: its log directory.
         out: where the report goes.
-        configs: besides those of the file.
+        configs: those in addition to the file.
         name: what the JVM calls it.
         harmless: what it may log as an error.
     """
@@ -150,7 +150,7 @@ class Life:
             self.require_clean()
 
     def require_clean(self) -> None:
-        """No error in its log, no directory that the broker did not want."""
+        """Require that it logged no error and renamed no directory as stray."""
         lines = self.brokers.log()[self._before :].splitlines()
         errors = [
             f"{line[:300]}\n  {cause[:300]}"
@@ -162,7 +162,7 @@ class Life:
         assert not list(self.log_dir.glob("*-stray"))
 
     def observe(self, truths: Mapping[str, Truth]) -> Told:
-        """All that clients are told; ListOffsets is asked what was asked before."""
+        """Return what clients see; ListOffsets gets the same questions as before."""
         targets = {name: truth.targets for name, truth in truths.items()}
         self.brokers.ask("observe", self.name, str(self.out), targets)
         told = Told(self.out)
@@ -171,7 +171,7 @@ class Life:
         return told
 
     def go_on(self, before: Mapping[str, Truth]) -> dict[str, Any]:
-        """New producers append to partitions; what they are told where that is not as it should be.
+        """Let new producers append to partitions; return the offsets that are not as expected.
 
         GoingOn.java says what they append.
         """
@@ -185,7 +185,7 @@ class Life:
         return {name: given.get(name) for name in names if given.get(name) != wanted.get(name)}
 
     def await_stable(self) -> Told:
-        """What clients are told once no transaction is open any more."""
+        """Return what clients see once no transaction is open any more."""
         deadline = time.monotonic() + broker_data.RUN_SECONDS_MAX
         while True:
             told = self.observe({})
@@ -201,7 +201,7 @@ NEW_KEYS = ["idempotent-0", "idempotent-1", "committed", "aborted"]
 
 @dataclass(frozen=True)
 class Told:
-    """What a broker told its clients, as BrokerReport.java leaves it."""
+    """What a broker answered its clients, as BrokerReport.java writes it."""
 
     root: Path
 
@@ -213,14 +213,14 @@ class Told:
         return read_records(self.root / "records" / f"{partition}.ndjson")
 
     def truths(self) -> dict[str, Truth]:
-        """What was told, as the truth for what a later broker tells."""
+        """Return these answers as the truth to compare a later broker with."""
         return {
             name: Truth(self.records(name), self.report["committed"][name], offsets)
             for name, offsets in self.report["offsets"].items()
         }
 
     def require(self, truths: Mapping[str, Truth]) -> None:
-        """Each partition is as it was recorded."""
+        """Require that each partition is as it was recorded."""
         differences = []
         for name, truth in truths.items():
             if self.records(name) != truth.records:
@@ -240,7 +240,7 @@ class Told:
 
 
 def comparable(question: str, answer: list[int], recorded: list[int]) -> list[int]:
-    """An answer as far as it has to be the same: the leader has changed, and so its epoch."""
+    """Return the part of an answer that must be the same: leader and leader epoch change."""
     return answer if question.isdigit() and recorded[2] >= 0 else answer[:2]
 
 
@@ -250,7 +250,7 @@ class Truth:
 
     Attributes:
         records: those of a consumer.
-        committed: offsets of a read_committed consumer; None: not recorded.
+        committed: offsets of a read_committed consumer, None if not recorded.
         offsets: answers of ListOffsets by isolation and question: offset and timestamp, and the
             leader epoch where it was recorded.
     """
@@ -265,17 +265,17 @@ class Truth:
 
     @property
     def is_stable(self) -> bool:
-        """Whether no transaction is open."""
+        """Return whether no transaction is open."""
         return self.end == self.offsets["read_committed"]["latest"][0]
 
     @property
     def targets(self) -> list[int]:
-        """Times that ListOffsets was asked for."""
+        """Return the times that ListOffsets was asked for."""
         return [int(name) for name in self.offsets["read_uncommitted"] if name.isdigit()]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Records in one form: long bytes as their digest, no leader epoch."""
+    """Read records into one form: long bytes as their digest, no leader epoch."""
     found = []
     for line in path.read_text().splitlines():
         row = json.loads(line)
@@ -295,7 +295,7 @@ def short(value: Any) -> Any:
 
 
 def truths(expected: Path) -> Iterator[tuple[str, Truth]]:
-    """What was recorded of each partition of a state."""
+    """Yield what was recorded of each partition of a state."""
     path = expected / "lookup.json"
     recorded = json.loads(path.read_text()) if path.exists() else {}
     for name, told in recorded.items():
@@ -313,7 +313,7 @@ def truths(expected: Path) -> Iterator[tuple[str, Truth]]:
 
 
 def answers(told: dict[str, Any]) -> Answers:
-    """The two forms of `lookup.json` as BrokerReport.java has them."""
+    """Convert `lookup.json` from either form to that of BrokerReport.java."""
     plain = {name: told[name] for name in ("earliest", "latest", "maxTimestamp") if name in told}
     stable = dict(plain)
     stable["latest"] = told.get("lastStableOffset") or told["latest_read_committed"]
@@ -340,7 +340,7 @@ def listed(answer: dict[str, Any]) -> list[int]:
 class Staged:
     """A log directory without metadata, of partitions of many brokers, under names of its own.
 
-    Its files are those of the partitions, not copies: who reads it must not write.
+    Its files are those of the partitions, not copies: do not write to them.
     """
 
     def __init__(self, root: Path) -> None:
@@ -375,7 +375,7 @@ def checkpointed(path: Path, partition: str) -> int | None:
 
 
 def resurrect(kafkalog: Run, to: Path, *words: object) -> list[dict[str, Any]]:
-    """The rows of a resurrection that has succeeded."""
+    """Resurrect into a home, require success, and return the rows."""
     result = kafkalog("resurrect", *words, "--to", to, "--format", "ndjson")
     assert result.status == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -384,13 +384,13 @@ def resurrect(kafkalog: Run, to: Path, *words: object) -> list[dict[str, Any]]:
 def life(
     brokers: Brokers, home: Path, number: int = 1, configs: Mapping[str, str] | None = None
 ) -> Life:
-    """A life of the broker of a resurrected directory."""
+    """Return a life of the broker on a resurrected directory."""
     out = home.with_name(f"{home.name}-told-{number}")
     return Life(brokers, home / "server.properties", home / "log", out, configs or {})
 
 
 def findings(kafkalog: Run, log_dir: Path) -> set[tuple[str, str]]:
-    """What `verify` finds worth a warning: partition, or file, and the finding."""
+    """Return the warnings and errors of `verify`: partition or file, and finding."""
     result = kafkalog("verify", "--level", "deep", log_dir, "--format", "ndjson")
     rows = map(json.loads, result.stdout.splitlines())
     found = {
@@ -403,7 +403,7 @@ def findings(kafkalog: Run, log_dir: Path) -> set[tuple[str, str]]:
 
 
 def require_growth(told: Told, before: Mapping[str, Truth]) -> None:
-    """Behind the old records are those of `go_on`."""
+    """Require that the records of `go_on` follow the old ones."""
     for name, truth in before.items():
         records = told.records(name)
         assert records[: len(truth.records)] == truth.records, name

@@ -1,4 +1,4 @@
-"""One request of Kafka's protocol over a socket: what no client of Kafka's own would send."""
+"""One request of Kafka's protocol over a socket, which none of Kafka's own clients would send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS_MAX = 60
 
 
 def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int, int]:
-    """Send a batch as it is; the error code of the broker and the offset that it gave."""
+    """Send a batch unchanged; return the broker's error code and the offset that it assigned."""
     name = topic.encode()
     body = struct.pack(">hhih", _PRODUCE, _VERSION, 1, -1)  # header: correlation, no client id
     body += struct.pack(">hhi", -1, -1, 10_000)  # no transaction, all replicas, so long

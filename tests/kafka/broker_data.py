@@ -1,4 +1,4 @@
-"""Builds the Java side of these tests, runs it, and reads what it left behind.
+"""Builds the Java side of these tests, runs it, and reads its results.
 
 `kafkalog.harness.LiveBroker` starts one real Kafka node, feeds it, and writes the folders of
 `BrokerData`; `kafkalog.harness.DumpTool` is DumpLogSegments for many calls; `KafkaOracle` drives
@@ -40,7 +40,7 @@ JVM_OPTIONS = (
 
 
 class HarnessError(Exception):
-    """The Java side did not do what it should; the message holds its words."""
+    """The Java side failed; the message quotes its output."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class BrokerData:
         return json.loads(path.read_text())
 
     def dumps(self, state: str) -> dict[str, dict[str, Any]]:
-        """Name of the output file -> arguments, exit status and stderr of DumpLogSegments."""
+        """Map each output file to the arguments, exit status and stderr of DumpLogSegments."""
         return json.loads((self.dump_dir(state) / "exit-codes.json").read_text())
 
     def dump_dir(self, state: str) -> Path:
@@ -89,14 +89,14 @@ class BrokerData:
 
 
 def missing_tool() -> str | None:
-    """Which program is not there, in words; None: all are."""
+    """Name the programs that are not installed; return None if all are."""
     missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     return f"not on this machine: {', '.join(missing)}" if missing else None
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One process at a time, also across the workers of pytest-xdist."""
+    """Let one process at a time into the block, also across the workers of pytest-xdist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
@@ -112,7 +112,7 @@ def sources_digest() -> str:
 
 
 def build() -> None:
-    """Compile and fetch the jars, unless that was done with these very sources."""
+    """Compile and fetch the jars, unless this was done with exactly these sources."""
     stamp = TARGET / "built-from.sha256"
     with locked(TARGET / "build.lock"):
         digest = sources_digest()
@@ -131,7 +131,7 @@ def build() -> None:
 def java_command(
     main: str, *args: str, options: tuple[str, ...] = JVM_OPTIONS, lib: str = ""
 ) -> list[str]:
-    """The command that runs a class of the harness; the jars in `lib` come before all others."""
+    """Return the command that runs a class of the harness; the jars in `lib` come first."""
     places = [TARGET / lib / "*"] if lib else []
     places += [TARGET / "classes", TARGET / "lib" / "*"]
     class_path = os.pathsep.join(map(str, places))
@@ -168,8 +168,8 @@ class PastLife:
     """The log directory that a broker left at the end of a life; tests copy it.
 
     Attributes:
-        log_dir: what it left.
-        seed: what the next life has to be given.
+        log_dir: the directory that it left.
+        seed: the seed for the next life.
     """
 
     log_dir: Path
@@ -177,7 +177,7 @@ class PastLife:
 
 
 def run_first_life(root: Path, seed: int) -> PastLife:
-    """Let a broker have its first life below `root`, closed cleanly, unless it had that before."""
+    """Run a broker's first life below `root` and close it cleanly, unless that was done before."""
     done = root / "seed"
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -188,7 +188,7 @@ def run_first_life(root: Path, seed: int) -> PastLife:
 
 
 def run_second_life(root: Path, first: PastLife) -> PastLife:
-    """Let a broker have its second life below `root`, until it is killed, unless it had that."""
+    """Run a broker's second life below `root` and kill it, unless that was done before."""
     done = root / "seed"
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -200,7 +200,7 @@ def run_second_life(root: Path, first: PastLife) -> PastLife:
 
 
 def run_live_broker(root: Path, seed: int) -> BrokerData:
-    """Let a broker live and die below `root`."""
+    """Run a broker below `root` to its end, unless that was done before."""
     data = BrokerData(root)
     if (data.expected / "state.json").exists():
         return data
@@ -211,14 +211,14 @@ def run_live_broker(root: Path, seed: int) -> BrokerData:
 
 
 def run_broker_life(log_dir: Path, seed: int, life: int, end: str) -> None:
-    """Let a broker have one more life on a log directory; `end` is `closed` or `killed`."""
+    """Run one more life of a broker on a log directory; `end` is `closed` or `killed`."""
     words = (str(log_dir), str(seed), str(life), end)
     java("kafkalog.harness.BrokerLife", *words, cwd=log_dir.parent)
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What DumpLogSegments did with one list of arguments."""
+    """The results of DumpLogSegments for one list of arguments."""
 
     exit: int
     stdout: bytes
@@ -226,7 +226,7 @@ class Dump:
 
 
 def dump(calls: Iterable[list[str]], cwd: Path) -> list[Dump]:
-    """DumpLogSegments for each list of arguments, in one JVM that starts in `cwd`.
+    """Run DumpLogSegments for each list of arguments, in one JVM that starts in `cwd`.
 
     The tool may change the files it reads: `cwd` has to be a copy.
     """
@@ -236,7 +236,7 @@ def dump(calls: Iterable[list[str]], cwd: Path) -> list[Dump]:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
-    """Relative path -> size, mtime in ns and digest, of every file and folder below."""
+    """Map relative path to size, mtime in ns and digest, for every file and folder below."""
     seen = {}
     for path in sorted(root.rglob("*")):
         facts = path.stat()

@@ -1,4 +1,4 @@
-"""Kafka's own broker and tools as fixtures; started once a session, also with pytest-xdist."""
+"""Kafka's own broker and tools as fixtures, started once per session, also with pytest-xdist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "6"))
 
 @dataclass(frozen=True)
 class GroupMoments:
-    """What `kafkalog.harness.GroupMoments` left, and the seed it was given."""
+    """The data that `kafkalog.harness.GroupMoments` left, and its seed."""
 
     root: Path
     seed: int
@@ -36,7 +36,7 @@ class GroupMoments:
 
 @pytest.fixture(scope="session")
 def harness() -> None:
-    """The compiled Java side. Missing tools skip a test at home, but fail it in CI."""
+    """The compiled Java side. If tools are missing, tests are skipped locally and fail in CI."""
     missing = broker_data.missing_tool()
     if missing and os.environ.get("CI"):
         pytest.fail(missing, pytrace=False)
@@ -54,7 +54,7 @@ def oracle(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def brokers(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:  # noqa: ARG001
-    """Stock nodes, for all tests of a process in one JVM."""
+    """Stock nodes, in one JVM for all tests of a process."""
     with Brokers(tmp_path_factory.mktemp("brokers")) as running:
         yield running
 
@@ -72,7 +72,7 @@ def kafka(
 
 @pytest.fixture(scope="session")
 def broker(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.BrokerData:  # noqa: ARG001
-    """What a real broker left: fresh data, whose seed is printed (KAFKALOG_SEED repeats it)."""
+    """Fresh data of a real broker; its seed is printed (repeat it with KAFKALOG_SEED)."""
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "live-broker.lock"):
         return broker_data.run_live_broker(base / "live-broker", new_seed())
@@ -80,7 +80,7 @@ def broker(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_da
 
 @pytest.fixture(scope="session")
 def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.PastLife:  # noqa: ARG001
-    """What a real broker left that was closed, made of a new seed (KAFKALOG_SEED repeats it)."""
+    """Data of a real broker that was closed; its seed is new (repeat one with KAFKALOG_SEED)."""
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "first-life.lock"):
         return broker_data.run_first_life(base / "first-life", new_seed())
@@ -90,7 +90,7 @@ def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broke
 def killed_life(
     first_life: broker_data.PastLife, tmp_path_factory: pytest.TempPathFactory
 ) -> broker_data.PastLife:
-    """What was left by the broker's second life, which was killed."""
+    """Data of the broker's second life, at the end of which it was killed."""
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "killed-life.lock"):
         return broker_data.run_second_life(base / "killed-life", first_life)
@@ -115,7 +115,7 @@ def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Gr
 
 @pytest.fixture(scope="session")
 def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  # noqa: ARG001
-    """The leavings of a broker with remote storage; tests change copies only."""
+    """The data of a broker with remote storage; tests change only copies."""
     root = shared_by_workers(tmp_path_factory) / "tiered"
     with broker_data.locked(root.with_suffix(".lock")):
         if not (root / "done").exists():
@@ -129,11 +129,11 @@ def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  
 
 
 def shared_by_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that all workers of pytest-xdist have: one broker will do for them."""
+    """Return a directory that all workers of pytest-xdist share, so that one broker is enough."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if base.name.startswith("popen-") else base
 
 
 def new_seed() -> int:
-    """Another one each time, unless KAFKALOG_SEED says which."""
+    """Return a new seed each time, unless KAFKALOG_SEED sets one."""
     return int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))

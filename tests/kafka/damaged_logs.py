@@ -21,7 +21,7 @@ LOG = ".log"
 
 
 def workload(rng: random.Random) -> dict[str, Any]:
-    """Operations for `KafkaOracle append`: producers with and without transactions, epochs."""
+    """Draw operations for `KafkaOracle append`: producers with and without transactions, epochs."""
     operations: list[dict[str, Any]] = []
     sequences = dict.fromkeys(range(100, 106), 0)
     open_since: set[int] = set()
@@ -71,7 +71,7 @@ def workload(rng: random.Random) -> dict[str, Any]:
 
 
 class Damage:
-    """One or two things wrong with a partition directory; `words` says which."""
+    """One or two things wrong with a partition directory; `words` describes them."""
 
     def __init__(self, partition: Path, rng: random.Random) -> None:
         self.partition = partition
@@ -83,7 +83,7 @@ class Damage:
             )()
 
     def file(self, *suffixes: str) -> Path | None:
-        """A file with something in it, mostly a log, mostly the newest."""
+        """Choose a file that is not empty: mostly a log, mostly the newest."""
         if not suffixes and self.rng.random() < 0.5:
             suffixes = (LOG,)
         found = sorted(

@@ -1,4 +1,4 @@
-"""Spark beside a real broker that works: batch reads, and two streams."""
+"""Spark next to a working broker: batch reads, and two streams."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ STARTS_MAX: Final = 5
 class SparkReads:
     """Reads of a working broker's log directory.
 
-    The stream of topics that lose nothing is started again and again, from its checkpoint: a loss
-    would be an error. The stream of all topics runs on, with what is left of those that lose
-    records.
+    The stream of the topics that lose no records is restarted again and again from its checkpoint:
+    any loss would be an error. The stream of all topics keeps running, and gets what is left of
+    those that lose records.
 
     Args:
         spark: the session.
-        broker: whose logs are read.
+        broker: the broker whose logs are read.
         place: a directory for what the streams write.
     """
 
@@ -56,7 +56,7 @@ class SparkReads:
         self._went_on_s = 0.0
 
     def batches(self) -> None:
-        """Batch reads: each record of topics that lose none, and what is left of the others."""
+        """Read batches: every record of topics that lose none, and what is left of the others."""
         before = self._broker.watermark("steady")
         heads = self._heads(",".join((*WHOLE, *COMPACTED)))
         after = self._broker.watermark("steady")
@@ -72,7 +72,7 @@ class SparkReads:
             assert {head for _, head in heads.get(topic, [])} <= {"committed"}
 
     def go_on(self) -> None:
-        """Let the stream of topics that lose nothing go on now and then; look after the other."""
+        """Continue the lossless stream now and then; restart the other if Spark was too slow."""
         if time.monotonic() - self._went_on_s > RESTING_S:
             patiently(self._follow_kept)
             self._went_on_s = time.monotonic()
@@ -132,7 +132,7 @@ class SparkReads:
         return str(self._place / name / "copy")
 
     def _heads(self, topics: str, **options: str) -> dict[str, list[tuple[int, str]]]:
-        """Offset and first word of each record, by topic."""
+        """Return offset and first word of each record, by topic."""
         frame = self._spark.read.format("kafkalog").options(
             subscribe=topics, isolation="read_committed", decode="text",
             columns="topic,offset,value", **options,
@@ -148,7 +148,7 @@ class SparkReads:
         return found
 
     def _copied(self, name: str) -> Copied:
-        """What a stream wrote; each record once."""
+        """Return what a stream wrote, each record once."""
         frame = self._spark.read.parquet(self._copy(name))
         found: Copied = {}
         rows = frame.selectExpr("topic", "offset", "crc32(value) checksum").toLocalIterator()
@@ -159,7 +159,7 @@ class SparkReads:
         return found
 
     def _left(self, topic: str) -> dict[int, int]:
-        """What the broker has left of a topic on its disk, of what a consumer was given."""
+        """Return which of the consumed records of a topic the broker still has on disk."""
         consumed = self._broker.consumed(topic)
         records = read_records(self._broker.log_dir / f"{topic}-0")
         offsets = {one.offset for one in records if isinstance(one, Record)}
@@ -167,7 +167,7 @@ class SparkReads:
 
 
 def patiently(work: Callable[[], object]) -> None:
-    """Do something again where a loaded machine was too slow for Spark to start a worker."""
+    """Retry if a loaded machine was too slow for Spark to start a worker."""
     for _ in range(STARTS_MAX):
         try:
             work()
@@ -180,7 +180,7 @@ def patiently(work: Callable[[], object]) -> None:
 
 
 def is_starting_slowly(error: StreamingQueryException) -> bool:
-    """Whether a Python worker took longer to start than the ten seconds that Spark gives it."""
+    """Return whether a Python worker took longer to start than Spark's limit of ten seconds."""
     return "Python worker failed to connect back" in str(error)
 
 

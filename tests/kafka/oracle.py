@@ -1,4 +1,4 @@
-"""KafkaOracle as a process that stays: a JVM starts once and answers command after command."""
+"""KafkaOracle as a long-lived process: a JVM starts once and answers command after command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Oracle:
     """Kafka's storage classes in a JVM of their own; use it as a context manager.
 
     Args:
-        cwd: where relative paths of commands begin.
+        cwd: the directory of relative paths in commands.
     """
 
     command = (broker_data.ORACLE, "batch", "-")
@@ -49,10 +49,10 @@ class Oracle:
         self._stderr.close()
 
     def ask(self, *command: object) -> dict[str, Any]:
-        """Kafka's answer; one with `error` is what an exception said.
+        """Return Kafka's answer; `error` in it holds the text of an exception.
 
         Raises:
-            HarnessError: the process has ended.
+            HarnessError: The process has ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -67,5 +67,5 @@ class Oracle:
 
 
 def config_words(config: dict[str, str]) -> list[str]:
-    """The configs of a topic as options of a command."""
+    """Return the configs of a topic as options of a command."""
     return [word for name in config for word in ("--config", f"{name}={config[name]}")]

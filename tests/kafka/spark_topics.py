@@ -1,4 +1,4 @@
-"""A broker, its topics, and what Spark reads of them in the format of this project."""
+"""A broker, its topics, and what Spark reads from them in the format of this project."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QUICK: Final = {
 
 
 def json_of(topic: str, numbers: list[int]) -> str:
-    """Offsets or times of all partitions of a topic."""
+    """Return offsets or times of all partitions of a topic as JSON."""
     return json.dumps({topic: {str(n): number for n, number in enumerate(numbers)}})
 
 
@@ -64,13 +64,13 @@ class Kafka:
         self._numbers = count()
 
     def _forget(self) -> None:
-        """Begin with a producer that knows no topic yet."""
+        """Start with a producer that knows no topic yet."""
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
 
     @classmethod
     @contextmanager
     def running(cls, brokers: Brokers, spark: SparkSession, home: Path) -> Iterator[Kafka]:
-        """A new broker, within the block."""
+        """Run a new broker within the block."""
         spark.dataSource.register(KafkaLogDataSource)
         file = home / "server.properties"
         file.write_text(NODE.format(log_dir=home / "log"))
@@ -82,7 +82,7 @@ class Kafka:
             brokers.ask("shut-down", str(home))
 
     def create(self, partitions: int, name: str | None = None, **config: str) -> str:
-        """A new topic, whose directories are there."""
+        """Create a topic, and wait for its directories."""
         topic = f"topic{next(self._numbers)}" if name is None else name
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
         self.admin.create_topics([new])[topic].result(WAIT_S)
@@ -108,14 +108,14 @@ class Kafka:
         return f"name{next(self._numbers)}"
 
     def delete(self, topic: str) -> None:
-        """A topic, whose directories are renamed, and removed some time after."""
+        """Delete a topic: the broker renames its directories, and removes them some time later."""
         self.admin.delete_topics([topic])[topic].result(WAIT_S)
         names = [f"{topic}-{n}" for n in range(self.partitions.pop(topic))]
         self.await_for(lambda: not any((self.log_dir / name).exists() for name in names))
         self._forget()
 
     def fill(self, topic: str) -> None:
-        """What most of the cases have."""
+        """Fill a topic with the records that most of the cases use."""
         for partition, values in enumerate((range(10), range(10, 20), range(20, 21))):
             self.send(topic, values, partition)
 
@@ -189,16 +189,16 @@ class Kafka:
         yield producer
 
     def frame(self, **options: str) -> DataFrame:
-        """What `spark.read` gives; options are those of Spark's own source."""
+        """Read with `spark.read`; the options are those of Spark's own source."""
         reader = self.spark.read.format("kafkalog").options(**options)
         return reader.option("kafka.metadata.max.age.ms", "1").load(str(self.log_dir))
 
     def read(self, topics: str, **options: str) -> DataFrame:
-        """What `spark.read` gives of some topics."""
+        """Read some topics with `spark.read`."""
         return self.frame(subscribe=topics, **options)
 
     def tasks(self, topic: str, **options: str) -> list[list[tuple[int, int]]]:
-        """Partition and offset of the rows of each task, through the reader that Spark calls."""
+        """Return partition and offset of each task's rows, read as Spark calls the reader."""
         given = {"path": str(self.log_dir), "subscribe": topic, **options}
         source = KafkaLogDataSource(given)
         reader = source.reader(source.schema())
@@ -228,7 +228,7 @@ class Steps:
         self.reader = reader
 
     def plan(self, *, once: bool = False) -> list[Any]:
-        """Plan a batch; its tasks."""
+        """Plan a batch and return its tasks."""
         if self.at is None:
             self.at = self.reader.initialOffset()
         limit = ReadAllAvailable() if once else self.reader.getDefaultReadLimit()
@@ -242,11 +242,11 @@ class Steps:
         return sorted(int(row["value"]) for batch in batches for row in batch.to_pylist())
 
     def step(self, *, once: bool = False) -> list[int]:
-        """The values of the next batch."""
+        """Return the values of the next batch."""
         return self.read(self.plan(once=once))
 
     def all(self) -> list[int]:
-        """The values of all batches until nothing is new."""
+        """Return the values of all batches until nothing is new."""
         found: list[int] = []
         before: Any = self
         while before != self.at:
@@ -255,20 +255,20 @@ class Steps:
         return sorted(found)
 
     def ends(self) -> list[int]:
-        """The offsets that are next."""
+        """Return the next offsets."""
         assert self.at is not None
         return [self.at[key][0] for key in sorted(self.at)]
 
 
 class Query:
-    """A query of Spark's that ends when it has read what is there, and then goes on."""
+    """A query of Spark that ends when it has read what exists, and can be continued."""
 
     def __init__(self, kafka: Kafka, place: Path, **options: str) -> None:
         self._spark, self._place = kafka.spark, place
         self.frame: DataFrame = stream(kafka, **options)
 
     def run(self, frame: DataFrame | None = None, **trigger: Any) -> StreamingQuery:
-        """Read what is there, and write it to a table."""
+        """Read what exists, and write it to a table."""
         writer = (self.frame if frame is None else frame).writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(self._place / "checkpoint"))
         query = writer.trigger(**(trigger or {"availableNow": True})).start(
@@ -278,19 +278,19 @@ class Query:
         return query
 
     def values(self) -> list[int]:
-        """What the table has."""
+        """Return the values in the table."""
         table = self._spark.read.parquet(str(self._place / "table"))
         return sorted(int(row["value"]) for row in table.select("value").collect())
 
 
 def stream(kafka: Kafka, **options: str) -> DataFrame:
-    """What `spark.readStream` gives; options are those of Spark's own source."""
+    """Read with `spark.readStream`; the options are those of Spark's own source."""
     reader = kafka.spark.readStream.format("kafkalog").options(**options)
     return reader.option("kafka.metadata.max.age.ms", "1").load(str(kafka.log_dir))
 
 
 def choice(kafka: Kafka, kind: str, topic: str) -> dict[str, str]:
-    """The option that chooses a topic."""
+    """Return the option that chooses a topic."""
     if kind == "assign":
         return {kind: json.dumps({topic: [*range(kafka.partitions[topic])]})}
     return {kind: topic if kind == "subscribe" else f"{topic}.*"}
@@ -303,7 +303,11 @@ LATE_FROM = (1, 1, 2, 2, 3)
 
 
 def prepared(kafka: Kafka, *, is_whole: bool = False) -> tuple[str, list[int]]:
-    """The topic, and two times; `is_whole`: all partitions have something of the second one."""
+    """Make a topic, and return it with two times.
+
+    `is_whole` adds records of the second time where they are missing, so that every partition has
+    some.
+    """
     topic = kafka.create(5)
     first = int(time.time()) * 1000 - 5000
     times = [first, first + 1000]
@@ -328,7 +332,7 @@ STARTS: dict[str, tuple[list[int], bool]] = {
 
 
 def start_of(kind: str, topic: str, times: list[int]) -> dict[str, str]:
-    """The option that says where a query begins."""
+    """Return the option that says where a query begins."""
     if kind == "offsets":
         return {"startingOffsets": json_of(topic, [-2, -1, 0, 1, 2])}
     if kind == "timestamps":

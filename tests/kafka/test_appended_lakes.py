@@ -1,8 +1,9 @@
-"""Tables that grow beside a broker that works: each record once, each gap named.
+"""Tables that grow next to a working broker: each record once, each gap named.
 
-The broker rolls, cleans, deletes by size, moves log starts, creates and deletes topics, one of them
-under the same name again and again. Runs of `export --append` begin at random moments, and many are
-killed. What a row must be follows from its offset, and a consumer says what there is in the end.
+The broker rolls, cleans, deletes by size, moves log starts, and creates and deletes topics, one of
+them repeatedly under the same name. Runs of `export --append` begin at random moments, and many are
+killed. The offset of a row determines its value, and a consumer says which records exist in the
+end.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NUMBERED: Final = ("steady", "retained", "trimmed", "again")
 
 @dataclass
 class Commit:
-    """What one commit says, and the rows that it adds: partition, offset and value."""
+    """The offsets of one commit, and the rows that it adds: partition, offset and value."""
 
     increment: dict[str, Any]
     lost: list[dict[str, Any]] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Table:
         self.killed = 0
 
     def run(self, *words: str, kill_after_s: float | None = None) -> int:
-        """Let one run begin; kill it if it takes longer."""
+        """Start one run; kill it if it takes longer."""
         process = subprocess.Popen(
             [*self._words, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -80,7 +81,7 @@ class Table:
         return process.returncode
 
     def commits(self) -> list[Commit]:
-        """All commits, in order."""
+        """Return all commits, in order."""
         if self.form == "iceberg":
             return list(self._snapshots())
         names = sorted((self.place / "_kafkalog" / "commits").iterdir())
@@ -98,7 +99,7 @@ class Table:
         return made
 
     def _snapshots(self) -> Iterator[Commit]:
-        """What each snapshot says, and what is in the files that it has added."""
+        """Yield the properties of each snapshot, and the rows in the files that it added."""
         table = iceberg(self.place)
         for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number):
             said = snapshot.summary.additional_properties
@@ -119,7 +120,7 @@ class Table:
             yield made
 
     def merges(self) -> int:
-        """How often small files were merged."""
+        """Return how often small files were merged."""
         if self.form == "iceberg":
             said = [one.summary.additional_properties for one in iceberg(self.place).snapshots()]
             return sum("kafkalog.merged-files" in one for one in said)
@@ -128,7 +129,7 @@ class Table:
         return 0
 
     def rows(self) -> dict[str, list[tuple[int, bytes]]]:
-        """Offset and value of all rows, by topic, as readers of the table find them."""
+        """Return offset and value of all rows, by topic, as readers of the table find them."""
         if self.form == "iceberg":
             table = iceberg(self.place).scan().to_arrow()
         elif self.form == "delta":
@@ -142,7 +143,7 @@ class Table:
 
 
 def require_chained(commits: list[Commit]) -> None:
-    """Each commit begins where the one before ended."""
+    """Require that each commit begins where the one before ended."""
     ends = [{}, *(commit.increment["end"] for commit in commits)]
     assert [commit.increment["start"] for commit in commits] == ends[:-1]
     assert [commit.increment["number"] for commit in commits] == list(range(len(commits)))
@@ -151,7 +152,7 @@ def require_chained(commits: list[Commit]) -> None:
 def parts_and_gaps(
     commits: list[Commit],
 ) -> tuple[dict[str, dict[int, bytes]], dict[str, set[int]], list[dict[str, Any]]]:
-    """Rows by topic and id as the commits have them, offsets of gaps likewise, and all gaps."""
+    """Return rows and offsets of gaps by topic and id, as the commits have them, and all gaps."""
     rows: dict[str, dict[int, bytes]] = defaultdict(dict)
     missing: dict[str, set[int]] = defaultdict(set)
     gaps = []
@@ -176,9 +177,10 @@ def parts_and_gaps(
 
 
 def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> None:
-    """Each record once, with its value; what is not there is named.
+    """Require each record once, with its value, and a gap for each missing one.
 
-    The first commit begins where the logs begin then; later ones miss nothing without a word.
+    The first commit begins where the logs begin at that time; later ones report everything that
+    they miss.
     """
     commits = table.commits()
     require_chained(commits)
@@ -223,7 +225,7 @@ def require_complete(table: Table, consumed: dict[str, dict[int, bytes]]) -> Non
 def test_tables_beside_a_working_broker(
     harness: None, tmp_path: Path, form: str, tell: Callable[[str], None]
 ) -> None:
-    """A few runs, or a hundred in a soak; about half of them are killed."""
+    """A test has a few runs, and a soak a hundred; about half of them are killed."""
     assert harness is None
     seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
     sys.stderr.write(f"seed {seed}\n")

@@ -1,4 +1,4 @@
-"""The benchmarks work: all of their parts over very little data. What they measure is no test."""
+"""The benchmarks work: every part runs on very little data. Their measurements are not judged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
 
 
 def lines_of(page: str) -> dict[str, list[str]]:
-    """First cell of each line of the tables -> the other cells of each such line."""
+    """Map the first cell of each line of the tables to the other cells of each such line."""
     lines: dict[str, list[str]] = {}
     for line in page.splitlines():
         if line.startswith("| "):
@@ -66,7 +66,7 @@ def lines_of(page: str) -> dict[str, list[str]]:
 
 
 def test_every_row_is_measured(rehearsal: Rehearsal) -> None:
-    """Time, memory and rates of each; both sides where there are two."""
+    """Each row has time, memory and rates, and both sides if it has two."""
     lines = lines_of(rehearsal.page)
     assert len(rehearsal.rows) >= 10
     for row in rehearsal.rows:
@@ -87,7 +87,7 @@ def test_outputs_are_those_of_kafkas_tool(rehearsal: Rehearsal) -> None:
 
 
 def test_trends_and_decoders_are_shown(rehearsal: Rehearsal) -> None:
-    """The decoders agree on the number of records, or the run would have failed."""
+    """If the decoders disagreed on the number of records, the run would have failed."""
     lines = lines_of(rehearsal.page)
     names = {row.name for row in rehearsal.rows}
     shown = {trend.name for trend in TRENDS if {trend.small, trend.large} <= names}
@@ -98,7 +98,7 @@ def test_trends_and_decoders_are_shown(rehearsal: Rehearsal) -> None:
 def test_every_extreme_is_measured(tmp_path: Path) -> None:
     """Small bombs, a small huge value, few partitions: each command, with its status.
 
-    The bombs are of one codec, of all in `make soak`.
+    The bombs use one codec, or all of them in `make soak`.
     """
     codecs = list(sampled(sorted(CODECS), len(CODECS)))
     print(codecs)

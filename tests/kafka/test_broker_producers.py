@@ -1,4 +1,4 @@
-"""The checks of producers over what a real broker wrote a moment ago: nothing to be found."""
+"""The checks of producers find nothing in what a real broker has just written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.parametrize("state", ["clean", "live"])
 def test_nothing_is_held_against_a_broker(broker: BrokerData, state: str) -> None:
-    """Transactions, aborts, compaction, deleted heads; an open transaction is a note."""
+    """The log has transactions, aborts, compaction and deleted heads; an open one is a note."""
     print("seed", broker.facts["seed"])
     found = list(Verification(Level.DEEP).verify(broker.log_dir(state)))
     assert [defect for defect in found if defect.severity != Severity.NOTE] == []

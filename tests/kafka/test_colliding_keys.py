@@ -36,7 +36,7 @@ FLIPPED_BYTES = (19, 45, 59, 83, 109, 123)
 
 
 def second_key() -> bytes:
-    """The same bytes, but for the highest bit of six of them."""
+    """Flip the highest bit of six bytes."""
     key = bytearray(FIRST_KEY)
     for position in FLIPPED_BYTES:
         key[position] ^= 0x80
@@ -64,7 +64,7 @@ def collided(oracle: Oracle, tmp_path: Path) -> Path:
 
 
 def test_the_keys_collide() -> None:
-    """Two keys, one digest, by which Kafka's offset map knows a key."""
+    """The two keys have one digest, and Kafka's offset map knows a key only by its digest."""
     assert second_key() != FIRST_KEY
     digests = {hashlib.md5(key, usedforsecurity=False).digest() for key in
                (FIRST_KEY, second_key())}  # fmt: skip
@@ -74,7 +74,7 @@ def test_the_keys_collide() -> None:
 def test_kafkas_cleaner_loses_a_live_record_and_the_audit_names_it(
     collided: Path, oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Its map holds one offset for both keys, and the record of the first lies below that."""
+    """Its map holds one offset for both keys, and the record of the first key lies below it."""
     after = tmp_path / "after"
     shutil.copytree(collided, after)
     said = oracle.ask("compact", str(after / PARTITION), "--now", str(START_MS + 1000))
@@ -93,7 +93,7 @@ def test_kafkas_cleaner_loses_a_live_record_and_the_audit_names_it(
 
 @pytest.mark.parametrize("kind", [Pass, ColumnPass])
 def test_our_cleaner_keeps_both(collided: Path, kind: type[Pass] | type[ColumnPass]) -> None:
-    """By the kernels and without them; the superseded record alone goes."""
+    """It only removes the superseded record, with the kernels and without them."""
     log = UnifiedLog(str(collided / PARTITION))
     config = CompactionConfig()
     now = START_MS + 1000

@@ -1,6 +1,6 @@
-"""A real broker on what was compacted: clients read what survives, and the broker goes on with it.
+"""A real broker on compacted logs: clients read what survives, and the broker continues with it.
 
-The dirty part and the policy are given by hand, so that logs of every kind are rewritten.
+The tests set the dirty part and the policy, so that logs of every kind are rewritten.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOW_MS = 1_900_000_000_000  # every delete horizon that a broker stamped is over
 
 
 def compact_all(log_dir: Path, backup: Path | None = None) -> dict[str, Compaction]:
-    """Compact each partition of users in place, from its beginning on."""
+    """Compact each partition of users in place, from its start."""
     target = open_path(str(log_dir))
     assert isinstance(target, LogDirListing)
     sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
@@ -66,12 +66,12 @@ def cleaner_offsets(log_dir: Path) -> dict[str, int]:
 
 
 def data_of(broker: BrokerData, name: str) -> tuple[list[dict[str, Any]], set[int]]:
-    """The records of a partition, and the offsets of those that a read_committed consumer reads."""
+    """Return the records of a partition, and the offsets that a read_committed consumer reads."""
     return list(broker.records(name)), set(broker.committed_offsets(name))
 
 
 def latest(records: list[dict[str, Any]], committed: set[int]) -> dict[str, dict[str, Any]]:
-    """The last committed record of each key."""
+    """Return the last committed record of each key."""
     return {
         json.dumps(record["key"]): record
         for record in records
@@ -80,7 +80,7 @@ def latest(records: list[dict[str, Any]], committed: set[int]) -> dict[str, dict
 
 
 def check_partition(before: BrokerData, after: BrokerData, name: str, upper: int) -> int:
-    """Nothing is lost that should be there, nothing is there that should not; how many went."""
+    """Require that no live record is lost and none is added; return how many were removed."""
     old, old_committed = data_of(before, name)
     new, new_committed = data_of(after, name)
     by_offset = {record["offset"]: record for record in old}
@@ -104,7 +104,7 @@ def check_partition(before: BrokerData, after: BrokerData, name: str, upper: int
 
 
 def check_undo(brokers: Brokers, closed: Path, before: BrokerData, root: Path) -> None:
-    """Every file of a copy that is compacted is back, and consumers read every record there was."""
+    """Require that undo restores every file of a compacted copy, and consumers every record."""
     log_dir = root / "log"
     shutil.copytree(closed, log_dir)
     was = broker_data.fingerprint(log_dir)
@@ -123,11 +123,11 @@ def check_undo(brokers: Brokers, closed: Path, before: BrokerData, root: Path) -
 
 
 class Stopped(BaseException):  # what stands for SIGKILL
-    """The driver ends here."""
+    """Ends the driver."""
 
 
 class StoppedEngine(LocalEngine):
-    """Ends the driver when all tasks have ended; what they staged is kept elsewhere."""
+    """Ends the driver after all tasks; the files that they staged are kept elsewhere."""
 
     def __init__(self, staging: Path, kept: Path) -> None:
         super().__init__(2)
@@ -141,7 +141,7 @@ class StoppedEngine(LocalEngine):
 
 
 def compact_by_tasks(log_dir: Path, engine: Engine) -> None:
-    """Compact each partition of users from its beginning on."""
+    """Compact each partition of users by tasks, from its start."""
     target = open_path(str(log_dir))
     assert isinstance(target, LogDirListing)
     sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
@@ -157,7 +157,7 @@ def compact_by_tasks(log_dir: Path, engine: Engine) -> None:
 
 
 def leave_staged(log_dir: Path, kept: Path) -> None:
-    """What a driver leaves that is killed before it swaps anything in."""
+    """Leave the files of a driver that is killed before it swaps anything in."""
     staging = log_dir / staging_name()
     with pytest.raises(Stopped):
         compact_by_tasks(log_dir, StoppedEngine(staging, kept))
@@ -170,7 +170,7 @@ def leave_staged(log_dir: Path, kept: Path) -> None:
 def before(
     brokers: Brokers, first_life: PastLife, tmp_path_factory: pytest.TempPathFactory
 ) -> BrokerData:
-    """What clients see of the log directory that is to be compacted."""
+    """What clients see of the log directory before it is compacted."""
     place = tmp_path_factory.mktemp("before")
     shutil.copytree(first_life.log_dir, place / "served")
     return brokers.serve(place / "served", place / "seen")
@@ -179,7 +179,7 @@ def before(
 def test_a_broker_starts_on_what_a_killed_driver_left(
     brokers: Brokers, first_life: PastLife, before: BrokerData, tmp_path: Path
 ) -> None:
-    """It takes the staging directory for a deleted partition, and serves all others as before."""
+    """It treats the staging directory as a deleted partition, and serves all others as before."""
     print("seed", first_life.seed)
     left = tmp_path / "left"
     shutil.copytree(first_life.log_dir, left)
@@ -196,9 +196,9 @@ def test_a_broker_starts_on_what_a_killed_driver_left(
 def test_a_broker_lives_on_with_a_compacted_directory(
     brokers: Brokers, first_life: PastLife, before: BrokerData, tmp_path: Path
 ) -> None:
-    """It serves what survives in both isolation levels, takes new records, and cleans again.
+    """It serves what survives at both isolation levels, takes new records, and cleans again.
 
-    What was compacted elsewhere and taken back, it serves as it was.
+    After an undo of another compacted copy, it serves the original records.
     """
     print("seed", first_life.seed)
     log_dir = tmp_path / "log"

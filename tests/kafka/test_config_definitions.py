@@ -1,4 +1,4 @@
-"""The table of configs beside Kafka 4.3's own: names, kinds, defaults, synonyms, bounds."""
+"""The table of configs against Kafka 4.3's own: names, kinds, defaults, synonyms, bounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ours(name: str, text: str) -> Any:
 
 @pytest.mark.usefixtures("harness")
 def test_configs_are_kafkas(tmp_path: Path) -> None:
-    """Every config of a topic, and what its values may be."""
+    """Every config of a topic, with the values that it allows."""
     lines = broker_data.java("kafkalog.harness.TopicConfigs", *TEXTS, cwd=tmp_path).splitlines()
     kafkas = {line["name"]: line for line in map(json.loads, lines)}
     of_topics = {name for name, one in DEFINITIONS.items() if not one.is_of_broker}
@@ -62,5 +62,5 @@ def test_configs_are_kafkas(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text"), sorted(OURS_ALONE))
 def test_exceptions_are_needed(name: str, text: str) -> None:
-    """What a broker before 4.1 took is taken."""
+    """Brokers before 4.1 accepted these values, so we do, too."""
     assert ours(name, text) == int(text)

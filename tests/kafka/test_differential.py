@@ -43,10 +43,11 @@ EXPECTED: dict[str, set[str]] = {
 def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     subject: str, cases: int, oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """Same files, offsets and statistics; and the cases are rich enough to mean something.
+    """The files, offsets and statistics are equal, and every expected event occurs.
 
-    An eighth of the cases will do if they are about all that they have to be about; in `make soak`
-    they all run. Seeds are new each time; KAFKALOG_SEED begins with the one that a failure names.
+    A run may stop after an eighth of the cases if they cover all expected events; in `make soak`
+    all of them run. Seeds are new each time; KAFKALOG_SEED starts with the seed that a failure
+    names.
     """
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
     share = cases // SHARES
@@ -70,5 +71,5 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     ],
 )
 def test_starts_that_differed_once(seed: int, oracle: Oracle, tmp_path: Path) -> None:
-    """Kafka's loader takes the first for magic 2, and dies of the second."""
+    """Kafka's loader takes the first marker for magic 2, and fails on the second message."""
     assert run_cases("starts", range(seed, seed + 1), tmp_path, oracle).differences == {}

@@ -1,4 +1,4 @@
-"""What Kafka's Cleaner fails on: `compact` and `verify` say so, and of nothing else."""
+"""Where Kafka's Cleaner fails, `compact` and `verify` report it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEWER = batch(2, [record(0, b"a")])
 
 
 def two(*times: int, keys: tuple[bytes, bytes] = (b"a", b"b"), tombstone: bool = False) -> bytes:
-    """Offsets 0 and 1."""
+    """Build a batch of two records with the offsets 0 and 1."""
     values = (b"v", None if tombstone else b"v")
     records = [record(i, keys[i], values[i], time_delta=times[i] - times[0]) for i in (0, 1)]
     return batch(0, records, base_time=times[0], max_time=max(-1, *times))
@@ -47,10 +47,10 @@ class Log:
     """A closed segment with the offsets 0 to 2.
 
     Attributes:
-        batches: of which the last has offset 2.
-        cleaner: how what Kafka's Cleaner says begins, as far as we say the same; None: it succeeds.
+        batches: the batches; the last one has offset 2.
+        cleaner: start of the message of Kafka's Cleaner that ours repeats, None if it succeeds.
         is_warned: whether `verify` warns.
-        newest: offset of the newest record, where indexes have to be made by hand.
+        newest: offset of the newest record, if the test has to make the indexes itself.
     """
 
     batches: tuple[bytes, ...]
@@ -120,7 +120,7 @@ UNREADABLE = {
 
 
 def kafkas_passes(oracle: Oracle, partition: Path, *options: str) -> list[dict[str, Any]]:
-    """What Kafka's Cleaner makes of a copy."""
+    """Run Kafka's Cleaner on a copy, and return its answers."""
     copy = partition.parent / "kafka" / partition.name
     shutil.copytree(partition, copy)
     answer = oracle.ask("compact", str(copy), "--now", str(NOW_MS), *options)
@@ -146,7 +146,7 @@ def log_dir(root: Path, *batches: bytes, newest: int | None = None) -> Path:
 
 
 def ours(partition: Path, map_memory: int | None) -> str | None:
-    """What the plan of our compaction says; with a limited map it is not made by the kernels."""
+    """Return what the plan of our compaction says; a limited map excludes the kernels."""
     configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(partition.parent))
     request = CompactionRequest(
         NOW_MS, map_memory=map_memory, high_watermark="end", old_formats=True
@@ -158,14 +158,14 @@ def ours(partition: Path, map_memory: int | None) -> str | None:
 
 
 def warnings(partition: Path, level: Level) -> list[str]:
-    """What `verify` says of the cleaner."""
+    """Return the warnings of `verify` about the cleaner."""
     found = Verification(level).verify(str(partition))
     return [defect.detail for defect in found if defect.reference == "cleaner-stuck"]
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_what_is_not_written_again(oracle: Oracle, tmp_path: Path, name: str) -> None:
-    """Ours says the same, by the kernels and without them; it goes on where Kafka's fails."""
+    """Ours names the same reason, with and without kernels; it continues where Kafka's fails."""
     log = REWRITTEN[name]
     partition = log_dir(tmp_path / "dir", *log.batches, newest=log.newest)
     said = kafkas_passes(oracle, partition)[0].get("error")
@@ -194,7 +194,7 @@ def test_what_cannot_be_read(oracle: Oracle, tmp_path: Path, reference: str) -> 
 
 
 def test_a_wrong_checksum_stops_no_cleaner(oracle: Oracle, tmp_path: Path) -> None:
-    """It looks at none."""
+    """The cleaner checks none."""
     data = bytearray(two(BASE_TIME, BASE_TIME))
     data[-2] ^= 1  # the last byte of a value
     partition = log_dir(tmp_path / "dir", bytes(data), NEWER, newest=2)
@@ -217,7 +217,7 @@ def test_a_full_map_stops_no_cleaner(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_only_what_is_compacted_and_closed_is_judged(tmp_path: Path) -> None:
-    """A topic that is not compacted, and the active segment, no cleaner comes to."""
+    """The cleaner never touches topics that are not compacted, or active segments."""
     partition = log_dir(tmp_path / "dir", two(-10, -15), NEWER)
     assert warnings(partition, Level.DEEP)
     assert not warnings(partition.rename(partition.with_name("orders-0")), Level.DEEP)

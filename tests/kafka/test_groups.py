@@ -1,4 +1,4 @@
-"""Groups and offsets as an admin client is told of them, at many moments of a broker's life."""
+"""Groups and offsets as an admin client sees them, at many moments of a broker's life."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(log_dir: Path, at: Moment | None = None) -> Groups:
 
 
 def as_told(found: Groups, wanted: dict[str, Any]) -> dict[str, Any]:
-    """In the words of the admin client; epochs and clients as far as that was told of them."""
+    """Return our groups in the form of the admin client, with epochs and clients if it has them."""
     told = {}
     for name, group in found.groups.items():
         one: dict[str, Any] = {
@@ -59,7 +59,7 @@ def as_told(found: Groups, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_disk(groups: dict[str, Any], found: Groups) -> dict[str, Any]:
-    """Without groups that only a broker's memory has: all their offsets were deleted.
+    """Drop the groups that only the broker's memory has: all their offsets were deleted.
 
     Such a group never had a member, and so no record but its offsets.
     """
@@ -79,7 +79,7 @@ def committed(groups: dict[str, Any]) -> dict[tuple[str, str], int]:
 
 
 def require_transactions(log_dir: Path, moment: dict[str, Any], where: str) -> None:
-    """Ids as `describeTransactions` has them, what is open as `describeProducers` has it."""
+    """Compare transactional ids with `describeTransactions`, open ones with `describeProducers`."""
     if not moment["transactions"]:
         return
     found = read_transactions([open_path(str(log_dir))], now_ms=moment["now"])
@@ -112,7 +112,7 @@ def require_transactions(log_dir: Path, moment: dict[str, Any], where: str) -> N
 def test_groups_are_what_an_admin_client_is_told(
     group_moments: GroupMoments, tell: Callable[[str], None]
 ) -> None:
-    """At each moment; and as of each former moment by what is there in the end."""
+    """This holds at each moment, and the final log gives the groups of each earlier moment."""
     seed, places = group_moments.seed, group_moments.root / "moments"
     moments = [json.loads((places / f"{number}.json").read_text()) for number in range(MOMENTS)]
     last = places / str(MOMENTS - 1)
@@ -142,7 +142,7 @@ def test_groups_are_what_an_admin_client_is_told(
 
 
 def test_names_belong_to_the_partitions_that_kafka_computes(oracle: Oracle) -> None:
-    """Random names, also of characters that are two in Java, for any number of partitions."""
+    """Random names, with characters that are two in Java, for any number of partitions."""
     seed = new_seed()
     rnd = random.Random(seed)
     ranges = ((0x20, 0x7F), (0xA0, 0x800), (0x800, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000))

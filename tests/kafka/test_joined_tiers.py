@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 
 def offsets_at(kafkalog: Run, times: dict[str, int], *argv: object) -> None:
-    """Require that the offset of each time is what the broker told; -1 for none."""
+    """Require that the offset of each time is what the broker answered; -1 for none."""
     assert len(times) > 10
     options = [word for time in times for word in ("--timestamp", time)]
     status = int(-1 in times.values())
@@ -43,9 +43,10 @@ def offsets_at(kafkalog: Run, times: dict[str, int], *argv: object) -> None:
 def test_a_log_and_its_tier_are_what_the_broker_serves(
     tiered: Tiered, kafkalog: Run, name: str, *, has_metadata: bool
 ) -> None:
-    """A broker reads through its RemoteLogManager what is not local any more; so does each reader.
+    """A broker reads records that are no longer local from its tier, and so does each reader.
 
-    Records of both isolation levels, all special offsets, and the offset of each time.
+    The test compares records of both isolation levels, all special offsets, and the offset of each
+    time.
     """
     wanted, told = tiered.all_records(name), tiered.told[name]
     around = [tiered.log_dir] if has_metadata else []
@@ -79,9 +80,9 @@ def test_a_log_and_its_tier_are_what_the_broker_serves(
 def test_local_retention_leaves_what_the_broker_left(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, name: str
 ) -> None:
-    """The log is local again as a whole: retention takes what the broker took, and no more.
+    """The whole log is local again: retention removes what the broker removed, and no more.
 
-    `plain` is limited by size, `transactions` by time. Without the tier nothing may go.
+    `plain` is limited by size, `transactions` by time. Without the tier nothing may be removed.
     """
     log_dir, revived = shutil.copytree(tiered.log_dir, tmp_path / "log"), tmp_path / "revived"
     salvaged = kafkalog("salvage", log_dir, "--from-tier", tiered.tier, "--to", revived)
@@ -104,7 +105,7 @@ def test_local_retention_leaves_what_the_broker_left(
 def test_what_resurrect_leaves_in_the_tier_is_told(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """By offsets, with status 1; nothing is told if the tier is taken, too."""
+    """By offsets, with status 1; with the tier as a source, nothing is left to report."""
     argv = ("resurrect", tiered.log_dir, "--to", tmp_path / "new", "--dry-run")
     told = rows(kafkalog, *argv, status=1)
     left = {
@@ -126,7 +127,7 @@ def test_what_resurrect_leaves_in_the_tier_is_told(
 def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """Its remote segments would be of another log."""
+    """Its remote segments would belong to another log."""
     log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
     (log_dir / "plain-0").rename(tmp_path / "plain-0")
     result = kafkalog("resurrect", tmp_path / "plain-0", "--into", log_dir)
@@ -138,7 +139,7 @@ def test_a_topic_that_is_tiered_in_the_cluster_gets_no_partition(
 def test_a_stock_broker_starts_on_what_was_in_the_tier(
     tiered: Tiered, brokers: Brokers, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """Resurrected with all that was remote: consumers get the whole log, and it goes on."""
+    """Everything remote is resurrected: consumers get the whole log, and it takes new records."""
     home = tmp_path / "new"
     resurrect(kafkalog, home, tiered.log_dir, "--from-tier", tiered.tier)
     with life(brokers, home) as first:
@@ -158,7 +159,7 @@ def test_a_stock_broker_starts_on_what_was_in_the_tier(
 def test_a_stock_broker_starts_on_a_salvaged_tier(
     tiered: Tiered, brokers: Brokers, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """Packed, encrypted, and nothing else left of the plain topic: its id is in the tier."""
+    """The tier is packed and encrypted and all that is left of `plain`; it has the topic id."""
     key = new_key(tmp_path, "key")
     bucket = tmp_path / "bucket"
     for name in PARTITIONS:
@@ -196,7 +197,7 @@ PACKINGS = {
 def test_a_packed_tier_is_what_the_broker_serves(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, name: str, kind: str
 ) -> None:
-    """The broker's uploads, packed as Aiven's plugin does, with and without transaction index."""
+    """The broker's uploads, packed like Aiven's plugin does, with and without transaction index."""
     packing = PACKINGS[kind]
     if kind in ("encrypted", "both"):
         packing = replace(packing, key=(f"key-{kind}", new_key(tmp_path, f"key-{kind}")))
@@ -216,7 +217,7 @@ def test_a_packed_tier_is_what_the_broker_serves(
 def test_tables_of_a_log_and_its_tier_have_each_record_once(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, isolation: str
 ) -> None:
-    """An export, SQL, and a replay of both paths: what a consumer of that level got."""
+    """An export, SQL, and a replay of both paths have what a consumer got at that level."""
     options = ["--read-committed"] if isolation == "committed" else []
     lake = tmp_path / "lake"
     paths = tiered.log_dir, tiered.tier
@@ -237,7 +238,7 @@ def test_tables_of_a_log_and_its_tier_have_each_record_once(
 
 
 def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path: Path) -> None:
-    """`--replicas all`: what each broker would answer; files are listed where they are."""
+    """`--replicas all` gives what each broker would answer, and files have their real paths."""
     log_dirs = [tiered.log_dir, shutil.copytree(tiered.log_dir, tmp_path / "log")]
     paths = [*log_dirs, tiered.tier]
     told = tiered.told["plain-0"]["specials"]
@@ -262,7 +263,7 @@ def test_each_copy_of_a_log_has_its_tier(tiered: Tiered, kafkalog: Run, tmp_path
 def test_offsets_that_are_neither_remote_nor_local(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """Local segments are lost that were not uploaded, as after a partial restore."""
+    """As after a partial restore, local segments are lost that were not uploaded."""
     log_dir = shutil.copytree(tiered.log_dir, tmp_path / "log")
     specials = tiered.told["transactions-0"]["specials"]
     first = log_dir / "transactions-0" / f"{specials['earliest-local']:020d}.log"

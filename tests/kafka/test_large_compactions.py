@@ -33,7 +33,7 @@ FIRST_DIRTY = (0, 21_007, 45_000)
 
 
 def write(home: Path, codec: str, oracle: Oracle) -> None:
-    """Four segments and more, with transactions, tombstones and few keys."""
+    """Let Kafka write more than four segments: transactions, tombstones and few keys."""
     home.mkdir()
     generate = {
         "op": "gen", "count": 30_000, "distinct": 4_000, "perBatch": 40, "codec": codec,
@@ -53,7 +53,7 @@ def write(home: Path, codec: str, oracle: Oracle) -> None:
 
 
 def compacted(source: Path, target: Path, first_dirty: int, map_memory: int | None) -> Compaction:
-    """What comes of a copy; a map with a limit is filled by the reference."""
+    """Compact a copy and return the result; a limited map is filled by the reference."""
     shutil.copytree(source, target)
     configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(target))
     request = CompactionRequest(
@@ -67,7 +67,7 @@ def compacted(source: Path, target: Path, first_dirty: int, map_memory: int | No
 
 @pytest.fixture(scope="module")
 def beginnings() -> dict[str, tuple[int, ...]]:
-    """Where the dirty part begins, by codec: everywhere, or at one place each, by the seed."""
+    """Where the dirty part starts, by codec: everywhere, or in one place each, by the seed."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     drawn = random.Random(seed).sample(FIRST_DIRTY, len(FIRST_DIRTY))
@@ -82,9 +82,9 @@ def beginnings() -> dict[str, tuple[int, ...]]:
 def test_both_passes_make_the_same_files(
     oracle: Oracle, tmp_path: Path, beginnings: dict[str, tuple[int, ...]], codec: str
 ) -> None:
-    """From the start, and from the middle of a segment, a batch and a transaction on.
+    """From the log start, and from the middle of a segment, of a batch and of a transaction.
 
-    A sample has each codec and each beginning once, which are three of the nine.
+    A sample has each codec and each start once: three of the nine pairs.
     """
     write(tmp_path / "log", codec, oracle)
     for first_dirty in beginnings[codec]:

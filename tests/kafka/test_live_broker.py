@@ -55,7 +55,7 @@ def state(request: pytest.FixtureRequest) -> str:
 def log_dir(
     broker: BrokerData, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[broker_data.Path]:
-    """A log directory as working directory, unchanged at the end: bytes, names, sizes, times."""
+    """A log directory as the working directory; bytes, names, sizes and times must not change."""
     print("seed", broker.facts["seed"])
     path = broker.log_dir(state)
     before = broker_data.fingerprint(path)
@@ -84,7 +84,7 @@ def fail_on(differences: list[str], total: int) -> None:
 
 
 def expected_bytes(wanted: Any, got: str | None) -> Any:
-    """What `got` has to be: the corpus' digest of something long becomes that of `got`."""
+    """Return the expected bytes; if the corpus has only a digest, return the digest of `got`."""
     if not isinstance(wanted, dict):
         return wanted
     raw = bytes.fromhex(got or "")
@@ -130,7 +130,8 @@ def test_dump_prints_the_bytes_of_kafkas_tool(
 ) -> None:
     """Scripts that parse kafka-dump-log.sh must not see a difference.
 
-    Where the tool itself dies of an exception, ours must not, and begins with the same bytes.
+    Where the tool itself fails with an exception, ours must not, and its output starts with the
+    same bytes.
     """
     assert log_dir
     calls = {n: c for n, c in broker.dumps(state).items() if n.endswith(DUMPS[kind])}
@@ -148,7 +149,7 @@ def test_dump_prints_the_bytes_of_kafkas_tool(
 
 
 def test_every_recorded_dump_belongs_to_a_test(broker: BrokerData) -> None:
-    """An output with an unknown ending would be compared by nobody."""
+    """Nobody would compare an output with an unknown suffix."""
     known = tuple(ending for endings in DUMPS.values() for ending in endings)
     for state in STATES:
         assert [name for name in broker.dumps(state) if not name.endswith(known)] == []
@@ -190,7 +191,7 @@ def test_records_are_those_of_a_consumer(
 def test_read_committed_offsets_are_those_of_a_consumer(
     broker: BrokerData, log_dir: Any, kafkalog: Callable[..., Any]
 ) -> None:
-    """Aborted data and all behind the first open transaction stay out of sight."""
+    """Aborted records and everything after the first open transaction stay hidden."""
     differences = []
     for partition in broker.partitions():
         start = broker.lookups[partition]["earliest"]["offset"]
@@ -210,7 +211,7 @@ def test_read_committed_offsets_are_those_of_a_consumer(
 def answers(
     kafkalog: Callable[..., Any], partition: Any, option: str, queries: list[Any], isolation: str
 ) -> list[tuple[int, int, int]]:
-    """Offset, timestamp and leader epoch for each query, as ListOffsets has them: -1 is nothing."""
+    """Return offset, timestamp and leader epoch per query, as ListOffsets does; -1 is none."""
     out = []
     for at in range(0, len(queries), PER_CALL):
         part = queries[at : at + PER_CALL]

@@ -1,9 +1,9 @@
-"""All readers beside a real broker that works: nothing dies, nothing is missing, nothing is false.
+"""All readers next to a working broker: none fails, and nothing is missing or false.
 
 The broker appends, rolls, cleans with a backoff of a second, deletes by size, moves log starts, and
-creates and deletes topics all the time. What a row has to be follows from where it is: values begin
-with their offset, or say whether their transaction was committed. Where rows end follows from the
-high watermark that the broker has noted, and in the end all is compared with its consumer.
+creates and deletes topics all the time. Each value begins with its offset, or says whether its
+transaction was committed, so that a row can be checked by its place. Rows end at the high watermark
+that the broker has noted. In the end everything is compared with a consumer.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ class LivingBroker:
         self.log_dir = log_dir
 
     def steady_end(self) -> int:
-        """How many records of `steady` have been acknowledged."""
+        """Return how many records of `steady` have been acknowledged."""
         return int(self._ask("end"))
 
     def rest(self) -> None:
-        """End the load, and have a consumer read what is there."""
+        """Stop the load, and have a consumer read everything."""
         assert self._ask("rest") == "rested\n"
 
     def consumed(self, topic: str) -> dict[int, bytes]:
-        """What a read_committed consumer was given when the broker rested: value by offset."""
+        """Return what a read_committed consumer got once the broker was idle: value by offset."""
         with (self.log_dir.parent / "consumed" / topic).open() as lines:
             records = map(json.loads, lines)
             return {one["offset"]: bytes.fromhex(one["value"]) for one in records}
 
     def watermark(self, topic: str) -> int | None:
-        """The high watermark that the broker has noted."""
+        """Return the high watermark that the broker has noted."""
         try:
             text = (self.log_dir / "replication-offset-checkpoint").read_text()
         except FileNotFoundError:
@@ -86,7 +86,7 @@ class LivingBroker:
 
 
 def wait_for_logs(log_dir: Path) -> None:
-    """A topic is there for clients before its directory is."""
+    """Wait for the directories of topics; clients see a topic before its directory exists."""
     over = time.monotonic() + broker_data.RUN_SECONDS_MAX
     while not all((log_dir / f"{topic}-0").exists() for topic in NUMBERED):
         assert time.monotonic() < over
@@ -95,7 +95,10 @@ def wait_for_logs(log_dir: Path) -> None:
 
 @contextmanager
 def living_broker(root: Path, seed: int, *more: str) -> Iterator[LivingBroker]:
-    """A broker under load; it shuts down at the end. `again`: a topic is made anew all the time."""
+    """Run a broker under load, and shut it down at the end.
+
+    It keeps deleting the topic `again` and creating it again.
+    """
     (root / "cwd").mkdir(parents=True)
     (root / "log").mkdir()
     process = subprocess.Popen(
@@ -126,7 +129,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def require_numbered(offsets: list[int], values: list[str], topic: str, end: int) -> None:
-    """Each offset once, in order, with the value that was appended there."""
+    """Require each offset once, in order, with the value that was appended there."""
     assert offsets == sorted(set(offsets)), topic
     assert [int(value.split(" ", 1)[0]) for value in values] == offsets, topic
     if topic == "steady" and end:
@@ -135,7 +138,7 @@ def require_numbered(offsets: list[int], values: list[str], topic: str, end: int
 
 
 def dumped(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """`dump-segment`: all, what is found by a key, and what was committed."""
+    """Check `dump-segment`: all records, those of a key, and those that were committed."""
     end = broker.steady_end()
     for topic in NUMBERED:
         for option in ((), ("--key-regex", "^key-1")):
@@ -148,7 +151,7 @@ def dumped(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 
 
 def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """Nothing that was aborted is shown, up to the last stable offset."""
+    """Require that no aborted record is shown up to the last stable offset."""
     place = broker.log_dir / "transactional-0"
     found = rows(
         kafkalog("dump-segment", place, "--records", "--read-committed", "--bytes", "utf8",
@@ -161,7 +164,7 @@ def committed(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 
 
 def verified(broker: LivingBroker, kafkalog: Kafkalog, levels: tuple[str, ...]) -> None:
-    """Nothing above a note."""
+    """Require that `verify` finds nothing above a note."""
     for level in levels:
         result = kafkalog("verify", "--level", level, "--format", "ndjson", broker.log_dir)
         found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -170,7 +173,7 @@ def verified(broker: LivingBroker, kafkalog: Kafkalog, levels: tuple[str, ...]) 
 
 
 def parquet(place: Path, topic: str) -> dict[int, bytes]:
-    """The values of an export by offset, each of which is there once."""
+    """Return the values of an export by offset; each offset occurs once."""
     import pyarrow.parquet as pq
 
     parts = sorted(place.glob(f"topic={topic}/**/*.parquet"))
@@ -183,7 +186,7 @@ def parquet(place: Path, topic: str) -> dict[int, bytes]:
 def exported(
     broker: LivingBroker, kafkalog: Kafkalog, place: Path, topics: tuple[str, ...], *words: str
 ) -> dict[str, dict[int, bytes]]:
-    """`export` into Parquet, which is removed again: value by topic and offset."""
+    """Export into Parquet and remove the files; return value by topic and offset."""
     place /= "export"
     words += tuple(word for topic in topics for word in ("--topic", topic))
     words += ("--engine", "local", "--format", "ndjson")
@@ -202,7 +205,7 @@ def exported(
 
 
 def exported_to_the_end(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
-    """All that was acknowledged."""
+    """Require that an export has everything that was acknowledged."""
     end = broker.steady_end()
     found = exported(broker, kafkalog, place, NUMBERED, "--end", "log")
     for topic, values in found.items():
@@ -210,7 +213,7 @@ def exported_to_the_end(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -
 
 
 def exported_as_consumed(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> list[Seen]:
-    """What a consumer is given: up to the high watermark or the last stable offset."""
+    """Compare an export with a consumer, up to the high watermark or last stable offset."""
     before = broker.watermark("steady")
     found = exported(broker, kafkalog, place, ("steady", "ledger"), "--read-committed")
     require_end(len(found["steady"]), before, broker.watermark("steady"))
@@ -218,24 +221,24 @@ def exported_as_consumed(broker: LivingBroker, kafkalog: Kafkalog, place: Path) 
 
 
 def digest(values: dict[int, bytes]) -> bytes:
-    """A checksum of many values and their offsets."""
+    """Return a checksum of many values and their offsets."""
     return hashlib.sha256(repr(values).encode()).digest()
 
 
 def require_end(end: int, before: int | None, after: int | None) -> None:
-    """What is shown ends at the high watermark that was noted meanwhile, if one was."""
+    """Require that rows end at a high watermark that was noted meanwhile, if one was."""
     assert before is None or before <= end
     assert after is None or before is None or end <= after
 
 
 def records(profile: Result) -> int:
-    """How many records a profile counts."""
+    """Return how many records a profile counts."""
     [one] = [row for row in rows(profile) if row["type"] == "profile"]
     return int(one["records"])
 
 
 def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """`profile`, to the log end and to the high watermark."""
+    """Run `profile` to the log end and to the high watermark."""
     place = broker.log_dir / "steady-0"
     words = ("--engine", "local", "--format", "ndjson")
     end = broker.steady_end()
@@ -246,7 +249,7 @@ def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 
 
 def looked_up(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """`ls` and `lookup-offset` answer, and with indexes as without."""
+    """Require that `ls` and `lookup-offset` answer, and the same with indexes as without."""
     for option in ((), ("--segments",), ("--files",)):
         assert kafkalog("ls", broker.log_dir, *option).status == 0
     names = ("earliest", "latest", "max-timestamp")
@@ -259,7 +262,7 @@ def looked_up(broker: LivingBroker, kafkalog: Kafkalog) -> None:
 
 
 def require_consumed(broker: LivingBroker, seen: list[Seen]) -> None:
-    """All that was exported is what the consumer was given, up to where it ended."""
+    """Require that all exported rows are what the consumer got, up to where it ended."""
     consumed = {topic: broker.consumed(topic) for topic in ("steady", "ledger")}
     for topic, end, found in seen:
         values = {offset: one for offset, one in consumed[topic].items() if offset <= end}
@@ -273,7 +276,7 @@ def test_readers_and_checks_beside_a_working_broker(
     spark: SparkSession,
     tell: Callable[[str], None],
 ) -> None:
-    """Round after round, two at least, for KAFKALOG_LIVING_SECONDS: half an hour in a soak."""
+    """At least two rounds, for KAFKALOG_LIVING_SECONDS; in a soak, half an hour."""
     assert harness is None
     seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
     sys.stderr.write(f"seed {seed}\n")

@@ -34,7 +34,7 @@ OPERATIONS = 400
 
 @pytest.fixture(scope="module")
 def ask(harness: None) -> Iterator[Ask]:
-    """Trees of Kafka's images, from one JVM; `["shell", …]` and `["at", …]` of MetadataTrees."""
+    """Get trees of Kafka's images from one JVM; MetadataTrees explains `shell` and `at`."""
     assert harness is None
     process = subprocess.Popen(
         broker_data.java_command("kafkalog.harness.MetadataTrees"),
@@ -75,7 +75,7 @@ def require_same_at(ask: Ask, directory: Path, offsets: list[int], where: str) -
 
 
 def test_snapshots_are_shown_as_by_the_shell(ask: Ask, corpus_dir: Path) -> None:
-    """Every snapshot of real brokers; `/local` is about the shell itself."""
+    """Every snapshot of real brokers; `/local` describes only the shell itself."""
     snapshots = sorted((corpus_dir / "kafka-4.3").rglob("*.checkpoint"))
     assert len(snapshots) >= 20
     for path, told in zip(snapshots, ask("shell", *snapshots), strict=True):
@@ -86,7 +86,7 @@ def test_snapshots_are_shown_as_by_the_shell(ask: Ask, corpus_dir: Path) -> None
 
 @pytest.mark.parametrize("name", sampled(STATES_43, 4))
 def test_images_of_brokers_are_equal_at_any_offset(name: str, ask: Ask, corpus_dir: Path) -> None:
-    """Also between snapshots, and within batches."""
+    """The offsets include those between snapshots, and within batches."""
     for log_dir in state(corpus_dir, "kafka-4.3", name).log_dirs:
         directory = log_dir / "__cluster_metadata-0"
         if directory.exists():

@@ -1,4 +1,4 @@
-"""What a start of a broker takes away, or refuses, because a directory is not where it belongs."""
+"""What a starting broker renames or refuses because a directory is not where it belongs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without_metadata(root: Path, name: str) -> None:
 
 
 def test_strays_are_those_of_a_broker(brokers: Brokers, corpus_dir: Path, tmp_path: Path) -> None:
-    """Each directory that a broker renames is told before, with its reason, and no other one."""
+    """`verify` reports each directory that a broker will rename, with its reason, and no other."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     partitions = sorted(path.name for path in root.glob("*-[0-9]"))
     foreign("elsewhere-0")(root)
@@ -77,7 +77,7 @@ REFUSED = {
 def test_a_broker_does_not_start_where_a_finding_says_so(
     brokers: Brokers, corpus_dir: Path, tmp_path: Path, words: str
 ) -> None:
-    """The file that says whose a log directory is is missing, emptied, or another one's."""
+    """The file `meta.properties` is missing, empty, or belongs to another log directory."""
     jbod = copy_tree(corpus_dir / "kafka-4.3" / "jbod-restarted", tmp_path / "jbod")
     log_dirs = [jbod / "logs-a", jbod / "logs-b"]
     properties = log_dirs[1] / "meta.properties"
@@ -104,9 +104,10 @@ def test_a_broker_does_not_start_where_a_finding_says_so(
 def test_what_a_broker_accepts_is_no_finding(
     brokers: Brokers, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Times below zero, and a cluster id that is no UUID in a meta.properties of version 0.
+    """Negative times, and a cluster id that is no UUID in a meta.properties of version 0.
 
-    The largest timestamp of a batch is -1 then, whatever the producer says in its header.
+    With negative times the largest timestamp of a batch is -1, whatever the producer wrote in its
+    header.
     """
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     replaced("meta.properties", "cluster.id=.*", "cluster.id=my cluster")(root)

@@ -1,4 +1,4 @@
-"""Odd directories, as no broker leaves them, against Kafka 4.3's own loader."""
+"""Odd directories that no broker leaves, compared with Kafka 4.3's own loader."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ CUT_SHORT = [
 
 
 def test_messages_that_are_cut_short_stop_a_start_as_kafkas(oracle: Oracle, tmp_path: Path) -> None:
-    """The exception is Kafka's, in each mode; the checksum is right."""
+    """The exception is the same as Kafka's in each mode; the checksum is right."""
     outcome = Outcome()
     for number, (what, magic, length, value) in enumerate(CUT_SHORT):
         body = struct.pack(">bb", magic, 1) + bytes(8 if magic == 1 else 0)
@@ -102,7 +102,7 @@ def test_messages_that_are_cut_short_stop_a_start_as_kafkas(oracle: Oracle, tmp_
 
 
 def test_odd_directories_start_as_kafkas(oracle: Oracle, corpus_dir: Path, tmp_path: Path) -> None:
-    """Names, checkpoints and indexes that no broker writes, where Java's own rules decide."""
+    """Names, checkpoints and indexes that no broker writes, for which Java's own rules decide."""
     outcome = Outcome()
     for number, (scenario, changes) in enumerate(ODD):
         for mode in StartMode:
@@ -120,7 +120,7 @@ def test_odd_directories_start_as_kafkas(oracle: Oracle, corpus_dir: Path, tmp_p
 def test_the_view_of_a_closed_log_says_what_kafka_refuses(
     oracle: Oracle, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """After a clean shutdown, readers note that Kafka's loader throws, and only then."""
+    """After a clean shutdown, readers note where Kafka's loader throws, and only there."""
     wrong, refused = [], 0
     for number, (scenario, changes) in enumerate(ODD):
         ours = tmp_path / str(number) / "ours" / PARTITION
@@ -142,7 +142,7 @@ def test_the_view_of_a_closed_log_says_what_kafka_refuses(
 
 
 def change(partition: Path, changes: dict[str, bytes | str | None]) -> None:
-    """Put the changes into the files of a partition."""
+    """Apply the changes to the files of a partition."""
     for name, content in changes.items():
         if content is None:
             (partition / name).unlink()
@@ -163,7 +163,7 @@ TORN = [
 def test_a_torn_end_stays_if_the_log_was_closed_cleanly(
     oracle: Oracle, tmp_path: Path, change: bytes | int, end: int, said: str
 ) -> None:
-    """Kafka reads its index only, and cuts nothing; `verify`, `recover` and `report` say so.
+    """Kafka reads only its index and cuts nothing; `verify`, `recover` and `report` say so.
 
     If the index leads to the torn batch, the log ends where its last segment begins.
     """

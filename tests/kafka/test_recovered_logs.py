@@ -1,4 +1,4 @@
-"""A real broker on directories that were recovered after it was killed, and damaged since."""
+"""A real broker on directories that were damaged after it was killed, and then recovered."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def damage(partition: Path, rng: random.Random) -> str:
 
 
 def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
-    """Log end offsets by partition, after a recovery of everything but KRaft's own log."""
+    """Recover everything but KRaft's own log; return log end offsets by partition."""
     found = open_path(str(log_dir))
     assert isinstance(found, LogDirListing)
     ends = {}
@@ -69,9 +69,9 @@ def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
 def test_a_broker_starts_on_what_was_recovered(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
-    """It serves each record below the new end, cuts nothing any more, and goes on.
+    """It serves each record below the new end, cuts nothing more, and takes new records.
 
-    The broker that serves writes, too: its own topics grow while it runs.
+    The broker's own topics grow while it runs.
     """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
@@ -102,7 +102,7 @@ def test_a_broker_starts_on_what_was_recovered(
 def test_a_killed_broker_goes_on_after_a_recovery(
     brokers: Brokers, killed_life: PastLife, tmp_path: Path
 ) -> None:
-    """Its next life appends to what was recovered, and the one after that closes it cleanly."""
+    """Its next life appends to the recovered log, and the one after that closes it cleanly."""
     print("seed", killed_life.seed)
     log_dir = tmp_path / "log"
     shutil.copytree(killed_life.log_dir, log_dir)

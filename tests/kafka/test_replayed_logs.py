@@ -1,4 +1,4 @@
-"""`replay` into a real broker: what its consumers get is what the source's consumers got."""
+"""`replay` into a real broker: its consumers get what the source's consumers got."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ main()
 
 
 class Broker(NamedTuple):
-    """A broker: its address, and names of topics that nobody has used."""
+    """A broker: its address, and topic names that nobody has used."""
 
     bootstrap: str
     names: Iterator[int]
@@ -74,7 +74,7 @@ class Broker(NamedTuple):
     def read(
         self, topic: str, partition: int = 0, isolation: str = "read_committed", first: int = 0
     ) -> list[Any]:
-        """What a consumer gets: offset, timestamp, key, value, headers."""
+        """Return what a consumer gets: offset, timestamp, key, value, headers."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap, "group.id": "reader",
@@ -116,7 +116,7 @@ def digest_of(data: bytes | None) -> Any:
 
 
 def told(message: Any) -> dict[str, Any]:
-    """A record as the corpus writes it, without its offset."""
+    """Return a record as the corpus writes it, without its offset."""
     return {
         "timestamp": message.timestamp()[1],
         "key": digest_of(message.key()),
@@ -126,7 +126,7 @@ def told(message: Any) -> dict[str, Any]:
 
 
 def expected(one: State, partition: str) -> list[dict[str, Any]]:
-    """What a consumer of the source got; librdkafka sends no timestamp 0."""
+    """Return what a consumer of the source got; librdkafka sends no timestamp 0."""
     with (one.expected / "records" / f"{partition}.ndjson").open() as lines:
         return [json.loads(line) for line in lines]
 
@@ -137,7 +137,7 @@ def without_place(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def user_partitions(one: State) -> list[Path]:
-    """Those whose records a consumer read; others await their deletion."""
+    """Return the partitions that a consumer read; others are about to be deleted."""
     return [
         path
         for path in one.partitions()
@@ -147,7 +147,7 @@ def user_partitions(one: State) -> list[Path]:
 
 
 def renamed(broker: Broker, one: State) -> tuple[dict[str, str], list[str]]:
-    """A name in the cluster for each topic, and the options that say so."""
+    """Return a name in the cluster for each topic, and the options that map them."""
     topics = sorted({path.name.rpartition("-")[0] for path in user_partitions(one)})
     names = {topic: broker.new_name() for topic in topics}
     words = [word for old, new in names.items() for word in ("--topic-map", f"{old}={new}")]
@@ -195,7 +195,7 @@ def test_a_consumer_gets_what_the_consumer_of_the_source_got(
 def test_read_committed_leaves_aborted_records_out(
     target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path
 ) -> None:
-    """And what comes after the first open transaction."""
+    """It also leaves out what follows the first open transaction."""
     one = state(corpus_dir, "kafka-4.3", "txn")
     names, words = renamed(target, one)
     result = kafkalog(
@@ -218,7 +218,7 @@ def first_at_or_after(records: list[dict[str, Any]], offset: int) -> dict[str, A
 
 
 def require_translated(target: Broker, one: State, result: Result) -> int:
-    """Each committed offset leads to the record that it led to, and is committed."""
+    """Require that each committed offset leads to the same record as in the source."""
     found = objects(result, "translated_offset")
     for row in found:
         place = (row["to_topic"], row["partition"])
@@ -233,7 +233,7 @@ def require_translated(target: Broker, one: State, result: Result) -> int:
 def test_killed_at_random_moments_nothing_is_missing_or_there_twice(
     target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path
 ) -> None:
-    """With -9, again and again, and in the end it goes on to the end; offsets of groups too."""
+    """Runs are killed with -9 until one completes; the offsets of groups are checked, too."""
     seed = new_seed()
     print("seed", seed)
     drawn = random.Random(seed)
@@ -281,14 +281,14 @@ EXAMPLE: Final = "examples/log-dir"
 
 @pytest.fixture
 def argv(target: Broker, tmp_path: Path) -> list[Any]:
-    """The options of each run."""
+    """Options of each run."""
     return ["--bootstrap", target.bootstrap, "--progress", tmp_path / "run", "--format", "ndjson"]
 
 
 def test_keys_decide_as_for_kafkas_producer(
     target: Broker, kafkalog: Kafkalog, argv: list[Any]
 ) -> None:
-    """The order of each key stays; aiokafka computes the partitions."""
+    """The order within each key stays; aiokafka computes the expected partitions."""
     name = target.create(3)
     result = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv)
     assert result.status == 0, result.stderr
@@ -304,7 +304,7 @@ def test_keys_decide_as_for_kafkas_producer(
 def test_at_least_once_without_transactions(
     target: Broker, kafkalog: Kafkalog, argv: list[Any]
 ) -> None:
-    """Where nothing is killed, that is once; and then there is nothing to do."""
+    """Without a kill that means once; a second run has nothing to do."""
     name = target.create(1)
     words = ("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", "--keep-partitions",
              "--no-transactions", *argv)  # fmt: skip
@@ -328,7 +328,7 @@ def test_new_timestamps_are_those_of_the_replay(
 
 
 def test_the_rate_is_limited(target: Broker, kafkalog: Kafkalog, argv: list[Any]) -> None:
-    """70.9 KB at 40 KiB a second take more than a second."""
+    """70.9 KB at 40 KiB per second take more than a second."""
     name = target.create(1)
     since = time.monotonic()
     words = ("--topic-map", f"orders={name}", "--rate-limit", "40KiB")
@@ -340,7 +340,7 @@ def test_the_rate_is_limited(target: Broker, kafkalog: Kafkalog, argv: list[Any]
 def test_ctrl_c_aborts_and_the_command_given_again_goes_on(
     target: Broker, kafkalog: Kafkalog, argv: list[Any]
 ) -> None:
-    """No reader waits for an open transaction."""
+    """The abort leaves no open transaction for which readers would wait."""
     name = target.create(1)
     words = ["replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv]
     slow = [*words, "--rate-limit", "2KiB"]  # half a minute, however late the signal comes
@@ -364,7 +364,7 @@ def test_ctrl_c_aborts_and_the_command_given_again_goes_on(
 def test_what_the_cluster_lacks_is_refused(
     target: Broker, kafkalog: Kafkalog, argv: list[Any], tmp_path: Path
 ) -> None:
-    """No topic, too few partitions; nothing is produced, and the command can be corrected."""
+    """No topic, or too few partitions: nothing is produced, and the command can be corrected."""
     missing = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", "orders=nowhere", *argv)
     assert missing.status == 4
     assert "The cluster has no topic nowhere." in missing.stderr
@@ -387,7 +387,7 @@ def test_what_the_cluster_lacks_is_refused(
 def test_a_record_that_the_topic_does_not_take_ends_the_run(
     target: Broker, kafkalog: Kafkalog, argv: list[Any], corpus_dir: Path
 ) -> None:
-    """With the broker's reason; nothing of its transaction is there for readers."""
+    """The error has the broker's reason; readers see no record of its transaction."""
     name = target.create(1, **{"message.timestamp.before.max.ms": "1000"})
     old = kafkalog("replay", f"{EXAMPLE}/orders-0", "--topic-map", f"orders={name}", *argv)
     assert old.status == 3
@@ -403,7 +403,7 @@ def test_a_record_that_the_topic_does_not_take_ends_the_run(
 
 
 def test_an_active_group_is_refused(target: Broker, kafkalog: Kafkalog, argv: list[Any]) -> None:
-    """Its members would go on from where they are."""
+    """Its members would continue from their own positions."""
     name = target.create(1)
     consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "billing"})
     try:
@@ -429,7 +429,7 @@ def test_an_active_group_is_refused(target: Broker, kafkalog: Kafkalog, argv: li
 def test_a_cluster_that_does_not_answer(
     kafkalog: Kafkalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within seconds, with its address."""
+    """The error comes within seconds, with the address."""
     monkeypatch.setattr(cluster, "ANSWER_S", 1.0)
     words = ("--bootstrap", "127.0.0.1:1", "--progress", tmp_path / "run")
     result = kafkalog("replay", f"{EXAMPLE}/orders-0", *words)

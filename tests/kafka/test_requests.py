@@ -30,7 +30,7 @@ UNSTABLE = {"InitProducerId": 6}
 
 @pytest.fixture(scope="module")
 def definitions(harness: None) -> dict[str, dict[str, Any]]:  # noqa: ARG001
-    """Every definition of a request or a response, by its name."""
+    """Return every definition of a request or a response, by its name."""
     [jar] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as archive:
         texts = [
@@ -95,7 +95,7 @@ def default_of(kind: str, stated: Any) -> Any:
 
 
 def span(text: str) -> range:
-    """A range of versions: `none`, `3`, `0-4` or `2+`."""
+    """Parse a range of versions: `none`, `3`, `0-4` or `2+`."""
     if text == "none":
         return range(0)
     first, dash, last = text.rstrip("+").partition("-")
@@ -105,7 +105,7 @@ def span(text: str) -> range:
 
 
 def test_error_codes_are_kafkas(definitions: dict[str, Any]):  # noqa: ARG001
-    """`Errors` of the same jar."""
+    """They are compared with `Errors` of the same jar."""
     printed = broker_data.java("kafkalog.harness.ErrorCodes", cwd=broker_data.HERE)
     assert dict(line.split() for line in printed.splitlines()) == {
         one.name: str(one.value) for one in ErrorCode

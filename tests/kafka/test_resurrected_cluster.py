@@ -1,8 +1,7 @@
 """A cluster whose brokers were all killed and whose controller is lost: one node, then three.
 
-Broker 3 was down at the end, so that its copies are older. What clients were told before is what
-they are told again: records, offsets, groups, transactional ids, topics, configs, ACLs, SCRAM
-users and quotas.
+Broker 3 was down at the end, so that its copies are older. Clients get the same answers as before:
+records, offsets, groups, transactional ids, topics, configs, ACLs, SCRAM users and quotas.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class Lost:
 
     Attributes:
         log_dirs: of the brokers.
-        told: what clients were told at last.
-        cluster_id: of the cluster.
+        told: the last answers that clients got.
+        cluster_id: the id of the cluster.
     """
 
     log_dirs: list[Path]
@@ -82,7 +81,7 @@ class Lost:
 
 @pytest.fixture(scope="module")
 def lost(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Lost:  # noqa: ARG001
-    """A controller and three brokers, as a SIGKILL left them; the controller's disk is gone."""
+    """A controller and three brokers after a SIGKILL; the controller's disk is gone."""
     root = tmp_path_factory.mktemp("cluster")
     log_dirs = [root / str(node) for node in range(4)]
     with Brokers(root) as doomed:
@@ -105,7 +104,7 @@ def lost(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Lost:  # no
 
 
 def require_metadata(told: Told, before: Told) -> None:
-    """All but the epochs, the replicas and what would delete old data."""
+    """Require equal metadata, but for epochs, replicas and what would delete old data."""
     for what in ("groups", "transactions", "acls", "scram", "quotas"):
         assert told.report[what] == before.report[what], what
     assert len(before.report["groups"]) == 3
@@ -121,7 +120,7 @@ def require_metadata(told: Told, before: Told) -> None:
 
 
 def require_the_newest(rows: list[dict[str, Any]], lost: Lost) -> None:
-    """No partition that has grown is taken of the broker that was down."""
+    """Require that no partition that grew is taken from the broker that was down."""
     taken = {
         f"{row['topic']}-{row['partition']}": row["path"]
         for row in rows
@@ -135,7 +134,7 @@ def require_the_newest(rows: list[dict[str, Any]], lost: Lost) -> None:
 def test_a_lost_cluster_lives_on_one_node_and_then_on_three(
     brokers: Brokers, kafkalog: Run, lost: Lost, tmp_path: Path
 ) -> None:
-    """All is there, users log in, an open transaction is aborted, and three nodes share it."""
+    """Nothing is missing, users log in, an open transaction ends, and three nodes share it."""
     home = tmp_path / "new"
     require_the_newest(resurrect(kafkalog, home, *lost.log_dirs), lost)
     with life(brokers, home) as first:
@@ -173,7 +172,7 @@ def test_a_lost_cluster_lives_on_one_node_and_then_on_three(
 
 
 def add_broker(brokers: Brokers, home: Path, root: Path, node: int, port: int, voters: str) -> None:
-    """Another broker of the resurrected cluster, as anybody would add it."""
+    """Add another broker to the resurrected cluster, in the usual way."""
     properties = (home / "log" / "meta.properties").read_text()
     [cluster] = [line[11:] for line in properties.splitlines() if line.startswith("cluster.id=")]
     changed = {
@@ -198,8 +197,9 @@ def add_broker(brokers: Brokers, home: Path, root: Path, node: int, port: int, v
 def test_each_record_of_the_checkpoint_is_needed(
     brokers: Brokers, kafkalog: Run, lost: Lost, tmp_path: Path
 ) -> None:
-    """Without the producer ids a new producer's records are swallowed; without the configs the
-    first retention deletes what is older than a week.
+    """Without the producer ids a new producer's records are swallowed.
+
+    Without the configs the first retention deletes what is older than a week.
     """
     home = tmp_path / "new"
     resurrect(kafkalog, home, *lost.log_dirs)

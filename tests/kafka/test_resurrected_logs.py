@@ -1,4 +1,4 @@
-"""Stock brokers on resurrected directories: clients are told what was recorded before."""
+"""Stock brokers on resurrected directories: clients get the answers that were recorded before."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def users(partitions: Mapping[str, Truth]) -> dict[str, Truth]:
 
 
 def staged_states(corpus_dir: Path, root: Path) -> Staged:
-    """The partitions with user data of a share of all recordings, without any metadata."""
+    """Stage the partitions with user data of some recordings, without any metadata."""
     staged = Staged(root)
     for kind in ("kafka-4.3", "kafka-2.8", "foreign"):
         for expected in sampled(sorted((corpus_dir / kind).glob("*.expected")), 8):
@@ -57,13 +57,16 @@ def staged_states(corpus_dir: Path, root: Path) -> Staged:
 def test_partitions_of_many_brokers_are_served_without_their_metadata(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Records, read_committed, ListOffsets; then they grow."""
+    """Clients get the same records, offsets and ListOffsets answers; then the logs grow."""
     staged = staged_states(corpus_dir, tmp_path / "staged")
     require_served_and_grown(brokers, kafkalog, staged, tmp_path / "new")
 
 
 def require_served_and_grown(brokers: Brokers, kafkalog: Run, staged: Staged, home: Path) -> None:
-    """Nobody knows the transactions that were open: they stay so, and get old."""
+    """Require that a broker serves the partitions and appends.
+
+    Nobody knows the transactions that were open: they stay open, and `verify` reports them later.
+    """
     resurrect(kafkalog, home, staged.root)
     before = findings(kafkalog, staged.root)
     assert findings(kafkalog, home / "log") <= before
@@ -95,7 +98,7 @@ ALTERED = ("min.cleanable.dirty.ratio",)
 def test_log_directories_of_several_brokers_become_one(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path, mix: tuple[str, ...]
 ) -> None:
-    """With topic ids, configs and groups; the coordinator aborts what nobody has ended."""
+    """They have topic ids, configs and groups; the coordinator aborts open transactions."""
     release, *names = mix
     states = [state(corpus_dir, release, name) for name in names]
     log_dirs = [path for one in states for path in one.log_dirs]
@@ -120,7 +123,7 @@ def test_log_directories_of_several_brokers_become_one(
 
 
 def require_checkpoint(brokers: Brokers, log_dir: Path, rows: list[dict[str, Any]]) -> None:
-    """Kafka reads from `bootstrap.checkpoint` what was told, but for secrets; its shell, too."""
+    """Require that Kafka and its shell read everything but secrets from `bootstrap.checkpoint`."""
     read = brokers.ask("checkpoint", log_dir)
     told = [row for row in rows if row["type"] == "metadata_record"]
     assert len(read) == len(told)
@@ -137,9 +140,9 @@ def require_checkpoint(brokers: Brokers, log_dir: Path, rows: list[dict[str, Any
 
 
 def require_topics(told: Told, one: State) -> None:
-    """Ids are kept, configs too, but that nothing is deleted by its age or by size.
+    """Require that ids and configs are kept, but that nothing is deleted by age or size.
 
-    Of a topic that was being deleted there is nothing, as after the start of a broker.
+    A topic that was being deleted is gone, as after the start of a broker.
     """
     live = {path.name.rpartition("-")[0] for path in one.partitions()}
     topics = json.loads((one.expected / "state.json").read_text())["topics"]
@@ -160,7 +163,7 @@ def require_topics(told: Told, one: State) -> None:
 
 
 def require_groups(told: Told, expected: Path) -> None:
-    """Committed offsets are those that an admin client was told."""
+    """Require that committed offsets are those that an admin client saw."""
     committed = json.loads((expected / "state.json").read_text()).get("committedOffsets", {})
     if (expected / "groups.json").exists():
         committed = {
@@ -181,7 +184,7 @@ UNREADABLE = ("magic_3", "offset_backwards")
 def test_logs_that_kafka_recovered_are_served(
     brokers: Brokers, oracle: Oracle, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Each is what Kafka's own loader made of a damaged log; its records are those of that log."""
+    """Kafka's own loader recovered each damaged log; the new broker serves the same records."""
     staged = Staged(tmp_path / "staged")
     for place in sampled(sorted((corpus_dir / "recovery").iterdir()), 8):
         facts = json.loads((place / "facts.json").read_text())
@@ -203,7 +206,7 @@ def test_logs_that_kafka_recovered_are_served(
 
 
 def recovered_truth(described: dict[str, Any], log: dict[str, Any]) -> Truth:
-    """The log that Kafka's storage classes have recovered, as a consumer would be given it."""
+    """Return the log that Kafka's storage classes have recovered, as a consumer would get it."""
     start, end = log["logStartOffset"], log["logEndOffset"]
     records = [
         {
@@ -228,5 +231,5 @@ def recovered_truth(described: dict[str, Any], log: dict[str, Any]) -> Truth:
 
 
 def as_hex(content: str | None) -> str | None:
-    """Bytes as the oracle shows them: text."""
+    """Return bytes as the oracle shows them, as text."""
     return None if content is None else content.encode().hex()

@@ -1,4 +1,4 @@
-"""A real broker on what `apply-retention` left, and the lock between brokers and us."""
+"""A real broker on what `apply-retention` left, and the lock that keeps brokers and us apart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def applied(result: Result) -> dict[str, Any]:
 def retained(
     broker: BrokerData, log_dir: Path, kafkalog: Callable[..., Result]
 ) -> dict[str, dict[str, Any]]:
-    """A copy of the broker's log directory after retention; what was done to each partition."""
+    """A copy of the broker's log directory after retention, with the result per partition."""
     shutil.copytree(broker.log_dir("clean"), log_dir)
     rows = {}
     for name in user_partitions(broker):
@@ -54,7 +54,7 @@ def retained(
 def test_a_broker_serves_what_is_left(
     brokers: Brokers, broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """Exactly the records from the new start on, at both isolation levels; nothing is scanned."""
+    """It serves exactly the records from the new start on, at both levels, without a scan."""
     log_dir = tmp_path / "log-dir"
     rows = retained(broker, log_dir, kafkalog)
     assert sum(row["segments_deleted"] for row in rows.values()) >= 10
@@ -73,7 +73,7 @@ def test_a_broker_serves_what_is_left(
 def test_a_broker_writes_on_and_keeps_us_off_while_it_runs(
     brokers: Brokers, broker: BrokerData, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """Appends go on at the log end; the plan is refused as well as the change, with status 4."""
+    """Appends continue at the log end; the plan and the change are both refused with status 4."""
     log_dir = tmp_path / "log-dir"
     rows = retained(broker, log_dir, kafkalog)
     with brokers.on(log_dir) as running:
@@ -92,7 +92,7 @@ def test_a_broker_writes_on_and_keeps_us_off_while_it_runs(
 def test_no_broker_starts_while_we_have_the_lock(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
-    """It says that the lock is taken; once we are done it starts."""
+    """It reports that the lock is taken, and starts once we have released it."""
     log_dir = tmp_path / "log-dir"
     shutil.copytree(broker.log_dir("clean"), log_dir)
     before = broker_data.fingerprint(log_dir)

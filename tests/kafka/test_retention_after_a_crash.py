@@ -1,4 +1,4 @@
-"""What the time indexes of a killed broker say, beside Kafka 4.3's storage classes."""
+"""What the time indexes of a killed broker say, compared with Kafka 4.3's storage classes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOGS = 25
 
 
 def test_largest_timestamps_after_a_crash_are_kafkas(oracle: Oracle, tmp_path: Path) -> None:
-    """A broker that was killed left preallocated indexes: the next start knows what we say."""
+    """A killed broker left preallocated indexes; our times are those that the next start finds."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Partitions of other brokers that `resurrect --into` puts into a broker's own log directory."""
+"""`resurrect --into` puts partitions of other brokers into a broker's own log directory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def staged_sources(corpus_dir: Path, root: Path, count: int | None = None) -> St
 def test_partitions_are_served_where_they_lie(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """With metadata written next to them; half of it, as a killed run leaves it, is no start."""
+    """With metadata next to them; a broker does not start on half of it, as a kill leaves it."""
     staged = staged_sources(corpus_dir, tmp_path / "staged", 2)
     home = tmp_path / "home"
     shutil.copytree(staged.root, home / "log")  # the broker writes there
@@ -85,7 +85,7 @@ def test_partitions_are_served_where_they_lie(
 def test_partitions_come_into_the_log_directory_of_a_killed_broker(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL to a node that has a topic of its own; the next start scans all of it."""
+    """The node was killed and has its own topic; the next start scans everything."""
     staged = staged_sources(corpus_dir, tmp_path / "staged", 2)
     home = tmp_path / "home"
     home.mkdir()
@@ -118,7 +118,7 @@ def test_partitions_come_into_the_log_directory_of_a_killed_broker(
 
 
 def raise_epochs(brokers: Brokers, kafkalog: Run, home: Path, words: tuple[object, ...]) -> None:
-    """Start and stop the node until the metadata have the leader epochs of the logs."""
+    """Restart the node until the metadata has the leader epochs of the logs."""
     for _ in range(LIVES_MAX):
         plan = kafkalog(*words, "--dry-run")
         if plan.status == 0:
@@ -131,7 +131,7 @@ def raise_epochs(brokers: Brokers, kafkalog: Run, home: Path, words: tuple[objec
 def test_partitions_are_served_by_the_broker_they_are_put_into(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Its topics are new and empty; afterwards clients are told what was recorded, and go on."""
+    """Its topics are new and empty; afterwards clients get the recorded answers, and can append."""
     staged = staged_sources(corpus_dir, tmp_path / "staged")
     home = tmp_path / "home"
     home.mkdir()

@@ -1,4 +1,4 @@
-"""A real broker on what was salvaged: consumers read exactly the records that are not lost."""
+"""A real broker on salvaged logs: consumers read exactly the records that are not lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = ("body", "body", "noise", "zeros", "cut", "duplicate")
 
 
 class HurtBodies(Damage):
-    """Damage that leaves no doubt: bits behind the header's first fields, and longer ranges."""
+    """Damage that leaves no doubt: bits after the header's first fields, and longer ranges."""
 
     def body(self, data: bytes) -> bytes:
         start, size = self.rng.choice(frames_while_sane(data))
@@ -42,7 +42,7 @@ class HurtBodies(Damage):
 
 
 def hurt(broker: BrokerData, target: Path, rng: random.Random) -> dict[str, Damage]:
-    """A copy of the broker's log directory in which each partition with user data is damaged."""
+    """Copy the broker's log directory, and damage each partition with user data."""
     shutil.copytree(broker.log_dir("clean"), target)
     damages = {}
     for name in broker.partitions():
@@ -59,7 +59,7 @@ def hurt(broker: BrokerData, target: Path, rng: random.Random) -> dict[str, Dama
 def check_served(
     broker: BrokerData, new: BrokerData, name: str, damage: Damage, row: dict[str, Any]
 ) -> int:
-    """Consumers read what was not touched, as it was; how many records that are."""
+    """Require that consumers read the undamaged records unchanged; return their number."""
     there = set()
     for batches in damage.survivors.values():
         for batch in batches:
@@ -84,9 +84,9 @@ def check_served(
 def check_times(
     answers: list[dict[str, Any]], wanted: list[dict[str, Any]], data: set[int], there: set[int]
 ) -> None:
-    """ListOffsets finds the first record at or after a time; markers, which have times too, aside.
+    """Require that ListOffsets finds the first record at or after a time, ignoring markers.
 
-    Of several records with exactly that time Kafka may give a later one.
+    Kafka may return a later one of several records with exactly that time.
     """
     if there - data:
         return
@@ -103,7 +103,7 @@ def check_times(
 def test_a_broker_serves_a_salvaged_log_directory(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
-    """Started on the whole of it, without a mark of a clean shutdown: the broker scans it all."""
+    """The directory has no mark of a clean shutdown, so that the broker scans all of it."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     damages = hurt(broker, tmp_path / "hurt", random.Random(seed))
@@ -126,7 +126,7 @@ def test_a_broker_serves_a_salvaged_log_directory(
 def test_a_broker_takes_salvaged_partitions_as_its_own(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
-    """Moved into the log directory of a broker that was shut down cleanly: nothing is scanned."""
+    """Moved into the log directory of a broker that was shut down cleanly, they are not scanned."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     damages = hurt(broker, tmp_path / "hurt", random.Random(seed))
@@ -152,7 +152,7 @@ def partitions_of(out: Path) -> list[dict[str, Any]]:
 def check_untouched(
     name: str, before: dict[str, Any], after: dict[str, Any], damage: Damage
 ) -> None:
-    """The broker's own scan cut nothing; topics have other index intervals than the default."""
+    """Require that the broker's scan cut nothing; topics have custom index intervals."""
     for path, (size, _, digest) in before.items():
         if path.startswith(f"{name}/") and path.endswith((".log", ".txnindex")):
             assert (after[path][0], after[path][2]) == (size, digest), (path, damage.words)

@@ -1,4 +1,4 @@
-"""The same requests of groups to a real broker and to `kafkalog serve`, on the same files."""
+"""A real broker and `kafkalog serve` get the same group requests on the same files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def await_coordinator(address: Address) -> None:
 
 
 class Scene:
-    """Members of a group on one broker, and everything that they were told."""
+    """Members of a group on one broker, and everything that the broker answered."""
 
     def __init__(self, address: Address, group: str, members: str) -> None:
         self._stack = ExitStack()
@@ -107,7 +107,7 @@ class Scene:
         self.ask(who, "Heartbeat", version, **named | more)
 
     def hears_of_rebalance(self, who: str, generation: int) -> None:
-        """A member's heartbeats are well until a join has come that waits."""
+        """Send heartbeats until they report the rebalance that a waiting join has started."""
         deadline = time.monotonic() + SECONDS_MAX
         code = ErrorCode.NONE
         while code == ErrorCode.NONE:
@@ -127,7 +127,7 @@ class Scene:
         self.ask("", "DescribeGroups", version, groups=[self.group])
 
     def forms(self, *who: str) -> None:
-        """All that wait hear of the new generation."""
+        """Require that every waiting member gets its answer about the new generation."""
         for one in who:
             self.hear(one)
 
@@ -142,7 +142,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def play(address: Address) -> list[tuple[str, Any]]:
-    """A group from its first member to its last one."""
+    """Play a group from its first member to its last one."""
     with Scene(address, f"scene-{time.time_ns()}", "abcd") as scene:
         one(scene)
         two(scene)
@@ -160,7 +160,7 @@ def _without_name(scene: Scene) -> Iterator[tuple[str, Any]]:
 
 
 def one(scene: Scene) -> None:
-    """Errors without a group, then a member that joins, is assigned, and commits."""
+    """Provoke errors without a group; then a member joins, is assigned, and commits."""
     scene.describe(5), scene.describe(6)
     for more in ({"sessionTimeoutMs": 1}, {"sessionTimeoutMs": 1_800_001}, {"groupId": ""},
                  {"memberId": "unknown"}, {"protocols": []}):  # fmt: skip
@@ -193,7 +193,7 @@ def one(scene: Scene) -> None:
 
 
 def two(scene: Scene) -> None:
-    """A second member, of an older client; both are assigned again."""
+    """Add a second member with an older client; both are assigned again."""
     scene.join("b", 9, protocolType="connect"), scene.join("b", 9, protocols=[{"name": "other"}])
     scene.join("b", 5)
     scene.join("b", 5, waits=True)
@@ -208,7 +208,7 @@ def two(scene: Scene) -> None:
 
 
 def static(scene: Scene) -> None:
-    """A static member comes, comes back under its name, and fences who it was."""
+    """Add a static member that returns under its name, and fences its former self."""
     scene.join("c", 9, waits=True, groupInstanceId="c")
     scene.hears_of_rebalance("a", 2), scene.hears_of_rebalance("b", 2)
     scene.join("a", 9, waits=True), scene.join("b", 9, waits=True)
@@ -224,7 +224,7 @@ def static(scene: Scene) -> None:
 
 
 def end(scene: Scene) -> None:
-    """All leave, each in another way."""
+    """Let all members leave, each in another way."""
     scene.ask("", "LeaveGroup", 5, members=[
         {"memberId": "", "groupInstanceId": "c"}, {"memberId": "", "groupInstanceId": "none"},
         {"memberId": scene.ids["b"], "groupInstanceId": "none"}, {"memberId": scene.ids["b"]},
@@ -255,7 +255,7 @@ def test_a_group_is_told_the_same_as_by_a_broker(both: tuple[Address, Address]) 
 
 
 def test_the_offsets_of_the_log_are_those_of_a_broker(both: tuple[Address, Address]) -> None:
-    """Every group that the broker lists, with every offset; and their states without members."""
+    """The test compares every group that the broker lists: offsets, and states without members."""
     told = []
     for address in both:
         with Wire(address) as wire:

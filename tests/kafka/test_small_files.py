@@ -1,4 +1,4 @@
-"""Malformed small files, read by Kafka 4.3's own classes and by ours: the same entries or error."""
+"""Malformed small files: Kafka 4.3's own classes and ours read the same entries or errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MUTATIONS = 150
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """The file with one to three things wrong."""
+    """Apply one to three mistakes to the file."""
     for _ in range(rng.randint(1, 3)):
         kind = rng.randrange(7)
         lines = data.split(b"\n")
@@ -81,7 +81,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 
 def ours(path: Path) -> tuple[str | None, Any]:
-    """Kafka's exception as a start is predicted to meet it, or what is in the file."""
+    """Return the exception that we predict for a start, or the content of the file."""
     if path.name == "leader-epoch-checkpoint":
         try:
             entries = LeaderEpochs(Directory(list_partition(str(path.parent)))).entries
@@ -107,7 +107,7 @@ def ours(path: Path) -> tuple[str | None, Any]:
 
 
 def kafkas(answer: dict[str, Any], name: str) -> tuple[str | None, Any]:
-    """A broker logs what a checkpoint of offsets throws, unless its log directory failed, too."""
+    """Return Kafka's exception or content; a broker only logs errors of an offset checkpoint."""
     if "error" not in answer:
         entries = None if name == "partition.metadata" else answer["entries"]
         return None, sorted(entries or []) if name.endswith("offset-checkpoint") else entries

@@ -1,4 +1,4 @@
-"""Batch cases of the tests of Spark's own Kafka source, restated: only the format is another one.
+"""Batch cases from the tests of Spark's own Kafka source, restated for our format.
 
 A broker of Kafka writes the topics. `docs/spark-kafka-source.md` says which cases hold.
 """
@@ -28,7 +28,7 @@ SECOND_MS = 1000
 
 @pytest.fixture(scope="module")
 def usual(kafka: Kafka) -> str:
-    """A topic of three partitions that nobody appends to: 0 to 9, 10 to 19, and 20."""
+    """A topic of three partitions to which nobody appends: 0 to 9, 10 to 19, and 20."""
     topic = kafka.create(3)
     kafka.fill(topic)
     return topic
@@ -36,7 +36,7 @@ def usual(kafka: Kafka) -> str:
 
 @pytest.fixture(scope="module")
 def timed(kafka: Kafka) -> tuple[str, list[int]]:
-    """Thirty values, round robin; ten a second, and the times at which each ten begin, and end."""
+    """Thirty values, ten per second, round robin; with the start time of each ten, and the end."""
     topic = kafka.create(3)
     first = int(time.time()) * SECOND_MS - 5 * SECOND_MS
     times = [first + SECOND_MS * n for n in range(4)]
@@ -48,7 +48,7 @@ def timed(kafka: Kafka) -> tuple[str, list[int]]:
 
 
 def test_earliest_to_latest(kafka: Kafka) -> None:
-    """What is appended later is in what is loaded later; Spark plans each load once."""
+    """Records appended later are in frames loaded later; Spark plans each load once."""
     topic = kafka.create(3)
     kafka.fill(topic)
     options = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -64,7 +64,7 @@ def test_offsets_are_earliest_to_latest_if_nothing_is_said(kafka: Kafka, usual: 
 
 
 def test_explicit_offsets(kafka: Kafka) -> None:
-    """A fixed end stays; a latest one moves, for what is loaded later."""
+    """A fixed end stays; a latest end moves for frames that are loaded later."""
     topic = kafka.create(3)
     kafka.fill(topic)
     options = {
@@ -111,14 +111,14 @@ def test_headers_are_null_where_there_are_none(kafka: Kafka) -> None:
 def test_timestamps_say_where_to_begin_and_end(
     kafka: Kafka, timed: tuple[str, list[int]], options: dict[str, Any], wanted: Any
 ) -> None:
-    """The more special option is the one that counts; no match at the end is the end."""
+    """The more specific option wins; a time at the end without a match means the log end."""
     topic, times = timed
     frame = kafka.read(topic, **in_words(topic, times, options))
     assert values_of(frame) == sorted(wanted)
 
 
 def in_words(topic: str, times: list[int], options: Mapping[str, Any]) -> dict[str, str]:
-    """Options whose lists and numbers are numbers of times; None is later than all records."""
+    """Replace the indexes of times by the times; None is later than all records."""
     told = {}
     for name, value in options.items():
         if isinstance(value, list):
@@ -148,7 +148,7 @@ def test_a_data_frame_is_used_twice_in_a_query(kafka: Kafka, usual: str) -> None
 
 
 def test_the_earliest_offset_is_that_of_now(kafka: Kafka) -> None:
-    """After what was there has been deleted."""
+    """The beginning of the log has been deleted."""
     topic = kafka.create(1)
     kafka.send(topic, range(10), 0)
     options = {"startingOffsets": "earliest", "endingOffsets": "latest"}
@@ -177,14 +177,14 @@ def test_bad_options_of_batches(kafka: Kafka, options: dict[str, str], words: st
 
 @pytest.mark.parametrize("name", ["assign", "subscribe", "subscribePattern"])
 def test_what_is_chosen_cannot_be_nothing(name: str) -> None:
-    """Where none of the three is given, all topics of the path are read."""
+    """If none of the three options is given, all topics of the path are read."""
     with pytest.raises(UsageError, match=f"The option {name} is empty"):
         parse_options({"path": "logs", name: ""})
     assert parse_options({"path": "logs"}).request.bounds.topics is None
 
 
 def test_transactions(kafka: Kafka) -> None:
-    """Open, committed, aborted, and committed again; for both isolation levels."""
+    """Transactions are open, committed, aborted, and committed again; for both isolation levels."""
     topic = kafka.create(1)
 
     def both() -> list[list[int]]:
@@ -223,7 +223,7 @@ def test_isolation_levels(given: str | None, wanted: str) -> None:
 
 
 def test_there_are_as_many_tasks_as_wanted(kafka: Kafka, usual: str) -> None:
-    """Each record in one of them."""
+    """Each record is in exactly one of them."""
     frame = kafka.read(usual, minPartitions="6")
     parts = frame.rdd.glom().map(lambda rows: [int(row["value"]) for row in rows]).collect()
     assert len(parts) >= 6
@@ -246,7 +246,7 @@ def test_there_are_as_many_tasks_as_wanted(kafka: Kafka, usual: str) -> None:
 def test_tasks_have_alike_shares(
     kafka: Kafka, sizes: list[int], wanted: int, shares: list[int]
 ) -> None:
-    """Of ranges of offsets in partitions, as `KafkaOffsetRangeCalculator` divides them."""
+    """Ranges of offsets are divided as `KafkaOffsetRangeCalculator` divides them."""
     topic = kafka.create(len(sizes))
     for partition, size in enumerate(sizes):
         kafka.send(topic, range(size), partition)
@@ -290,7 +290,7 @@ def test_edges_that_do_not_fit(
 
 
 def test_what_was_deleted_is_not_read_twice(kafka: Kafka) -> None:
-    """With failOnDataLoss=false, from an offset on that is gone."""
+    """With failOnDataLoss=false, a read starts at an offset that is gone."""
     topic = kafka.create(1)
     kafka.send(topic, range(50), 0)
     kafka.delete_before(topic, 0, 30)
@@ -338,7 +338,7 @@ def test_offsets_in_json(text: str, *, is_right: bool) -> None:
 
 
 def test_partitions_are_chosen(kafka: Kafka) -> None:
-    """By assignment, by names and by a pattern; other topics are there as well."""
+    """By assignment, by names and by a pattern; other topics exist, too."""
     first, second, other = kafka.create(3), kafka.create(2), kafka.create(1)
     for number, topic in enumerate((first, second, other)):
         for partition in range(kafka.partitions[topic]):

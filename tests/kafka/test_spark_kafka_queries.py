@@ -1,4 +1,4 @@
-"""Queries of Spark over growing topics: cases of the tests of its own Kafka source, restated.
+"""Queries of Spark over growing topics: cases from the tests of its own Kafka source, restated.
 
 The other streaming cases, which call the reader as Spark does, are in `test_spark_kafka_streams`.
 """
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.kafka
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", CHOICES)
 def test_a_query_of_spark_starts_and_goes_on(kafka: Kafka, tmp_path: Path, kind: str) -> None:
-    """The same in Spark, from specific offsets."""
+    """The streaming case again in Spark, from specific offsets."""
     topic, times = prepared(kafka)
     chosen = choice(kafka, kind, topic)
     query = Query(kafka, tmp_path, **chosen, **start_of("offsets", topic, times))
@@ -111,7 +111,7 @@ def test_what_was_deleted_is_not_read_twice(kafka: Kafka, tmp_path: Path) -> Non
 
 
 def test_a_failed_batch_is_tried_again(kafka: Kafka, tmp_path: Path) -> None:
-    """Also when partitions were added meanwhile, which the new plan would have."""
+    """The retry is the same even if partitions were added meanwhile; a new plan would have them."""
     topic = kafka.create(1)
     kafka.send(topic, range(1, 8), 0)
     query = Query(kafka, tmp_path, subscribe=topic)
@@ -126,7 +126,7 @@ def test_a_failed_batch_is_tried_again(kafka: Kafka, tmp_path: Path) -> None:
 
 
 def test_rows_are_counted_and_the_lag_is_told(kafka: Kafka, tmp_path: Path) -> None:
-    """`latestOffset` of the progress; metrics of its own a Python source cannot have."""
+    """`latestOffset` of the progress has the lag; a Python source cannot have its own metrics."""
     topic = kafka.create(2)
     kafka.send(topic, range(1, 6), 0)
     kafka.send(topic, range(6, 11), 1)
@@ -143,7 +143,7 @@ def test_rows_are_counted_and_the_lag_is_told(kafka: Kafka, tmp_path: Path) -> N
 
 
 def test_a_stream_is_joined_with_itself(kafka: Kafka, tmp_path: Path) -> None:
-    """Each side has offsets of its own in the checkpoint, which are the same."""
+    """Each side has its own offsets in the checkpoint, and they are equal."""
     topic = kafka.create(2)
     kafka.send(topic, [1, 2, 6, 3])
     query = Query(kafka, tmp_path, subscribe=topic)
@@ -183,7 +183,7 @@ def test_timestamps_make_watermarks(kafka: Kafka) -> None:
 
 
 def test_continuous_processing_is_refused(kafka: Kafka, tmp_path: Path) -> None:
-    """By Spark: Python data sources know micro-batches only."""
+    """Spark refuses it: Python data sources only know micro-batches."""
     topic = kafka.create(1)
     with pytest.raises((PySparkException, StreamingQueryException), match=r"(?i)continuous"):
         Query(kafka, tmp_path, subscribe=topic).run(continuous="1 second")

@@ -1,7 +1,7 @@
-"""Streaming cases of the tests of Spark's own Kafka source, restated: the format is another one.
+"""Streaming cases from the tests of Spark's own Kafka source, restated for our format.
 
-Where a case depends on which batch has what, the reader is called here as Spark calls it, which
-keeps offsets as JSON and makes a new reader when a query starts again.
+Where a case depends on the content of each batch, the tests call the reader as Spark does: offsets
+are kept as JSON, and a query that starts again gets a new reader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.kafka
 @pytest.mark.parametrize("kind", CHOICES)
 @pytest.mark.parametrize("start", STARTS)
 def test_where_a_query_starts_and_goes_on(kafka: Kafka, start: str, kind: str, loss: str) -> None:
-    """It is started again, while nothing is new and when something is; partitions are added."""
+    """It restarts while nothing is new and when something is; partitions are added."""
     wanted, is_whole = STARTS[start]
     topic, times = prepared(kafka, is_whole=is_whole)
     chosen = choice(kafka, kind, topic)
@@ -85,7 +85,7 @@ def test_a_new_topic_of_the_pattern_starts_at_its_first_offset(kafka: Kafka) -> 
 @pytest.mark.parametrize("start", ["timestamps", "timestamp"])
 @pytest.mark.parametrize("kind", ["subscribe", "subscribePattern"])
 def test_a_time_without_a_match(kafka: Kafka, kind: str, start: str) -> None:
-    """Is an error, unless the strategy says that it is the end."""
+    """It is an error, unless the strategy says that it means the end."""
     topic, times = prepared(kafka)
     options = {**choice(kafka, kind, topic), **start_of(start, topic, times)}
     if start == "timestamps":
@@ -101,7 +101,7 @@ def test_a_time_without_a_match(kafka: Kafka, kind: str, start: str) -> None:
 
 
 def test_a_batch_has_its_share_of_each_partition(kafka: Kafka) -> None:
-    """Also after the query was started again; a trigger for once has no limit."""
+    """This holds after a restart, too; a trigger that runs once has no limit."""
     topic = three_sizes(kafka)
     query = Steps(kafka, subscribe=topic, maxOffsetsPerTrigger="10")
     assert query.step() == [1, 10, *range(100, 108)]
@@ -129,7 +129,7 @@ def test_a_limit_is_a_long(kafka: Kafka) -> None:
 def test_a_batch_waits_for_enough(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
-    """Not the first one, and no longer than a time; as a trigger for once does not."""
+    """The first batch never waits, nor does a single trigger; others wait up to the delay."""
     now = [1000.0]
     monkeypatch.setattr("kafkalog.spark.source.time.monotonic", lambda: now[0])
     topic = kafka.create(1)
@@ -178,7 +178,7 @@ def test_options_of_consumers_that_make_no_sense(name: str, value: str) -> None:
 
 
 def test_options_of_clients_do_no_harm() -> None:
-    """In whatever case; nothing of them is wanted here."""
+    """Options may have any case; none of the clients' options are needed."""
     names = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.ssl.truststore.location",
              "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
              "fetchOffset.retryIntervalMs", "groupIdPrefix")  # fmt: skip
@@ -194,7 +194,7 @@ def test_options_of_clients_do_no_harm() -> None:
 
 @pytest.mark.parametrize(("partitions", "records"), [(3, 15), (5, 10)])
 def test_a_topic_that_is_made_anew_is_a_loss(kafka: Kafka, partitions: int, records: int) -> None:
-    """With fewer partitions, or with fewer records: between two batches of a query."""
+    """Between two batches of a query, it comes back with fewer partitions or fewer records."""
     topic = kafka.create(5)
     kafka.send(topic, range(15), 0)
     query = Steps(kafka, subscribe=topic, maxOffsetsPerTrigger="5")
@@ -210,7 +210,7 @@ def test_a_topic_that_is_made_anew_is_a_loss(kafka: Kafka, partitions: int, reco
 
 
 def test_a_topic_of_a_pattern_that_is_made_anew_is_a_loss(kafka: Kafka) -> None:
-    """Between two runs of a query."""
+    """It is deleted and created between two runs of a query."""
     prefix = kafka.new_name()
     good, bad = (kafka.create(1, f"{prefix}-{name}") for name in ("good", "bad"))
     kafka.send(good, [1, 3])
@@ -227,7 +227,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_is_a_loss(kafka: Kafka) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*is not here any more")
 def test_topics_of_a_pattern_come_and_go(kafka: Kafka) -> None:
-    """With failOnDataLoss=false; a checkpoint is never empty."""
+    """With failOnDataLoss=false; the checkpoint is never empty."""
     prefix = kafka.new_name()
     first = kafka.create(5, f"{prefix}-seems")
     kafka.send(first, [-1])
@@ -246,7 +246,7 @@ def test_topics_of_a_pattern_come_and_go(kafka: Kafka) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*The partition is not here")
 def test_a_topic_is_deleted_while_a_batch_is_read(kafka: Kafka) -> None:
-    """After it was planned; with failOnDataLoss=false that is no error."""
+    """It is deleted after the plan; with failOnDataLoss=false that is no error."""
     for loss in ("false", "true"):
         topic = kafka.create(1)
         kafka.send(topic, range(10), 0)
@@ -262,7 +262,7 @@ def test_a_topic_is_deleted_while_a_batch_is_read(kafka: Kafka) -> None:
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions_by_three_offsets(kafka: Kafka, isolation: str) -> None:
-    """Batches without records, and with markers first, last and in the middle."""
+    """Some batches have no records; others have markers first, last and in the middle."""
     topic = kafka.create(1)
     options = {"kafka.isolation.level": isolation, "maxOffsetsPerTrigger": "3"}
     query = Steps(kafka, subscribe=topic, **options)
@@ -326,7 +326,7 @@ def test_a_stream_has_as_many_tasks_as_wanted(kafka: Kafka) -> None:
 
 
 def test_an_impossible_timestamp_is_null(kafka: Kafka) -> None:
-    """Spark's own source ends the query there; `timestamp_ms` says what is stored."""
+    """Spark's own source fails on it; `timestamp_ms` has the stored number."""
     topic = kafka.create(1, **{"message.timestamp.after.max.ms": str((1 << 63) - 1)})
     stored = 1712345678123456789
     kafka.send(topic, [1], 0, timestamp=stored)

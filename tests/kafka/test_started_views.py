@@ -1,4 +1,4 @@
-"""Readers show of a log that nobody closed what Kafka's own loader makes of it."""
+"""Readers show an unclosed log as Kafka's own loader leaves it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 
 
 def load_command(copy: Path, log_dir: Path) -> list[str]:
-    """That of KafkaOracle, as a broker comes to a partition whose log directory nobody closed."""
+    """Return KafkaOracle's command to load a partition whose log directory nobody closed."""
     is_metadata = copy.name.startswith(CLUSTER_METADATA_TOPIC)
     points = [
         0 if is_metadata else offset_in(log_dir, name, copy.name) or 0 for name in CHECKPOINTS
@@ -36,7 +36,7 @@ def load_command(copy: Path, log_dir: Path) -> list[str]:
 def test_logs_of_killed_brokers_are_shown_as_kafka_loads_them(
     any_state: State, oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Each reader, each live partition of each state that a broker left without the mark."""
+    """Each reader, each live partition, and each state without the mark of a clean shutdown."""
     unclosed = [one for one in any_state.log_dirs if not (one / ".kafka_cleanshutdown").exists()]
     found = [
         (log_dir, partition)

@@ -1,7 +1,7 @@
-"""Replicas through leader changes: streams and exports are what a read_committed consumer is given.
+"""Replicas through leader changes: streams and exports give what a read_committed consumer gets.
 
-Broker 1 was alone and wrote what the others never had; they became leaders, and it cut its log. A
-partition was moved to another log directory, and a topic was deleted and made again.
+Broker 1 was alone and wrote records that the others never had. They became leaders, and it cut its
+log. A partition was moved to another log directory, and a topic was deleted and created again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def consumed(phases: Path, phase: int, topic: str) -> Rows:
 
 
 class Follower:
-    """A stream over log directories that are those of one phase after the other."""
+    """A stream over log directories that change from one phase to the next."""
 
     def __init__(self, phases: Path, place: Path, names: Sequence[str], topic: str) -> None:
         self._phases, self._place, self._names = phases, place, names
@@ -66,7 +66,7 @@ class Follower:
             shutil.copytree(self._phases / str(phase) / "log" / name, self._place / name)
 
     def take(self, losses: Callable[[Loss], object] = refuse_loss) -> Rows:
-        """The rows of a batch; positions go through JSON, as between two runs of a query."""
+        """Return the rows of a batch; positions go through JSON, as between two runs of a query."""
         paths = [str(self._place / name) for name in self._names]
         tail = Tail(paths, self._request, losses=losses)
         start = self.position or tail.beginning()
@@ -86,7 +86,7 @@ def rows_of(splits: Iterable[Any]) -> Rows:
 def test_tables_and_exports_are_what_a_consumer_is_given(
     phases: Path, tmp_path: Path, phase: int
 ) -> None:
-    """Of broker 1 alone, and of all brokers, each record once."""
+    """One table is of broker 1 alone, one of all brokers with each record once."""
     log = phases / str(phase) / "log"
     for names in (("1",), LOG_DIRS):
         paths = [log / name for name in names]
@@ -106,7 +106,7 @@ def test_tables_and_exports_are_what_a_consumer_is_given(
 def test_a_replica_that_was_cut_and_filled_again_is_told(
     phases: Path, tmp_path: Path, names: Sequence[str]
 ) -> None:
-    """Records were read that the log does not have any more: the stream stops, or goes back."""
+    """The stream has read records that the log no longer has: it stops, or goes back."""
     stream = Follower(phases, tmp_path / "logs", names, "orders")
     first, second, third = (consumed(phases, phase, "orders") for phase in (1, 2, 3))
     assert second[: len(first)] == first
@@ -127,7 +127,7 @@ def test_a_replica_that_was_cut_and_filled_again_is_told(
 
 
 def test_a_partition_that_was_moved_is_read_on(phases: Path, tmp_path: Path) -> None:
-    """Broker 3 has it in its other directory: no record comes twice."""
+    """Broker 3 has it in its other directory now: no record comes twice."""
     stream = Follower(phases, tmp_path / "logs", ("3", "3b"), "moved")
     first, last = consumed(phases, 1, "moved"), consumed(phases, 3, "moved")
     stream.go_to(1)
@@ -140,7 +140,7 @@ def test_a_partition_that_was_moved_is_read_on(phases: Path, tmp_path: Path) -> 
 
 
 def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -> None:
-    """Broker 2 has another topic of the same name; that the first is gone is said."""
+    """Broker 2 has another topic of the same name; the loss of the first one is reported."""
     stream = Follower(phases, tmp_path / "logs", ("2",), "again")
     stream.go_to(1)
     assert stream.take() == consumed(phases, 1, "again")
@@ -152,7 +152,7 @@ def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -
 
 
 def test_diff_predicts_where_a_broker_cut_its_log(phases: Path) -> None:
-    """Broker 1 before it came back, against the leader that it then followed; and after."""
+    """Broker 1 before its return is compared with the leader that it then followed."""
     before, leader, after = (
         phases / phase / "log" / broker / "orders-0"
         for phase, broker in (("2", "1"), ("3", "2"), ("3", "1"))

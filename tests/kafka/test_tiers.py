@@ -1,6 +1,6 @@
 """Segments in remote storage, as Kafka 4.3 uploads them with `LocalTieredStorage`.
 
-A broker uploads two topics (TieredBroker.java), and its clients say what is in them.
+A broker uploads two topics (TieredBroker.java), and its clients record what is in them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_the_broker_did_what_the_tests_are_about(tiered: Tiered) -> None:
-    """Two leader epochs, aborted and open transactions, segments only here, only there, and both.
+    """Two leader epochs, aborted and open transactions; segments only local, only remote, and both.
 
     A harness that compares nothing proves nothing.
     """
@@ -43,7 +43,7 @@ def test_the_broker_did_what_the_tests_are_about(tiered: Tiered) -> None:
 
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_records_are_those_that_a_consumer_gets(tiered: Tiered, name: str) -> None:
-    """All; with read_committed those below the open transaction that are not aborted."""
+    """With read_committed, those below the open transaction that are not aborted."""
     wanted = tiered.records(name)
     log = library.Log(tiered.remote(name))
     assert [as_told(one) for one in log.records(data=True)] == [
@@ -61,7 +61,7 @@ def test_records_are_those_that_a_consumer_gets(tiered: Tiered, name: str) -> No
 def test_special_offsets_are_those_of_list_offsets(
     tiered: Tiered, kafkalog: Run, name: str
 ) -> None:
-    """-5 of the tier, -4 of the log directory, and times up to the end of the tier."""
+    """-5 from the tier, -4 from the log directory, and times up to the end of the tier."""
     told = tiered.told[name]
     [row] = rows(kafkalog, "lookup-offset", tiered.remote(name), "--special", "latest-tiered")
     assert row["offset"] == told["specials"]["latest-tiered"]
@@ -80,7 +80,7 @@ def test_special_offsets_are_those_of_list_offsets(
 
 
 def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_path: Path) -> None:
-    """Each of them finds both logs, and as many records as consumers got, control records left."""
+    """Each reader finds both logs, and as many records as consumers got, but for control ones."""
     before = broker_data.fingerprint(tiered.tier)
     wanted = {name: [one["offset"] for one in tiered.records(name)] for name in PARTITIONS}
 
@@ -115,7 +115,7 @@ def test_a_tier_is_a_path_of_every_reader(tiered: Tiered, kafkalog: Run, tmp_pat
 
 
 def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
-    """A log, an index, a snapshot and leader epochs, under their names there."""
+    """A log, an index, a snapshot and leader epochs, under their names in the tier."""
     remote = tiered.remote("transactions-0")
     log = min(remote.glob("*.log"))
     end = sorted(remote.glob("*.log"))[1].name[:20]
@@ -128,9 +128,9 @@ def test_single_files_of_a_tier_are_read(tiered: Tiered, kafkalog: Run) -> None:
 
 
 def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> None:
-    """At the deepest level, alone and with the metadata: indexes, producers, epochs, sizes agree.
+    """At the deepest level, alone and with metadata: indexes, producers, epochs, sizes agree.
 
-    What the broker began to upload when it was shut down it uploaded again; that is a note.
+    An upload that the shutdown interrupted was repeated later; that is a note.
     """
     found = rows(kafkalog, "verify", tiered.tier, "--level", "deep")
     assert found[-1]["files"] == sum(1 for path in tiered.tier.rglob("*") if path.is_file())
@@ -143,7 +143,7 @@ def test_nothing_is_held_against_a_fresh_tier(tiered: Tiered, kafkalog: Run) -> 
 def test_an_index_that_is_not_that_of_its_log(
     tiered: Tiered, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """One finding for each; brokers do not rebuild what they fetch."""
+    """There is one finding for each; brokers do not rebuild the indexes that they fetch."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     changed = [
@@ -187,7 +187,7 @@ def test_damage_to_objects_has_its_finding(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
-    """By the metadata: which object it is, and no other; paths may be relative."""
+    """The metadata tells which object is damaged, and no other; paths may be relative."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     *others, one, _ = sorted(copy.glob("*.log"))
@@ -240,7 +240,7 @@ def test_damage_to_objects_has_its_finding(
 def test_nothing_changes_a_tier(
     tiered: Tiered, kafkalog: Run, tmp_path: Path, command: list[str]
 ) -> None:
-    """Commands that write refuse it, dry runs too, and with --in-place."""
+    """Commands that write refuse a tier, in dry runs and with --in-place."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     before = broker_data.fingerprint(tmp_path)
@@ -252,7 +252,7 @@ def test_nothing_changes_a_tier(
 
 
 def test_logs_that_are_uploaded_twice_are_read_once(tiered: Tiered, tmp_path: Path) -> None:
-    """Of two uploads of a segment the one of the later leader counts, then the longer one."""
+    """If a segment was uploaded twice, the later leader's upload counts, then the longer one."""
     remote = tiered.remote("plain-0")
     copy = shutil.copytree(remote, tmp_path / remote.name)
     first = min(copy.glob("*.log"))

@@ -1,4 +1,4 @@
-"""`verify` finds nothing in what a real broker wrote a moment ago, in each of its lives.
+"""`verify` finds nothing in what a real broker has just written, in each of its lives.
 
 All codecs, transactions, idempotent producers, compaction rounds, retention by time and size,
 deleted records, preallocated files; closed, running, killed, recovered, and used again.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 
 
 def serious(log_dir: Path, level: Level) -> list[str]:
-    """Findings that a person would look at."""
+    """Return the findings above a note."""
     run = Verification(level)
     found = list(run.verify(log_dir))
     assert run.summary.bytes_checked == run.summary.bytes_expected > 0
@@ -39,7 +39,7 @@ def serious(log_dir: Path, level: Level) -> list[str]:
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("state", ["clean", "live"])
 def test_a_broker_at_rest(broker: broker_data.BrokerData, state: str, level: Level) -> None:
-    """After its shutdown, and copied while it ran."""
+    """After its shutdown, and copied while it was running."""
     print("seed", broker.facts["seed"])
     assert serious(broker.log_dir(state), level) == []
 
@@ -50,9 +50,9 @@ def test_several_lives(
     killed_life: broker_data.PastLife,
     tmp_path: Path,
 ) -> None:
-    """What is left of each life, and what the next one makes of it.
+    """The log directory at the end of each life, and after the next life has started on it.
 
-    In `make soak` there is a fourth life, and each is looked at on all levels.
+    In `make soak` there is a fourth life, and each is checked at all levels.
     """
     print("seed", first_life.seed)
     recovered = tmp_path / "recovered"

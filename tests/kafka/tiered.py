@@ -1,4 +1,4 @@
-"""What a broker with remote storage left, for the tests about tiers."""
+"""The data of a broker with remote storage, for the tests about tiers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS = ("plain-0", "transactions-0")
 
 @dataclass(frozen=True)
 class Tiered:
-    """What a broker with remote storage left: its log directory, its tier, and what it told."""
+    """The data of a broker with remote storage: its log directory, its tier, and its answers."""
 
     root: Path
 
@@ -41,12 +41,12 @@ class Tiered:
         return found
 
     def all_records(self, partition: str) -> list[dict[str, Any]]:
-        """The records that a consumer got."""
+        """Return the records that a consumer got."""
         lines = (self.root / "expected" / "records" / f"{partition}.ndjson").read_text()
         return [json.loads(line) for line in lines.splitlines()]
 
     def records(self, partition: str) -> list[dict[str, Any]]:
-        """The records that a consumer got, up to the last one that is in the tier."""
+        """Return the records that a consumer got, up to the last one that is in the tier."""
         end = self.told[partition]["specials"]["latest-tiered"]
         return [row for row in self.all_records(partition) if row["offset"] <= end]
 
@@ -58,7 +58,7 @@ def rows(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, Any]]:
 
 
 def as_told(record: Any) -> dict[str, Any]:
-    """A record of ours as the harness writes one."""
+    """Return one of our records as the harness writes it."""
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,

@@ -1,4 +1,4 @@
-"""Operations that Kafka's storage classes performed on a log, done again by a replay."""
+"""Operations that Kafka's storage classes performed on a log, repeated by a replay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(config: dict[str, str]) -> RollSettings:
-    """What the configs of a topic come to, defaults for the rest."""
+    """Return the settings that follow from a topic's configs and the defaults."""
     return roll_settings(ConfigSources(config).in_log_dir("/nowhere").of_topic("orders"))[0]
 
 
@@ -33,9 +33,9 @@ def batches_of(partition: Path) -> Iterator[Batch]:
 def replay_operations(
     partition: Path, spec: dict[str, Any], done: list[dict[str, Any]], settings: RollSettings
 ) -> tuple[Replay, list[tuple[int, int]]]:
-    """The replay of the operations, and the rolls: ordinal of the operation, new base offset.
+    """Replay the operations; return the replay, and new base offsets by number of the operation.
 
-    `done` is what Kafka said of each operation; the batches are those it wrote.
+    `done` has Kafka's answer to each operation; the batches are those that it wrote.
     """
     batches = batches_of(partition)
     now = spec["now"]

@@ -1,4 +1,4 @@
-"""Performs the actions of a predicted start on a copy of a partition, and closes it as a broker."""
+"""Performs a predicted start on a copy of a partition, and closes it as a broker does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEGMENT_FILES = (".log", ".index", ".timeindex", ".txnindex")
 def predict_and_perform(
     partition: Path, mode: StartMode, config: StartConfig, **options: Any
 ) -> PredictedStart:
-    """Predict the start of a copy and do what it says, with the bytes it tells."""
+    """Predict the start of a copy, and perform it with the bytes that it gives."""
     told: deque[tuple[str, bytes]] = deque()
     predicted = predict_start(
         str(partition), mode, config=config, tell=lambda *file: told.append(file), **options
@@ -89,7 +89,7 @@ def perform(partition: Path, action: Action, told: deque[tuple[str, bytes]]) -> 
 
 
 def name_of(base_offset: int, suffix: str = ".log") -> str:
-    """As Java writes it: 20 digits behind the sign, if there is one."""
+    """Return the name as Java writes it: 20 digits after the sign, if there is one."""
     sign = "-" if base_offset < 0 else ""
     return f"{sign}{abs(base_offset):020}{suffix}"
 
@@ -100,7 +100,7 @@ def remove_segment(partition: Path, base_offset: int) -> None:
 
 
 def close(partition: Path) -> None:
-    """What the shutdown after the start changes: indexes are cut to whole entries."""
+    """Do what the shutdown after the start does: cut indexes to whole entries."""
     for path in partition.iterdir():
         size = ENTRY_SIZES.get(path.suffix)
         if size and path.stat().st_size % size:
@@ -109,7 +109,7 @@ def close(partition: Path) -> None:
 
 
 def files(partition: Path) -> dict[str, list[Any]]:
-    """Name to size and digest; a producer snapshot has no digest, its order is Java's own."""
+    """Map name to size and digest; a producer snapshot has no digest, since Java orders it."""
     return {
         path.name: [path.stat().st_size, digest(path)]
         for path in sorted(partition.iterdir())
@@ -124,7 +124,7 @@ def digest(path: Path) -> str:
 
 
 def producer(state: ProducerState) -> dict[str, Any]:
-    """As the facts have it."""
+    """Return a producer in the form of the recorded facts."""
     return {
         "producerId": state.producer_id,
         "epoch": state.producer_epoch,
@@ -137,10 +137,10 @@ def producer(state: ProducerState) -> dict[str, Any]:
 
 
 def snapshots(partition: Path) -> dict[str, Any]:
-    """The producer snapshots by name, producers by id, as Kafka reads them.
+    """Return the producer snapshots by name, with the producers by id, as Kafka reads them.
 
-    To it a negative last offset, which damage can bring about, means that there is no batch. One
-    that is corrupt, and stays because a newer one is not, is compared by its bytes.
+    For Kafka a negative last offset, which damage can cause, means that the producer has no batch.
+    A corrupt snapshot, which stays if a newer one is sound, is compared by its bytes.
     """
     found: dict[str, Any] = {}
     for path in sorted(partition.glob("*.snapshot")):
@@ -157,7 +157,7 @@ def snapshots(partition: Path) -> dict[str, Any]:
 
 
 def loaded_facts(predicted: PredictedStart) -> dict[str, Any]:
-    """The loaded log as the facts have it."""
+    """Return the loaded log in the form of the recorded facts."""
     log = predicted.loaded
     assert log is not None
     return {

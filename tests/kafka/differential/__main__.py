@@ -1,7 +1,7 @@
 """`python -m tests.kafka.differential`: thousands of random logs through Kafka and through us.
 
-Ends with status 1 where a case differs; what such a case wrote is kept. A case is repeated by its
-subject and seed.
+Ends with status 1 if a case differs, and keeps the files of that case. Subject and seed repeat a
+case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES_OF_A_PROCESS = 100
 
 
 def main() -> int:
-    """Run, report; the exit status."""
+    """Run the cases, report the differences, and return the exit status."""
     arguments = _parser().parse_args()
     broker_data.build()
     seed = random.randrange(1 << 31) if arguments.seed is None else arguments.seed
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _run(subject: str, seeds: range, place: Path) -> Report:
-    """Some cases in a process of their own, with a JVM of its own."""
+    """Run some cases in a separate process with its own JVM."""
     with Oracle(place) as oracle:
         return run_cases(subject, seeds, place, oracle)
 

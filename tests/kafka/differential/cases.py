@@ -30,12 +30,12 @@ SUBJECTS: Final[dict[str, Case]] = {
 
 @dataclass
 class Report:
-    """What some cases came to.
+    """The result of some cases.
 
     Attributes:
         cases: how many ran.
-        seen: how often what happened.
-        differences: seed to what differs, in words; what the case wrote is kept.
+        seen: events, with their counts.
+        differences: seed to a description of what differs; the files of the case are kept.
     """
 
     cases: int = 0
@@ -49,7 +49,7 @@ class Report:
 
 
 def run_cases(subject: str, seeds: Iterable[int], place: Path, oracle: Oracle) -> Report:
-    """The cases of some seeds, one after the other, below `place`."""
+    """Run the cases of some seeds below `place`, one after the other."""
     report = Report()
     for seed in seeds:
         here = place / f"{subject}-{seed}"
@@ -65,7 +65,7 @@ def run_cases(subject: str, seeds: Iterable[int], place: Path, oracle: Oracle) -
 
 
 def _run(subject: str, seed: int, oracle: Oracle, place: Path) -> Outcome:
-    """One case; an exception of ours is a difference, too."""
+    """Run one case; an exception of ours counts as a difference."""
     try:
         return SUBJECTS[subject](seed, oracle, place)
     except HarnessError:

@@ -1,4 +1,4 @@
-"""One cleaning by Kafka's Cleaner beside ours of the same log: both passes, and the driver."""
+"""One cleaning by Kafka's Cleaner and by ours of the same log: both passes, and the driver."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Judgement:
     """Compares one cleaning.
 
     Attributes:
-        before: the log directory before it; nothing in it is changed.
-        round: what decides the result.
+        before: the log directory before the cleaning; it stays unchanged.
+        round: the settings that decide the result.
         said: Kafka's answer.
         after: the log directory as Kafka left it.
-        outcome: takes what differs.
+        outcome: collects the differences.
         where: the cleaning, in words.
     """
 
@@ -64,7 +64,7 @@ class Judgement:
     where: str
 
     def judge(self) -> None:
-        """The choice of what to clean, then each way of cleaning."""
+        """Judge the choice of what to clean, then each way of cleaning."""
         outcome, said = self.outcome, self.said
         checkpoint = self.round.checkpoint
         if checkpoint is None:
@@ -89,13 +89,13 @@ class Judgement:
 
     @cached_property
     def log(self) -> UnifiedLog:
-        """The log before."""
+        """Return the log before the cleaning."""
         partition = str(self.before / PARTITION)
         return UnifiedLog(partition, high_watermark=self.round.high_watermark)
 
     @cached_property
     def start(self) -> PredictedStart:
-        """What a clean start makes of the log before: Kafka's Cleaner comes after one."""
+        """Predict a clean start on the log before the cleaning: Kafka's Cleaner runs after one."""
         return predict_start(
             str(self.before / PARTITION),
             StartMode.CLEAN,
@@ -104,7 +104,7 @@ class Judgement:
 
     @cached_property
     def producers(self) -> dict[int, LastRecord]:
-        """The active producers as a clean start knows them."""
+        """Return the active producers as a clean start knows them."""
         assert self.start.loaded is not None
         return {
             one.producer_id: LastRecord(
@@ -160,7 +160,7 @@ class Judgement:
             outcome.seen[why] += count
 
     def _judge_driver(self) -> None:
-        """In place, with all that a command does."""
+        """Judge a compaction in place, with everything that the command does."""
         name = f"{self.where}, driver"
         outcome, said = self.outcome, self.said
         ours = self._copy("driver")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
-    """The case of a seed; what it leaves in `place` tells more where something differs."""
+    """Run the case of a seed; the files in `place` show more if something differs."""
     rng = random.Random(seed)
     outcome = Outcome()
     manner = Manner.drawn(rng)

@@ -1,4 +1,4 @@
-"""What a cleaning left on disk, compared: Kafka's partition directory and ours."""
+"""Compares the partition directories that Kafka's cleaning and ours leave on disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_COMPRESSION = {"path", "position", "size_bytes", "crc"}
 
 
 def date(partition: Path, now_ms: int, rng: random.Random) -> None:
-    """Times of modification near the case's clock, for logs that were just written."""
+    """Set modification times near the case's clock, for logs that were just written."""
     for path in sorted(partition.glob("*" + DATA)):
         if path.stat().st_mtime > now_ms / 1000 + DAY_S:
             stamp = (now_ms - rng.randrange(STAMP_SPREAD_MS)) * 10**6
@@ -39,7 +39,7 @@ def date(partition: Path, now_ms: int, rng: random.Random) -> None:
 
 
 def batches(partition: Path) -> Iterator[Batch]:
-    """All batches of a partition directory."""
+    """Yield all batches of a partition directory."""
     for segment in open_partition(str(partition)).segments:
         with Source(segment.log.path) as source:
             for found in scan_batches(source):
@@ -48,7 +48,7 @@ def batches(partition: Path) -> Iterator[Batch]:
 
 
 def write_cleaned(cleaning: Pass | ColumnPass, partition: Path) -> None:
-    """Put what a pass makes in place of the segments it read."""
+    """Put the result of a pass in place of the segments that it read."""
     made: dict[str, bytes] = {}
     gone: list[str] = []
     for group in cleaning.groups():
@@ -69,7 +69,7 @@ def write_cleaned(cleaning: Pass | ColumnPass, partition: Path) -> None:
 
 
 def indexed(data: bytes, base_offset: int, interval: int) -> NewSegment:
-    """The indexes of a segment of these batches."""
+    """Build a segment with indexes from these batches."""
     segment = NewSegment(base_offset, interval)
     segment.extend(data)
     segment.close()
@@ -77,7 +77,7 @@ def indexed(data: bytes, base_offset: int, interval: int) -> NewSegment:
 
 
 def packed(entry: AbortedTransaction) -> bytes:
-    """An entry as the transaction index has it."""
+    """Pack an entry as the transaction index stores it."""
     return struct.pack(
         ">hqqqq", entry.version, entry.producer_id, entry.first_offset, entry.last_offset,
         entry.last_stable_offset,
@@ -89,9 +89,9 @@ def name_of(base_offset: int, suffix: str) -> str:
 
 
 def differences(ours: Path, kafkas: Path, interval: int) -> Iterator[str]:
-    """Where the files of segments differ.
+    """Yield where the files of segments differ.
 
-    Where a codec makes other bytes of equal records, the indexes have to be those of Kafka's own
+    If a codec compresses equal records to different bytes, the indexes must be those of Kafka's own
     log.
     """
     names = [{path.name for path in place.glob("*" + DATA)} for place in (ours, kafkas)]
@@ -117,7 +117,7 @@ def differences(ours: Path, kafkas: Path, interval: int) -> Iterator[str]:
 
 
 def directory_differences(ours: Path, kafkas: Path) -> Iterator[str]:
-    """Where the files of a partition differ by name, or those of logs by time of modification."""
+    """Yield where files of a partition differ by name, or logs by modification time."""
     names = [
         {path.name for path in place.iterdir() if path.stat().st_size or path.suffix != ABORTED}
         for place in (ours, kafkas)
@@ -131,12 +131,12 @@ def directory_differences(ours: Path, kafkas: Path) -> Iterator[str]:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file; one that is not there says what an empty one says."""
+    """Return the bytes of a file; a missing file equals an empty one."""
     return path.read_bytes() if path.exists() else b""
 
 
 def batch_differences(ours: Path, kafkas: Path) -> Iterator[str]:
-    """Where two logs differ that are not equal byte for byte."""
+    """Yield where two logs differ whose bytes are not equal."""
     mine, theirs = logical(ours), logical(kafkas)
     if mine == theirs:
         return
@@ -148,7 +148,7 @@ def batch_differences(ours: Path, kafkas: Path) -> Iterator[str]:
 
 
 def logical(path: Path) -> list[dict[str, Any]]:
-    """The batches of a log without what compression decides; bytes where it decides nothing."""
+    """Return the batches of a log as values, without those that a codec's output decides."""
     found = []
     with Source(str(path)) as source:
         for batch in scan_batches(source):

@@ -24,14 +24,14 @@ class Manner:
     Attributes:
         codecs: of producers' batches.
         magics: of batches, in turn: a log is upgraded, never downgraded.
-        leads: share of appends as the leader of the partition, which validates and may compress.
+        leads: share of appends as the leader of the partition, who validates and may compress.
         keys: how many there are.
         keyless, tombstones: shares of records without a key, without a value.
-        gaps: share of appends with offsets missing before, in or behind them.
+        gaps: share of appends with offsets missing before, in or after them.
         producers: share of appends by producers with an id.
         stamp_spread_ms: how far timestamps are off the clock.
         stamped_by_broker: whether a follower's batches carry LogAppendTime.
-        begins: offsets in front of the first batch: with many, offsets exceed positions.
+        begins: offsets before the first batch; if there are many, offsets exceed positions.
     """
 
     codecs: tuple[str, ...]
@@ -83,7 +83,7 @@ class LogWriter:
     _has_begun: bool = False
 
     def spec(self, count: int) -> dict[str, Any]:
-        """That many operations more, as KafkaOracle reads them."""
+        """Return `count` more operations, as KafkaOracle reads them."""
         start = self.now_ms
         magics = self.manner.magics
         operations = [self._operation(magics[i * len(magics) // count]) for i in range(count)]

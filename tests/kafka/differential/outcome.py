@@ -1,4 +1,4 @@
-"""What a case of the differential tests comes to."""
+"""The result of a case of the differential tests."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Outcome:
-    """What differs between Kafka and us, and what was seen.
+    """The differences between Kafka and us, and the events that occurred.
 
     Attributes:
-        differences: in words, none where all is equal.
-        seen: how often what happened.
+        differences: descriptions, none if all is equal.
+        seen: events, with their counts.
     """
 
     differences: list[str] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
 
     def compare(self, what: str, ours: object, kafkas: object) -> None:
-        """The two should be equal."""
+        """Note a difference unless the two are equal."""
         if ours != kafkas:
             self.differences.append(f"{what}: {ours} != Kafka's {kafkas}")

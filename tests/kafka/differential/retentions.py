@@ -1,4 +1,4 @@
-"""A random log, and what Kafka deletes of it under several configs, clocks and marks."""
+"""A random log, and what Kafka deletes from it under several configs, clocks and marks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REASONS = {
 
 
 def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
-    """The case of a seed: one log, some retentions of copies of it."""
+    """Run the case of a seed: one log, and several retentions of copies of it."""
     rng = random.Random(seed)
     outcome = Outcome()
     made = written(oracle, place / "log", small_log(rng) | {"crash": False})
@@ -43,7 +43,7 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
 
 
 def written(oracle: Oracle, root: Path, spec: dict[str, Any]) -> dict[str, Any]:
-    """A log that Kafka writes below `root`; what it says of it."""
+    """Let Kafka write a log below `root`, and return its answer."""
     (root / PARTITION).mkdir(parents=True)
     path = root.with_suffix(".json")
     path.write_text(json.dumps(spec))
@@ -53,7 +53,7 @@ def written(oracle: Oracle, root: Path, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def small_log(rng: random.Random) -> dict[str, Any]:
-    """A few segments: times mostly rising, some far away, some without."""
+    """Draw a few segments: times mostly rise, some are far away, some are missing."""
     operations: list[dict[str, Any]] = []
     now = START_MS
     for _ in range(rng.randrange(3, 25)):
@@ -72,7 +72,7 @@ def small_log(rng: random.Random) -> dict[str, Any]:
 
 
 def spoil_times(partition: Path, rng: random.Random) -> None:
-    """Times of modification of their own, and now and then a time index that says nothing."""
+    """Set random modification times, and sometimes empty, remove or extend a time index."""
     for path in sorted(partition.glob("*.log")):
         stamp = START_MS + rng.randrange(-20, 40) * STEP_MS
         os.utime(path, ns=(stamp * 10**6, stamp * 10**6))

@@ -1,4 +1,4 @@
-"""Random appends under tight limits, and the rolls that Kafka makes of them."""
+"""Random appends under tight limits, and the points at which Kafka rolls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
-    """The case of a seed."""
+    """Run the case of a seed."""
     outcome = Outcome()
     spec = rolled_log(random.Random(seed))
     said = written(oracle, place / "log", spec)
@@ -37,7 +37,7 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
 
 
 def rolled_log(rng: random.Random) -> dict[str, Any]:
-    """Appends of a leader and of a follower, restarts, a moving clock; limits that are soon met."""
+    """Draw appends of leader and follower, restarts, a moving clock, and tight limits."""
     config = ANY_TIME | {
         "segment.bytes": str(rng.choice((400, 700, 5000))),
         "segment.ms": str(rng.choice((500, 3000, 10**9))),

@@ -1,4 +1,4 @@
-"""One cleaning of a log: what decides the result, drawn, and told to Kafka and to us."""
+"""One cleaning of a log: the settings that decide the result are drawn, for Kafka and for us."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Round:
     read_size: int
 
     def words(self) -> list[str]:
-        """The options of `KafkaOracle compact`."""
+        """Return the options of `KafkaOracle compact`."""
         words = ["--now", str(self.now_ms), "--hw", str(self.high_watermark),
                  "--map-bytes", str(self.slots * SLOT_SIZE), "--load-factor", str(self.load_factor),
                  "--io-buffer", str(self.read_size), *config_words(self.config)]  # fmt: skip
@@ -44,11 +44,11 @@ class Round:
 
     @property
     def is_roomy(self) -> bool:
-        """Whether the map takes all keys there can be."""
+        """Return whether the map has room for every possible key."""
         return self.slots == MANY_SLOTS
 
     def compaction_config(self) -> CompactionConfig:
-        """The same for a pass of ours."""
+        """Return the settings for one of our passes."""
         return CompactionConfig(
             segment_bytes=int(self.config["segment.bytes"]),
             segment_index_bytes=int(self.config["segment.index.bytes"]),
@@ -60,12 +60,12 @@ class Round:
         )
 
     def topic_configs(self, log_dir: Path) -> TopicConfigs:
-        """The same for our driver; producers expire only where that is asked for."""
+        """Return the configs for our driver; producers expire only if configured."""
         given = self.config | {"producer.id.expiration.ms": str(DAY_MS)}
         return ConfigSources(given).in_log_dir(str(log_dir)).of_topic("orders")
 
     def request(self) -> CompactionRequest:
-        """What our driver is asked for."""
+        """Return the request for our driver."""
         return CompactionRequest(
             now_ms=self.now_ms,
             map_memory=None if self.is_roomy else self.slots * SLOT_SIZE,
@@ -78,9 +78,9 @@ class Round:
 
 
 def drawn_config(rng: random.Random, *, is_legacy: bool) -> dict[str, str]:
-    """Limits that are soon met.
+    """Draw limits that are reached soon.
 
-    Of an append of several old messages each is a batch, for which a small index has no room.
+    If an append has several old messages, each is a batch: a small index has no room for them.
     """
     config = {
         "cleanup.policy": "compact",
@@ -105,7 +105,7 @@ def drawn_config(rng: random.Random, *, is_legacy: bool) -> dict[str, str]:
 def drawn_round(
     rng: random.Random, writer: LogWriter, log: dict[str, Any], partition: Path
 ) -> Round:
-    """When and how a log is cleaned next; `log` is what Kafka says of it."""
+    """Draw when and how a log is cleaned next; `log` is Kafka's description of it."""
     config = dict(writer.config)
     retention = int(config["delete.retention.ms"])
     if rng.random() < 0.2:
@@ -131,10 +131,10 @@ def drawn_round(
 
 
 def _open_at(partition: Path, watermark: int) -> list[OpenTransaction]:
-    """The transactions that are undecided at a high watermark.
+    """Return the transactions that are undecided at a high watermark.
 
-    A transaction whose marker is not replicated yet is undecided to us, and to a broker that saw
-    the marker come; one that was restarted since has forgotten that, and cleans its batches.
+    A transaction whose marker is not replicated yet is undecided for us, and for a broker that saw
+    the marker arrive. A broker that was restarted since has forgotten this, and cleans its batches.
     """
     log = UnifiedLog(str(partition), high_watermark=watermark)
     return [one for one in log.open_transactions() if one.first_offset < watermark]

@@ -29,7 +29,7 @@ START_CONFIG = StartConfig(
 
 @dataclass(frozen=True)
 class Start:
-    """Two copies of a partition, one for us and one for Kafka, and how to start."""
+    """Two copies of a partition, one for us and one for Kafka, and the mode of the start."""
 
     ours: Path
     kafkas: Path
@@ -38,13 +38,13 @@ class Start:
     log_start: int = 0
 
     def words(self) -> list[str]:
-        """The command for KafkaOracle."""
+        """Return the command for KafkaOracle."""
         words = ["load", str(self.kafkas), "--recovery-point", str(self.recovery_point)]
         words += ["--log-start", str(self.log_start), "--now", str(NOW_MS), *config_words(CONFIG)]
         return [*words, "--clean"] if self.mode == StartMode.CLEAN else words
 
     def compare(self, answer: dict[str, Any], outcome: Outcome, what: str) -> None:
-        """Predict the start, do what it says, and compare that with Kafka's."""
+        """Predict the start, perform it, and compare the result with Kafka's."""
         predicted = replay.predict_and_perform(
             self.ours,
             self.mode,
@@ -60,7 +60,7 @@ class Start:
 
 
 def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
-    """The case of a seed: one log, one damage, all modes of a start."""
+    """Run the case of a seed: one log, one damage, all modes of a start."""
     rng = random.Random(seed)
     outcome = Outcome()
     log = written(oracle, place / "log", workload(rng))["log"]
@@ -78,7 +78,7 @@ def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
 
 
 def checkpoints(log: dict[str, Any], rng: random.Random) -> tuple[int, int]:
-    """A recovery point and a log start offset, mostly as a broker would have them."""
+    """Draw a recovery point and a log start offset, mostly as a broker would have them."""
     end = log["logEndOffset"]
     recovery_point = rng.choice((0, end, log["recoveryPoint"], rng.randrange(end + 2)))
     return recovery_point, rng.choice((0, 0, 0, rng.randrange(end + 3)))

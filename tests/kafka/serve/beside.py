@@ -1,7 +1,7 @@
-"""A stock broker on a copy of the gathered logs, and answers that can be compared with its own.
+"""A stock broker on a copy of the gathered logs, and answers that can be compared with ours.
 
-`resurrect` makes metadata for the copy. The files that the broker starts on are those of the
-original directories, with their checkpoints, so that it recovers what was not closed.
+`resurrect` makes metadata for the copy. The broker starts on the files of the original directories,
+with their checkpoints, so that it recovers the logs that were not closed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def kafka_home(gathered: Gathered, home: Path) -> list[Path]:
 def running_kafka(
     brokers: Brokers, gathered: Gathered, home: Path
 ) -> Iterator[tuple[Address, list[Path]]]:
-    """A broker on a copy; its address and its log directories. All partitions have a leader."""
+    """Run a broker on a copy, wait for all leaders, yield its address and log directories."""
     copies = kafka_home(gathered, home)
     log_dirs = ",".join(map(str, (home / "log", *copies)))
     with Life(
@@ -112,13 +112,13 @@ def list_offset(wire: Wire, one: Partition, timestamp: int, isolation: int = 0) 
 
 @dataclass
 class Side:
-    """A server that is asked.
+    """A server that answers requests.
 
     Attributes:
         name: for messages.
         wire: the connection.
-        node: the number of the only node.
-        epochs: in which leader epoch it leads, by topic and partition.
+        node: the id of the only node.
+        epochs: its current leader epoch, by topic and partition.
         topic_ids: of all topics.
     """
 
@@ -134,7 +134,7 @@ class Side:
 
 @contextmanager
 def sides(addresses: Mapping[str, Address]) -> Iterator[list[Side]]:
-    """Connections to servers, and what their metadata tell."""
+    """Connect to servers, and read their metadata."""
     with ExitStack() as stack:
         found = []
         for name, address in addresses.items():
@@ -151,7 +151,7 @@ def sides(addresses: Mapping[str, Address]) -> Iterator[list[Side]]:
 
 
 def known_logs(kafka: Side, ours: Side, gathered: Gathered) -> list[Log]:
-    """What a generator needs to know; offsets are what Kafka says."""
+    """Return what a generator needs to know; the offsets come from Kafka."""
     logs = []
     for one in gathered.partitions.values():
         key = one.topic, one.number
@@ -174,7 +174,7 @@ def known_logs(kafka: Side, ours: Side, gathered: Gathered) -> list[Log]:
 
 
 def has_epoch(partition: Path, epoch: int, end: int) -> bool:
-    """Whether the leader of an epoch has appended something."""
+    """Return whether the leader of an epoch has appended something."""
     path = partition / "leader-epoch-checkpoint"
     lines = path.read_text().splitlines()[2:] if path.exists() else []
     noted = [tuple(map(int, line.split())) for line in lines]
@@ -194,7 +194,7 @@ def has_old_magic(log: Path) -> bool:
 
 
 def answers(side: Side, logs: Mapping[tuple[str, int], Log], answer: dict[str, Any]) -> Any:
-    """A response as it has to be the same, whatever the order of partitions in it."""
+    """Return the comparable part of a response, without the order of partitions."""
     names = {topic_id: name for name, topic_id in side.topic_ids.items()}
     part = "responses" if "responses" in answer else "topics"
     rest = {name: value for name, value in answer.items() if name != part}
@@ -238,7 +238,7 @@ def _plain(value: Any, side: Side, log: Log | None) -> Any:
 
 
 def different(wanted: Any, got: Any, place: str = "") -> Iterator[str]:
-    """Say where two answers differ."""
+    """Yield where two answers differ."""
     if isinstance(wanted, dict) and isinstance(got, dict):
         for name in wanted.keys() | got.keys():
             yield from different(wanted.get(name), got.get(name), f"{place}.{name}")

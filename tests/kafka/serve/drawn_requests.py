@@ -1,7 +1,7 @@
 """Random requests about logs, valid ones and some at the borders of what is valid.
 
 Leader epochs are drawn relative to the last one in the log: a broker that starts on a copy of the
-files leads in a later epoch, and is asked about its own.
+files leads in a later epoch, and gets requests about that one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SIZES: Final = (-1, 0, 1, 60, 200, 1000, 5000, 50_000, 1 << 20, (1 << 31) - 1)
 
 @dataclass(frozen=True)
 class Log:
-    """What is known of a partition.
+    """The known facts about a partition.
 
     Attributes:
-        topic, number, topic_id: which one.
+        topic, number, topic_id: its name, number and topic id.
         start, stable, end: its log start offset, last stable offset and log end offset.
         epoch: the last leader epoch in the log.
-        has_epoch: whether that leader has appended something: else a start forgets it.
+        has_epoch: whether that leader has appended something; if not, a start forgets the epoch.
         times: timestamps in it.
         bases: base offsets of its segments.
-        is_old: whether it has messages of before magic 2.
+        is_old: whether it has messages of magic 0 or 1.
     """
 
     topic: str
@@ -57,9 +57,9 @@ class Epoch:
     """A leader epoch of a request.
 
     Attributes:
-        log: whose.
+        log: the log that it belongs to.
         above: how far above the last one in the log.
-        is_own: whether the last one is that of the log, not the one in which a broker leads.
+        is_own: whether it counts from the log's last epoch, not from the broker's current one.
     """
 
     log: Log
@@ -67,7 +67,7 @@ class Epoch:
     is_own: bool
 
     def for_leader(self, epoch: int) -> int:
-        """The number of it, asked of who leads in an epoch."""
+        """Return the number of the epoch in a request to a broker that leads in `epoch`."""
         if self.above < 0 or (self.above == 0 and self.is_own and self.log.has_epoch):
             return self.log.epoch + self.above
         return epoch + self.above
@@ -82,7 +82,7 @@ class Request:
     body: dict[str, Any]
 
     def for_leader(self, epochs: Mapping[tuple[str, int], int]) -> dict[str, Any]:
-        """The request for who leads in some epochs, by topic and partition."""
+        """Return the request to a broker with these leader epochs, by topic and partition."""
 
         def filled(value: Any) -> Any:
             if isinstance(value, dict):
@@ -101,7 +101,7 @@ class Drawer:
     """Draws requests.
 
     Args:
-        logs: what they ask about.
+        logs: the logs that they ask about.
         rng: random numbers.
     """
 
@@ -119,7 +119,7 @@ class Drawer:
         }
 
     def requests(self, count: int) -> Iterator[Request]:
-        """Yield requests: of each API in each version, then of drawn ones."""
+        """Yield requests: each API in each version first, then drawn ones."""
         of_api = {api: requests()[f"{api}Request"].versions for api in APIS}
         for api, versions in of_api.items():
             for version in versions:
@@ -146,7 +146,7 @@ class Drawer:
         return found
 
     def _some_logs(self, topic: str) -> list[tuple[int, Log | None]]:
-        """Numbers of partitions, and what is known of them; some are not there."""
+        """Draw partition numbers with what is known of them; some do not exist."""
         known = self._topics.get(topic, [])
         drawn = self._rng.sample(known, self._rng.randint(min(1, len(known)), min(3, len(known))))
         found: list[tuple[int, Log | None]] = [(log.number, log) for log in drawn]
@@ -195,7 +195,7 @@ class Drawer:
         }  # fmt: skip
 
     def _leader(self, log: Log | None) -> int | Epoch:
-        """The epoch that a client believes in, in half of the cases the right one."""
+        """Draw the epoch that a client believes in; half of the cases are right."""
         epoch = self._epoch(log, none=0.5)
         if isinstance(epoch, int):
             return epoch

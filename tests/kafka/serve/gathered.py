@@ -1,8 +1,8 @@
 """Every partition of the corpora in two log directories, so that one server serves all of them.
 
-A batch does not say which topic it is in: a partition's directory can have another name. Here
-topic `torn-a` of the state `crash-1-torn` is `crash-1-torn.torn-a`, with a topic id of its own.
-Log directories that were closed go into `closed`, those of killed brokers into `killed`.
+A batch does not name its topic, so a partition's directory can get another name. Here topic
+`torn-a` of the state `crash-1-torn` is `crash-1-torn.torn-a`, and has its own topic id. Log
+directories that were closed go into `closed`, those of killed brokers into `killed`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _ABORTED: Final = re.compile(r"firstOffset: (\d+) lastOffset: (\d+)")
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition among the gathered ones, and what Kafka's clients once read of it.
+    """One gathered partition, and what Kafka's clients once read from it.
 
     Attributes:
-        topic: its name there.
+        topic: its name in the gathered log directory.
         number: its number.
         state: the name of the corpus' state it comes from.
         expected: the directory with what was recorded of the state.
-        original: topic and number there.
+        original: topic and number in that state.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class Partition:
 
     @cached_property
     def records(self) -> list[dict[str, Any]] | None:
-        """What a consumer read; None: nobody recorded it."""
+        """Return what a consumer read, None if nobody recorded it."""
         path = self.expected / "records" / f"{self.original}.ndjson"
         if not path.exists():
             return None
@@ -81,7 +81,7 @@ class Partition:
 
     @cached_property
     def committed(self) -> set[int]:
-        """The offsets that a consumer got with read_committed."""
+        """Return the offsets that a consumer got with read_committed."""
         path = self.expected / "records-committed" / f"{self.original}.offsets.json"
         if path.exists():
             return set(json.loads(path.read_text()))
@@ -97,14 +97,14 @@ class Partition:
 
     @cached_property
     def lookups(self) -> dict[str, Any]:
-        """What ListOffsets answered."""
+        """Return the recorded answers of ListOffsets."""
         found: dict[str, Any] = json.loads((self.expected / "lookup.json").read_text())
         return found.get(self.original, {})
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """The log directories, and each partition in them by its name."""
+    """The log directories, and their partitions by name."""
 
     root: Path
     partitions: dict[str, Partition]
@@ -163,7 +163,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _give_an_id(partition: Path, topic: str) -> None:
-    """Copies of a topic in several states have one id: here each has another."""
+    """Give a topic a new id: its copies in several states share one."""
     path = partition / "partition.metadata"
     path.unlink(missing_ok=True)
     coded = base64.urlsafe_b64encode(uuid.uuid5(_IDS, topic).bytes).decode().rstrip("=")
@@ -182,7 +182,7 @@ def _renamed(checkpoint: Path, state: str) -> list[str]:
 
 
 def as_recorded(data: bytes | None) -> Any:
-    """Bytes as the corpus has them: hexadecimal, by size and SHA-256 where they are many."""
+    """Return bytes as the corpus stores them: in hexadecimal, or size and SHA-256 if long."""
     if data is None or len(data) <= _HASHED_FROM:
         return None if data is None else data.hex()
     return {"len": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -1,4 +1,4 @@
-"""Clients of Kafka that read: how each is set up and called, and what its records have to be."""
+"""Kafka clients that read: how each is set up and called, and what its records must be."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Reader:
     Attributes:
         name: of the client.
         read: writes a line for each record, given an address, the topics and a place for files.
-        fields: what its API tells of a record.
-        software: what it tells a broker that it is, if it tells.
-        misreads: topics that it reads wrongly from a broker, too, begin with this.
+        fields: the fields of a record that its API returns.
+        software: the software name that it sends to a broker, if it sends one.
+        misreads: prefix of the topics that it also reads wrongly from a broker.
     """
 
     name: str
@@ -66,7 +66,7 @@ def _lines(words: Sequence[object]) -> str:
 
 
 def java_command(*args: str, lib: str = "") -> list[str]:
-    """The newest Java client, unless the jars of another one are in `lib`."""
+    """Return the command of the newest Java client, or of the version whose jars are in `lib`."""
     return broker_data.java_command("kafkalog.harness.ClientReader", *args, lib=lib)
 
 
@@ -92,7 +92,7 @@ def _python(client: str) -> Callable[..., Iterator[dict[str, Any]]]:
 
 
 def kcat(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[dict[str, Any]]:
-    """Keys and values are written as they are, after their sizes: -1 for null."""
+    """Read with kcat, which writes raw keys and values after their sizes (-1 for null)."""
     for isolation in ISOLATIONS:
         for topic in topics_of(partitions):
             command = [
@@ -130,7 +130,7 @@ _SET_UP: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _foreign(directory: str, *command: str) -> Callable[..., Iterator[dict[str, Any]]]:
-    """A program below `tests/foreign/clients`, installed first."""
+    """Return a reader that installs and runs a program below `tests/foreign/clients`."""
 
     def read(address: str, partitions: Sequence[Partition], place: Path) -> Iterator[Any]:
         home = place / directory
@@ -163,7 +163,7 @@ FOREIGN: Final = (
 
 
 def wanted_of(one: Partition, isolation: str, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """What was recorded of a partition, as one isolation level has it."""
+    """Return the recorded records of a partition for one isolation level."""
     assert one.records is not None
     committed = None if isolation == "read_uncommitted" else one.committed
     return [
@@ -181,7 +181,7 @@ def wanted_of(one: Partition, isolation: str, fields: Sequence[str]) -> list[dic
 def found_by(
     rows: Iterator[dict[str, Any]], fields: Sequence[str]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """What a client wrote, by isolation and partition, as the corpus has records."""
+    """Return what a client wrote, by isolation and partition, in the form of the corpus."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         record = {

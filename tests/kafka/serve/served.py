@@ -1,4 +1,4 @@
-"""`kafkalog serve` as a process that stays."""
+"""`kafkalog serve` as a long-lived process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Server:
     """Something that speaks Kafka's protocol.
 
     Attributes:
-        port: where, on this machine.
-        process: of its own.
-        stderr: where its words are.
+        port: the port on this machine.
+        process: the server's process.
+        stderr: the file with its messages.
     """
 
     port: int
@@ -50,7 +50,7 @@ def serve_command(paths: Sequence[Path], *options: str, first: Sequence[str] = (
 def running_serve(
     paths: Sequence[Path], place: Path, *options: str, first: Sequence[str] = ()
 ) -> Iterator[Server]:
-    """`kafkalog serve`, ended with SIGTERM; options of all commands come first."""
+    """Run `kafkalog serve` and end it with SIGTERM; options of all commands come first."""
     place.mkdir(parents=True, exist_ok=True)
     said = place / "stderr"
     with said.open("w") as stderr:

@@ -1,4 +1,4 @@
-"""The same requests to a real broker and to `kafkalog serve`: their answers are the same."""
+"""A real broker and `kafkalog serve` give the same answers to the same requests."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def kafka(
 def test_drawn_requests_are_answered_as_by_a_broker(
     kafka: tuple[Address, list[Path]], gathered: Gathered, server: Server, tmp_path: Path
 ) -> None:
-    """From the original files, and from those of the broker, beside it.
+    """`kafkalog serve` reads the original files, and a second one the files of the running broker.
 
-    Four APIs in all their versions, valid requests and some at the borders of what is valid.
-    `beside.EXCLUDED` says what may differ.
+    The requests cover four APIs in all their versions, with valid ones and some at the borders of
+    what is valid. `beside.EXCLUDED` lists what may differ.
     """
     address, log_dirs = kafka
     seed = new_seed()
@@ -97,9 +97,9 @@ def require_same(addresses: dict[str, Address], gathered: Gathered, rng: random.
 def test_every_recorded_target_of_list_offsets(
     brokers: Brokers, gathered: Gathered, server: Server
 ) -> None:
-    """By the Admin client, in both isolation levels: earliest, latest, the latest time, and times.
+    """The Admin client asks, at both isolation levels, for special offsets and for times.
 
-    A share of the times, or in `make soak` all of them.
+    The run takes a share of the times, or all of them in `make soak`.
     """
     recorded = {
         one.name: answers(one.lookups) for one in gathered.partitions.values() if one.lookups

@@ -27,14 +27,14 @@ SHOWN_MAX = 5
 
 
 def recorded(gathered: Gathered) -> list[Partition]:
-    """The partitions whose records somebody recorded."""
+    """Return the partitions whose records were recorded."""
     found = [one for one in gathered.partitions.values() if one.records is not None]
     assert len(found) > 200
     return found
 
 
 def drawn(partitions: list[Partition]) -> list[Partition]:
-    """Return those of some topics, or in `make soak` all of them."""
+    """Return the partitions of some topics, or all of them in `make soak`."""
     if tries_everything():
         return partitions
     seed = new_seed()
@@ -68,9 +68,9 @@ ALL = READERS + (FOREIGN if os.environ.get(FOREIGN_VARIABLE) else ())
 def test_everything_is_read(
     reader: Reader, gathered: Gathered, server: Server, harness: None, tmp_path: Path
 ) -> None:
-    """All partitions from the first record to the end, with and without what was aborted.
+    """All partitions are read from the first record to the end, with and without aborted records.
 
-    A sample of the topics, or in `make soak` all of them.
+    The run takes a sample of the topics, or all of them in `make soak`.
     """
     assert harness is None
     some = drawn(recorded(gathered))

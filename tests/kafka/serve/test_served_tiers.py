@@ -1,4 +1,4 @@
-"""`kafkalog serve` of a log directory and its tier answers as the broker did that uploaded it."""
+"""`kafkalog serve` of a log directory and its tier answers like the broker that uploaded it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rows = list[tuple[int, int, str | None, str | None]]
 def consumed(
     server: Server, place: Path, client: str = "librdkafka"
 ) -> dict[tuple[str, str], Rows]:
-    """What a consumer gets, by isolation level and partition."""
+    """Return what a consumer gets, by isolation level and partition."""
     found: dict[tuple[str, str], Rows] = {
         (isolation, name): [] for isolation in ISOLATIONS for name in PARTITIONS
     }
@@ -47,7 +47,7 @@ def consumed(
 
 
 def recorded(tiered: Tiered, name: str, isolation: str, end: int | None = None) -> Rows:
-    """What the broker's consumers got, up to an offset."""
+    """Return what the broker's consumers got, up to an offset."""
     committed = {*tiered.told[name]["committed"]}
     return [
         (row["offset"], row["timestamp"], row["key"], row["value"])
@@ -90,7 +90,7 @@ def test_clients_get_what_the_broker_gave_them(tiered: Tiered, tmp_path: Path) -
 
 
 def test_a_tier_is_served_alone(tiered: Tiered, tmp_path: Path) -> None:
-    """Packed, compressed and encrypted: all that was uploaded, under the ids of the topics."""
+    """A packed, compressed and encrypted tier: all that was uploaded, under the topic ids."""
     key = new_key(tmp_path, "key")
     for name in PARTITIONS:
         packing = Packing(1000, compression=True, key=("key", key))
@@ -134,7 +134,7 @@ def test_segments_that_leave_the_log_directory_are_read_from_the_tier(
 
 
 def test_two_topics_of_one_name_are_not_mixed(tiered: Tiered, tmp_path: Path) -> None:
-    """A topic was deleted and made again: the log directory says which one is meant."""
+    """A topic was deleted and created again: the log directory decides which one is served."""
     tier = tmp_path / "tier"
     for path in tiered.tier.iterdir():
         shutil.copytree(path, tier / path.name)

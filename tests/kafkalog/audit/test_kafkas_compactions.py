@@ -1,4 +1,4 @@
-"""Every pass of Kafka's cleaner in the corpus, judged; then with one mistake each."""
+"""Every pass of Kafka's cleaner in the corpus is judged, as it is and with one mistake each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ the committed value of a key, and the next pass takes the marker for one without
 
 @pytest.fixture(params=["reference", "kernels"], autouse=True)
 def which(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who judges; what the kernels do not prove is for the reference. They see a log in pieces."""
+    """Judge with the reference, or with kernels and small chunks; the reference does the rest."""
     monkeypatch.setattr(fast_path, "is_worth_it", lambda _: request.param == "kernels")
     if request.param == "kernels":
         monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 128)
@@ -94,14 +94,14 @@ CLEANED = [name for name in scenario_names("compaction") if name not in NOT_CLEA
 
 
 def test_no_scenario_is_missing() -> None:
-    """The corpus holds all pairs that were made."""
+    """The corpus holds every pair of logs that was made."""
     assert len(scenario_names("compaction")) == 63
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CLEANED)
 def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
-    """Pass by pass; where Kafka itself makes a mistake, it is named."""
+    """Each pass is judged alone; where Kafka itself makes a mistake, the audit names it."""
     for cleaning in cleanings(corpus_dir, name):
         if name in CORRUPT:
             with pytest.raises(CorruptDataError, match="checksum"):
@@ -118,7 +118,7 @@ def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
 def test_the_kernels_prove_what_the_reference_finds_right(
     name: str, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And as many keys; old formats alone are left to the reference."""
+    """They count as many keys; only old formats are left to the reference."""
     if name in CORRUPT:
         return
     monkeypatch.setattr(fast_path, "is_worth_it", lambda _: False)
@@ -134,7 +134,7 @@ def test_the_kernels_prove_what_the_reference_finds_right(
 
 @pytest.mark.parametrize("name", sorted(NOT_CLEANED))
 def test_what_was_not_cleaned_is_not_judged(name: str, corpus_dir: Path) -> None:
-    """Nothing says up to where; given an offset that no pass reached, all is as it was."""
+    """The cleaner offset is unknown; with an offset that no pass reached, nothing has changed."""
     [cleaning] = cleanings(corpus_dir, name)
     with pytest.raises(UsageError, match="the cleaner offset is unknown"):
         cleaning.judged()
@@ -158,7 +158,7 @@ def test_without_the_original_the_log_before_is_not_compacted(name: str, corpus_
 
 @dataclass
 class Piece:
-    """A batch of a log that may be changed before it is written again."""
+    """A batch of a log that can be changed before it is written again."""
 
     batch: Batch
     records: list[Record]
@@ -217,7 +217,7 @@ def has_values(piece: Piece) -> bool:
 
 
 def test_a_live_record_that_is_dropped(corpus_dir: Path, tmp_path: Path) -> None:
-    """It was the latest of its key."""
+    """It was the latest record of its key."""
     log = spoiled(corpus_dir, tmp_path, "dedupe_none")
     piece = log.first(lambda piece: len(piece.records) > 1)
     gone = piece.records.pop()
@@ -226,7 +226,7 @@ def test_a_live_record_that_is_dropped(corpus_dir: Path, tmp_path: Path) -> None
 
 
 def test_a_live_batch_that_is_dropped(corpus_dir: Path, tmp_path: Path) -> None:
-    """All of it, header included."""
+    """The whole batch is removed, header included."""
     log = spoiled(corpus_dir, tmp_path, "dedupe_none")
     piece = log.first(lambda piece: len(piece.records) == 1)
     log.remove(piece)
@@ -235,7 +235,7 @@ def test_a_live_batch_that_is_dropped(corpus_dir: Path, tmp_path: Path) -> None:
 
 
 def test_a_stale_record_that_is_put_back(corpus_dir: Path, tmp_path: Path) -> None:
-    """The older of the two is named."""
+    """The finding names the older of the two."""
     log = spoiled(corpus_dir, tmp_path, "dedupe_none")
     before = [
         piece
@@ -256,7 +256,7 @@ def test_a_stale_record_that_is_put_back(corpus_dir: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("field", ["value", "key", "timestamp", "headers"])
 def test_a_record_that_is_changed(corpus_dir: Path, tmp_path: Path, field: str) -> None:
-    """In any of its parts."""
+    """Each of its parts is changed in turn."""
     log = spoiled(corpus_dir, tmp_path, "headers_and_large")
     piece = log.first(has_values)
     old = piece.records[0]
@@ -271,7 +271,7 @@ def test_a_record_that_is_changed(corpus_dir: Path, tmp_path: Path, field: str) 
 
 
 def test_a_record_that_was_not_there(corpus_dir: Path, tmp_path: Path) -> None:
-    """A key nobody wrote, in place of a superseded record."""
+    """A key that nobody wrote replaces a superseded record."""
     log = spoiled(corpus_dir, tmp_path, "gaps")
     last = log.all()[-1]
     added = replace(last.records[-1], offset=last.batch.last_offset, key=b"nobody's")
@@ -303,7 +303,7 @@ def test_a_tombstone_that_is_dropped_too_early(corpus_dir: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_marker_that_is_dropped_too_early(corpus_dir: Path, tmp_path: Path, number: int) -> None:
-    """With data of its transaction in the log, without a horizon, before its horizon."""
+    """Its transaction still has data in the log, or its horizon is missing or in the future."""
     log = spoiled(corpus_dir, tmp_path, "txn_commit_abort", number)
     piece = log.first(lambda piece: piece.batch.is_control)
     log.remove(piece)
@@ -311,7 +311,7 @@ def test_a_marker_that_is_dropped_too_early(corpus_dir: Path, tmp_path: Path, nu
 
 
 def test_a_horizon_that_is_moved(corpus_dir: Path, tmp_path: Path) -> None:
-    """A horizon is set once."""
+    """A horizon is set only once."""
     log = spoiled(corpus_dir, tmp_path, "tombstone_horizon_config_change", 2)
     piece = log.first(lambda piece: piece.batch.delete_horizon_ms is not None)
     piece.rebuild(base_timestamp=piece.batch.base_timestamp + 1)
@@ -319,14 +319,14 @@ def test_a_horizon_that_is_moved(corpus_dir: Path, tmp_path: Path) -> None:
 
 
 def test_an_end_that_is_another(corpus_dir: Path, tmp_path: Path) -> None:
-    """The last batch is gone."""
+    """The last batch is missing."""
     log = spoiled(corpus_dir, tmp_path, "dedupe_none")
     log.remove(log.all()[-1])
     assert log.findings() == [(Reason.LOG_END_CHANGED, None, None)]
 
 
 def test_a_record_above_the_cleaner_offset_that_is_gone(corpus_dir: Path, tmp_path: Path) -> None:
-    """What was not mapped stays, whatever comes later."""
+    """Records that were not in the map stay, whatever follows later."""
     log = spoiled(corpus_dir, tmp_path, "tiny_map_passes")
     piece = log.first(lambda piece: piece.batch.base_offset >= log.cleaner_offset)
     gone = piece.records[0]
@@ -345,7 +345,7 @@ def test_a_record_above_the_cleaner_offset_that_is_gone(corpus_dir: Path, tmp_pa
 def test_what_a_batch_says_that_is_changed(
     corpus_dir: Path, tmp_path: Path, field: str, change: int
 ) -> None:
-    """A consumer of sequences or epochs would be led astray."""
+    """Wrong sequences or epochs would mislead a consumer."""
     log = spoiled(corpus_dir, tmp_path, "producer_empty_batches")
     piece = log.first(has_values)
     piece.rebuild(**{field: getattr(piece.batch, field) + change})
@@ -353,7 +353,7 @@ def test_what_a_batch_says_that_is_changed(
 
 
 def test_a_producers_last_batch_that_is_gone(corpus_dir: Path, tmp_path: Path) -> None:
-    """The empty shell that keeps its sequence."""
+    """The batch is empty, and only keeps the producer's sequence."""
     log = spoiled(corpus_dir, tmp_path, "producer_empty_batches")
     piece = log.first(lambda piece: not piece.records)
     log.remove(piece)
@@ -361,7 +361,7 @@ def test_a_producers_last_batch_that_is_gone(corpus_dir: Path, tmp_path: Path) -
 
 
 def test_leader_epochs_that_are_others(corpus_dir: Path, tmp_path: Path) -> None:
-    """A follower would truncate elsewhere."""
+    """A follower would truncate at another offset."""
     log = spoiled(corpus_dir, tmp_path, "mixed_epochs")
     path = log.partition / "leader-epoch-checkpoint"
     version, count, *entries = path.read_text().splitlines()
@@ -370,7 +370,7 @@ def test_leader_epochs_that_are_others(corpus_dir: Path, tmp_path: Path) -> None
 
 
 def test_a_leader_that_came_later_does_not_count(corpus_dir: Path, tmp_path: Path) -> None:
-    """A broker that starts on the cleaned log notes an epoch at its end, without a record."""
+    """A broker that starts on the cleaned log adds an epoch at its end, without a record."""
     log = spoiled(corpus_dir, tmp_path, "mixed_epochs")
     path = log.partition / "leader-epoch-checkpoint"
     version, count, *entries = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A log whose batches overlap: what is left is compared with the batch it comes from."""
+"""A log whose batches overlap: each remaining batch is compared with the one it comes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DELETE_HORIZON = 64
 
 
 def test_batches_that_overlap_are_told_apart_by_their_base_offsets(tmp_path: Path) -> None:
-    """Both ways to judge agree that the same log without a passed tombstone lost nothing."""
+    """Both judges agree that a log that only lacks an expired tombstone lost nothing."""
     tombstone = batch(0, [record(0, b"b", None)], attributes=_DELETE_HORIZON)
     reaching = batch(1, [record(n, b"k%d" % n, b"v") for n in range(2)], last_delta=2)
     others = [batch(3, [record(n, b"l%d" % n, b"v") for n in range(3)]), batch(6, [record(0)])]

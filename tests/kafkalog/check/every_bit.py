@@ -1,4 +1,4 @@
-"""Flips bit after bit of small log directories and asks `verify` about each: what is not reported?
+"""Flips every bit of small log directories in turn, and lists those that `verify` does not report.
 
 `python -m tests.kafkalog.check.every_bit --help`.
 """
@@ -39,7 +39,7 @@ _clock = itertools.count(1_800_000_000_000_000_000, 1_000_000_000)
 
 @dataclass(frozen=True)
 class Trial:
-    """One bit that was flipped, and the findings that were not there before."""
+    """One bit that was flipped, and the findings that it added."""
 
     small: SmallLogDir
     place: Place
@@ -48,16 +48,16 @@ class Trial:
 
 
 def findings(log_dir: Path) -> frozenset[Defect]:
-    """All that `verify --level deep` says."""
+    """Return all findings of `verify --level deep`."""
     run = Verification(Level.DEEP)
     return frozenset(run.verify(log_dir))
 
 
 @contextmanager
 def metadata_read_once() -> Iterator[None]:
-    """Nothing is changed in the log of the cluster's metadata: it is decoded once for all trials.
+    """Decode the log of the cluster's metadata only once for all trials: nothing changes it.
 
-    Its partition is checked in each of them as any other one.
+    Each trial still checks its partition like any other.
     """
     images: dict[str, ClusterImage | None] = {}
     read = identity.read_cluster_image
@@ -76,7 +76,7 @@ def metadata_read_once() -> Iterator[None]:
 
 @contextmanager
 def changed(path: Path, data: bytes) -> Iterator[None]:
-    """The file with other bytes; its time of modification moves on, as it does on a real disk."""
+    """Write other bytes to a file, with a later modification time, as on a real disk."""
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(data)
     os.utime(path, ns=(next(_clock),) * 2)
@@ -88,13 +88,13 @@ def changed(path: Path, data: bytes) -> Iterator[None]:
 
 
 def bits_of(small: SmallLogDir, log_dir: Path) -> list[tuple[Place, int]]:
-    """All bits of the files that are flipped."""
+    """Return all bits of the files to flip."""
     found = (place for path in small.files(log_dir) for place in places(path))
     return [(place, bit) for place in found for bit in range(8)]
 
 
 def flip(small: SmallLogDir, log_dir: Path, bits: Iterable[tuple[Place, int]]) -> Iterator[Trial]:
-    """One trial a bit; the log directory is changed and restored."""
+    """Run one trial per bit; each changes the log directory and restores it."""
     before = findings(log_dir)
     for place, bit in bits:
         hurt = bytearray(place.path.read_bytes())
@@ -105,7 +105,7 @@ def flip(small: SmallLogDir, log_dir: Path, bits: Iterable[tuple[Place, int]]) -
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Flip and print: what was not reported, and the share of all bits that is."""
+    """Flip bits; print those that were not reported, and the share that was."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = [small.name for small in SMALL_LOG_DIRS]
     parser.add_argument("names", nargs="*", help=f"of {', '.join(names)}; default: all")

@@ -1,4 +1,4 @@
-"""Which field of which entry a byte of Kafka's files belongs to, by layouts written down here."""
+"""Finds the field and entry of each byte in Kafka's files, by layouts written down here."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Place:
     Attributes:
         kind: the suffix of the file, or its name where it has none.
         path: the file.
-        position: of the byte.
+        position: position of the byte.
         field: which field the byte belongs to.
         entry: ordinal of the batch or entry in its file.
-        is_last: whether that is the last of the file.
+        is_last: whether that is the last entry of the file.
         byte: ordinal of the byte in the field.
     """
 
@@ -61,7 +61,7 @@ class Place:
 
 
 def places(path: Path) -> list[Place]:
-    """All bytes of a file of Kafka that is in order."""
+    """Return all bytes of a sound file of Kafka."""
     kind = path.suffix[1:] if path.stem.isdigit() else path.name
     pieces = list(_pieces(kind, path.read_bytes()))
     last = max((entry for _, _, entry in pieces), default=0)
@@ -74,7 +74,7 @@ def places(path: Path) -> list[Place]:
 
 
 def _pieces(kind: str, data: bytes) -> Iterator[tuple[str, int, int]]:
-    """Field, size and entry, one after the other."""
+    """Yield field, size and entry, one after the other."""
     if kind == "log":
         for entry, (position, size) in enumerate(frames(data)):
             layout = BATCH if data[position + 16] >= 2 else MESSAGE
@@ -102,7 +102,7 @@ def _entries(layout: tuple[tuple[str, int], ...], data: bytes) -> Iterator[tuple
 def _fields(
     layout: tuple[tuple[str, int], ...], entry: int, total: int
 ) -> Iterator[tuple[str, int, int]]:
-    """The fields of one entry; one without a size takes what is left."""
+    """Yield the fields of one entry; a field without a size takes the remaining bytes."""
     for field, size in layout:
         taken = size or total
         yield field, taken, entry

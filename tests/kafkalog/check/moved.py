@@ -1,4 +1,4 @@
-"""Partitions that a broker is not to have, as the metadata of its cluster says."""
+"""Partitions that, by the metadata of the cluster, do not belong to the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOREIGN = "hPk5UTdUQhK8GdCZGLpcnA"
 
 
 def foreign(name: str) -> Callable[[Path], None]:
-    """A partition with the topic id of another cluster."""
+    """Return an edit that adds a partition with the topic id of another cluster."""
 
     def edit(root: Path) -> None:
         copy_tree(root / "txn-0", root / name)
@@ -26,7 +26,7 @@ def foreign(name: str) -> Callable[[Path], None]:
 
 
 def move_replica(root: Path, partition: str, node: int) -> None:
-    """Write a `PartitionChangeRecord` behind the log of the cluster's metadata."""
+    """Append a `PartitionChangeRecord` to the log of the cluster's metadata."""
     topic_id = (root / partition / "partition.metadata").read_text().partition("topic_id: ")[2]
     identity = base64.urlsafe_b64decode(f"{topic_id.strip()}==")
     value = bytes((1, 5, 0)) + struct.pack(">i", int(partition.rpartition("-")[2])) + identity

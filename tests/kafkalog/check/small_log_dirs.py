@@ -1,9 +1,9 @@
 """Log directories of a few KiB, cut out of the corpus: one partition with the files around it.
 
 Every byte was written by Kafka, but for the offset checkpoints, which are reduced to the entry of
-the partition. Those of brokers have the log of the cluster's metadata beside it. Those of the
-storage classes have no files of a broker: they get those of a broker that was closed cleanly, whose
-bits stand for nothing there.
+the partition. Directories of brokers also have the log of the cluster's metadata. Logs of the
+storage classes come without a broker's files: they get those of a broker that was closed cleanly,
+and those bits are not tested.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ OFFSET_CHECKPOINTS = (
 
 @dataclass(frozen=True)
 class SmallLogDir:
-    """Where a small log directory comes from, and what it stands for.
+    """The origin of a small log directory, and what it represents.
 
     Attributes:
-        name: of the log directory.
+        name: name of the log directory.
         state: the state or the scenario of the corpus.
         partition: the directory in it.
         shows: what kind of log it is.
@@ -42,11 +42,11 @@ class SmallLogDir:
 
     @property
     def is_brokers(self) -> bool:
-        """Whether a broker wrote all of it."""
+        """Return whether a broker wrote all of it."""
         return self.state.startswith("kafka-")
 
     def files(self, log_dir: Path) -> list[Path]:
-        """Those whose bits are flipped."""
+        """Return the files whose bits are flipped."""
         names = OFFSET_CHECKPOINTS
         if self.is_brokers:
             names += ("meta.properties", ".kafka_cleanshutdown")
@@ -67,7 +67,7 @@ SMALL_LOG_DIRS = (
 
 
 def make_small_log_dir(small: SmallLogDir, target: Path) -> Path:
-    """The log directory, in a new directory inside `target`."""
+    """Make the log directory, in a new directory inside `target`."""
     root = target / small.name
     root.mkdir(parents=True)
     scratch = target / f"{small.name}.corpus"
@@ -99,7 +99,7 @@ def _unpacked(state: str, scratch: Path) -> Path:
 
 
 def _keep_entry(checkpoint: Path, partition: str) -> None:
-    """Version, count, and the entry of the partition if there is one."""
+    """Keep version, count, and the entry of the partition if there is one."""
     topic, _, number = partition.rpartition("-")
     version, _, *entries = checkpoint.read_text().splitlines()
     kept = [entry for entry in entries if entry.startswith(f"{topic} {number} ")]

@@ -1,4 +1,4 @@
-"""The checks say the same of a log whether the scanner or the kernels give its headers."""
+"""The checks report the same whether the headers of a log come from the scanner or the kernels."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NEVER, ALWAYS = 1 << 40, 0
 
 @contextmanager
 def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
-    """The kernels for logs of this size on; in small chunks and few batches at once if wanted."""
+    """Use the kernels for logs of at least this size; `small` splits the work into tiny pieces."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
         if small:
@@ -81,7 +81,7 @@ def assert_twins(
 
 @pytest.fixture
 def levels() -> Iterator[tuple[Level, ...]]:
-    """The levels of one log after the other: all, or another one each time, the first by a seed."""
+    """Yield the levels for each log: all, or one in turn, starting with one by the seed."""
     seed = random.SystemRandom().randrange(len(Level))
     print("seed", seed)
     every = tuple(Level)
@@ -92,16 +92,16 @@ def levels() -> Iterator[tuple[Level, ...]]:
 
 @pytest.mark.sampled(4)
 def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
-    """Every partition that a broker left; a sample has each at one level, and all levels."""
+    """A sample has each partition at one level, and uses all levels."""
     for partition in any_state.partitions():
         assert_twins(partition, small=partition.name.endswith("-0"), levels=next(levels))
 
 
 @pytest.mark.sampled(14)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path, levels: Iterator[tuple[Level, ...]]):
-    """Log, offset index, time index and transaction index, each hurt while the others are sound.
+    """The log and each of its three indexes is damaged while the others are sound.
 
-    A sample has all of the hurt logs, each at one level, and all levels.
+    A sample has all damaged logs, each at one level, and uses all levels.
     """
     rng = random.Random(any_state.name)
     paths = [
@@ -133,7 +133,7 @@ ENTRY_SIZES = {".log": 61, ".index": 8, ".timeindex": 12, ".txnindex": 34}
 def test_generated_logs_and_indexes(
     tmp_path: Path, data: bytes, more: st.DataObject, small: bool, level: Level
 ):
-    """Whatever they say about each other; each at one level unless everything is tried."""
+    """Logs and indexes may contradict each other; a sample checks each at one level."""
     path = write_log(tmp_path / "t-0", data)
     write_indexes(more.draw, path, data)
     entries = more.draw(st.lists(st.lists(st.integers(-1, 30), min_size=3, max_size=3), max_size=5))
@@ -142,7 +142,7 @@ def test_generated_logs_and_indexes(
 
 
 def test_epochs_beside_batches_that_overlap(tmp_path: Path):
-    """However the batches are divided, an entry is compared with one batch."""
+    """However the batches are divided, an entry is compared with one and the same batch."""
     deltas = {16: 9, 18: 19, 19: 3, 23: 0, 24: 1}
     batches = [
         batch(offset, [record(0, b"k", b"v")], last_delta=delta, epoch=int(offset >= 23))
@@ -178,7 +178,7 @@ def test_what_a_snapshot_alone_knows_of_a_producer(tmp_path: Path):
 
 
 def test_the_newest_clock_is_that_of_the_log(tmp_path: Path):
-    """Also where it was read before any batch of a producer."""
+    """This holds even if it was read before any batch of a producer."""
     times = [BASE_TIME + 90_000, *[BASE_TIME + n for n in range(6)]]
     batches = [
         batch(n, [record(0, b"k", b"v" * 60)], attributes=8, max_time=time)
@@ -232,7 +232,7 @@ def test_columns_hold_the_batches_of_the_scanner(
 
 
 def write_segment(directory: Path, *batches: bytes) -> Path:
-    """A log with empty indexes, as that of a small active segment."""
+    """Write a log with empty indexes, as a small active segment has them."""
     path = write_log(directory, *batches)
     path.with_suffix(".index").touch()
     path.with_suffix(".timeindex").touch()
@@ -240,7 +240,7 @@ def write_segment(directory: Path, *batches: bytes) -> Path:
 
 
 def test_last_offsets_out_of_range_wrap(tmp_path: Path):
-    """The sum of base offset and delta need not be an offset; Java says the same of it."""
+    """Base offset plus delta may overflow; Java wraps it to the same value."""
     path = write_segment(
         tmp_path / "t-0", batch((1 << 63) - 2, [record()] * 9), batch(3, [record()])
     )
@@ -251,7 +251,7 @@ def test_last_offsets_out_of_range_wrap(tmp_path: Path):
 
 
 def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
-    """Whichever check finds them, and of one batch in the order of the checks."""
+    """It does not matter which check finds them; within a batch, the order of checks decides."""
     sound = [batch(i, [record()]) for i in range(12)]
     log = [flip(sound[i], 8 * 50) if i in (2, 5) else sound[i] for i in (0, 1, 2, 4, 3, 5, 6)]
     path = write_segment(tmp_path / "t-0", *log)
@@ -282,9 +282,9 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
 def test_a_disk_that_fails_is_told_at_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, is_short: bool
 ):
-    """What comes before has been checked; the summary says how much that is.
+    """Everything before that place has been checked, and the summary says how much that is.
 
-    A read that begins before the bad sector gives the bytes before it, as Linux does it, or none.
+    A read that begins before the bad sector returns the bytes before it, as on Linux, or none.
     """
     data = [batch(i, [record(0, None, bytes(300))]) for i in range(800)]
     data[40] = flip(data[40], 8 * 100)
@@ -324,7 +324,7 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
 
 
 def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
-    """The reader stopped after the first defect."""
+    """The consumer stopped after the first defect."""
     path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(500))]) for i in range(2000)])
     before = threading.active_count()
     with Source(str(path)) as source, sized(ALWAYS, small=True):
@@ -337,7 +337,7 @@ def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
 def test_large_batches_are_passed_over_at_the_quick_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Reading what is not looked at would be slower than the reference scanner."""
+    """Reading their records would be slower than the reference scanner."""
     path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(100_000))]) for i in range(20)])
     read = 0
     pread = os.pread
@@ -367,7 +367,7 @@ def test_small_logs_load_no_kernels(corpus_dir: Path):
 
 
 def test_messages_of_old_formats_are_checked_by_their_only_offset(tmp_path: Path):
-    """Magic 0 has no timestamp to compare; magic 1 has."""
+    """Magic 0 has no timestamp to compare, but magic 1 does."""
     path = write_segment(
         tmp_path / "t-0", message(0, magic=0), message(1, time=50), message(2, time=60)
     )

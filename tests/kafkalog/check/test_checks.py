@@ -1,4 +1,4 @@
-"""Healthy logs give no finding; each kind of damage gives its own, and every kind is made here."""
+"""Healthy logs have no findings; each kind of damage is made here, and has its own finding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def serious(defects: list[Defect]) -> list[Defect]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("level", Level)
 def test_what_a_broker_left_gives_no_finding(any_state: State, level: Level):
-    """Closed, live, killed, compacted, half compacted, recovered, upgraded; every byte is read."""
+    """Closed, live, killed, compacted, half compacted, recovered, upgraded; all is read."""
     for log_dir in any_state.log_dirs:
         run = Verification(level)
         found = list(run.verify(log_dir))
@@ -66,7 +66,7 @@ def test_each_scenario_of_the_storage_classes_gives_no_finding(corpus_dir: Path)
 
 
 def test_progress_adds_up(corpus_dir: Path):
-    """What is reported while it goes on is what the summary says at the end."""
+    """The progress reports add up to the totals of the summary."""
     seen: list[int] = []
     run = Verification(Level.STANDARD, seen.append)
     list(run.verify(corpus_dir / "kafka-4.3" / "txn"))
@@ -87,12 +87,12 @@ def change(path: Path, edit: Callable[[bytes], bytes]) -> None:
 
 
 def rehashed(data: bytes) -> bytes:
-    """A batch with the checksum that its bytes have now."""
+    """Recompute the checksum of a batch."""
     return data[:17] + struct.pack(">I", wheel.crc32c(data[21:])) + data[21:]
 
 
 def in_batch(data: bytes, number: int, edit: Callable[[bytes], bytes]) -> bytes:
-    """The log with its batch `number` edited."""
+    """Return the log with batch `number` edited."""
     position, size = frames(data)[number]
     return data[:position] + edit(data[position : position + size]) + data[position + size :]
 
@@ -246,7 +246,7 @@ def test_each_damage_has_its_name(hurt: Path, reference: str, number: int):
 
 
 def test_a_stray_segment_hides_no_partition(hurt: Path):
-    """A `.log` at the top of a log directory does not make a partition of it: all is checked."""
+    """A `.log` at the top of a log directory does not make it a partition: all is checked."""
     everything = Verification()
     assert not [d for d in everything.verify(str(hurt)) if d.severity != "note"]
     (hurt / "00000000000000000000.log").write_bytes((hurt / LOG).read_bytes())
@@ -256,7 +256,7 @@ def test_a_stray_segment_hides_no_partition(hurt: Path):
 
 
 def test_damage_is_found_at_the_quick_level_too(hurt: Path):
-    """Headers and indexes: everything but what only the checksum knows."""
+    """It finds everything in headers and indexes that does not need the checksum."""
     for reference in DAMAGE.keys() - {"batch-crc-mismatch"}:
         root = copy_tree(hurt, hurt.parent / reference)
         DAMAGE[reference][0](root)
@@ -266,7 +266,7 @@ def test_damage_is_found_at_the_quick_level_too(hurt: Path):
 def test_a_file_that_fails_while_it_is_read_is_reported(
     hurt: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its bytes were not checked, and that is a finding of its own; indexes are not blamed."""
+    """Its bytes were not checked, which is a separate finding; indexes are not blamed."""
     real = os.pread
 
     def fail(fd: int, size: int, position: int) -> bytes:
@@ -301,7 +301,7 @@ UNDECODABLE = {
 
 @pytest.mark.parametrize("reference", UNDECODABLE)
 def test_each_undecodable_batch_has_its_name(hurt: Path, reference: str):
-    """Read in place; the records of the other batches are given."""
+    """The other batches are decoded all the same."""
     assert not [row for row in read_records(hurt / LOG) if isinstance(row, Defect)]
     change(hurt / LOG, UNDECODABLE[reference])
     rows = list(read_records(hurt / LOG))
@@ -313,7 +313,7 @@ def test_each_undecodable_batch_has_its_name(hurt: Path, reference: str):
 
 
 def lookup_mismatch(root: Path) -> list[object]:
-    """A time index that says nothing up to offset 15 is as late as it is."""
+    """Make a time index that only knows the offset 15."""
     batches = [batch(i, [record()]) for i in range(20)]
     path = write_log(root / "t-0", *batches)
     path.with_suffix(".index").write_bytes(struct.pack(">ii", 9, 9 * len(batches[0])))
@@ -382,7 +382,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def test_every_reference_is_made_by_a_test():
-    """A name in the table that nothing can produce would be a promise without proof."""
+    """A name in the table that no log can produce would be a promise without proof."""
     made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, *DISAGREEMENTS, "bytes-not-checked"}
     made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
     made |= {*OF_LOGS, *OF_FILES, *MADE_IN}
@@ -392,7 +392,7 @@ def test_every_reference_is_made_by_a_test():
 
 
 def test_one_call_finds_what_only_all_targets_show(hurt: Path):
-    """Nobody can forget the second half of a run: two directories of one id are in its result."""
+    """One call on two directories with the same id reports the conflict, without a second step."""
     other = copy_tree(hurt, hurt.parent / "other")
     found = {defect.reference for defect in Verification().verify(hurt, other)}
     assert "directory-id-repeated" in found

@@ -1,4 +1,4 @@
-"""What fails in kafkalog costs itself: a finding says so, all else is judged, status 70."""
+"""A failure inside kafkalog is a finding, all else is still judged, and the status is 70."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def findings(root: Path) -> list[Defect]:
 def test_a_check_of_batches_that_fails_costs_itself(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, check: Any
 ) -> None:
-    """Each of the others tells what it told before, and this one that it failed."""
+    """Every other check reports the same as before, and this one reports its failure."""
     before = findings(hurt)
     monkeypatch.setattr(check, "batches", broken)
     after = findings(hurt)
@@ -69,7 +69,7 @@ def test_a_check_of_batches_that_fails_costs_itself(
 def test_a_check_of_files_that_fails_costs_itself(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    """Also those of log directories against each other."""
+    """This includes checks of log directories against each other."""
     before = findings(hurt)
     broken.__name__ = "broken"
     monkeypatch.setattr(registry, table, (broken, *getattr(registry, table)))
@@ -83,7 +83,7 @@ def test_a_check_of_files_that_fails_costs_itself(
 def test_a_prediction_that_fails_costs_itself(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """The findings are those of before; that the start is not known is told for each partition."""
+    """The other findings stay the same; each partition reports that its start is not known."""
     before = findings(hurt)
     monkeypatch.setattr(StartInProgress, step, broken)
     after = findings(hurt)
@@ -99,7 +99,7 @@ def test_a_prediction_that_fails_costs_itself(
 def test_a_segment_that_fails_costs_its_walk(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, kafkalog: Callable[..., Result]
 ) -> None:
-    """The status is 70, whatever else was found; every other partition is judged."""
+    """The status is 70, whatever other findings there are; every other partition is judged."""
     read = Walk._read_here
 
     def fails_in_one(self: Walk, log: Any, *rest: Any) -> Any:
@@ -123,7 +123,7 @@ def test_a_segment_that_fails_costs_its_walk(
 def test_a_message_that_ends_before_its_key_stops_nothing(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """A start of a broker is refused by it; the partition beside it is judged as ever."""
+    """A broker refuses to start on it; the other partition is judged as usual."""
     write_log(tmp_path / "cut-0", CUT_SHORT)
     write_log(tmp_path / "sound-0", message(0))
     result = kafkalog("verify", tmp_path, "--format", "ndjson")
@@ -140,9 +140,9 @@ def test_a_message_that_ends_before_its_key_stops_nothing(
 
 @pytest.mark.parametrize("magic", [-1, 0, 1, 2, 3])
 def test_a_start_on_messages_of_any_length_is_predicted(tmp_path: Path, magic: int) -> None:
-    """Wherever a message ends among its fields, and whatever sizes they say: an answer, no crash.
+    """Wherever a message ends among its fields, and whatever its sizes say, there is a prediction.
 
-    What Kafka says to some of them is in tests/kafka/test_predicted_starts.py.
+    tests/kafka/test_predicted_starts.py compares some of them with Kafka.
     """
     for length in range(14, 36):
         for attributes in (0, 1, 3, 5):

@@ -49,7 +49,7 @@ def log_dir(small: SmallLogDir, tmp_path: Path) -> Path:
 
 
 def test_nothing_is_wrong_before(log_dir: Path):
-    """But that a transaction is open, and that logs of the storage classes have no cluster."""
+    """The notes about open transactions and missing metadata are expected."""
     notes = {"transaction-open", "cluster-metadata-missing"}
     assert {defect.reference for defect in findings(log_dir)} <= notes
 
@@ -57,7 +57,7 @@ def test_nothing_is_wrong_before(log_dir: Path):
 def test_each_bit_is_reported_or_of_a_published_class(
     small: SmallLogDir, log_dir: Path, tell: Callable[[str], None]
 ):
-    """A seeded share of what `python -m tests.kafkalog.check.every_bit` does with all."""
+    """It flips a seeded share of the bits that `python -m tests.kafkalog.check.every_bit` flips."""
     seed = random.SystemRandom().randrange(1 << 31)
     bits = random.Random(seed).sample(bits_of(small, log_dir), BITS)
     trials = list(flip(small, log_dir, bits))
@@ -67,22 +67,22 @@ def test_each_bit_is_reported_or_of_a_published_class(
 
 
 def test_the_classes_are_those_of_the_documentation():
-    """Each with its reason."""
+    """The page names each class with its reason."""
     text = (ROOT / "docs" / "evidence.md").read_text()
     assert [name for name in CLASSES if f"| {name} |" not in text] == []
 
 
 def cuts(size: int, rng: random.Random) -> Iterator[int]:
-    """The first and last bytes, and some between: three, or more where everything is tried."""
+    """Yield sizes to cut at: the first and last bytes, and some between."""
     count = 100 if tries_everything() else 3
     yield from {0, 1, size - 1, *(rng.randrange(size) for _ in range(count))}
 
 
 def is_as_good(path: Path, data: bytes, size: int) -> bool:
-    """Whether the cut file says no less, or what it lacks may be lacking.
+    """Check whether the cut file has the same meaning, or may legally lack what is missing.
 
-    An empty mark of a clean shutdown is that of a broker up to 3.6, an empty checkpoint has no
-    entry, and of the cleaner's it needs none. How dense an offset index is hangs on a config.
+    Brokers up to 3.6 write an empty mark of a clean shutdown. An empty checkpoint has no entry, and
+    the cleaner's checkpoint needs none. A config decides how dense an offset index is.
     """
     if path.suffix == ".index":
         return not size % 8
@@ -92,7 +92,7 @@ def is_as_good(path: Path, data: bytes, size: int) -> bool:
 
 
 def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
-    """Of every file, at some of its bytes, by the seed; a sample has a file in four."""
+    """The seed chooses the sizes; a sample takes one file in four."""
     seed = random.SystemRandom().randrange(1 << 31)
     print("seed", seed)
     rng, before = random.Random(seed), findings(log_dir)
@@ -105,7 +105,7 @@ def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
 
 
 def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: Path):
-    """Each pair, each batch."""
+    """The test takes each adjacent pair and each batch."""
     before = findings(log_dir)
     for path in sorted((log_dir / small.partition).glob("*.log")):
         data = path.read_bytes()
@@ -121,9 +121,9 @@ def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: P
 
 
 def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
-    """Doubled, swapped with the next, one more and one less in each of its fields.
+    """Each entry is doubled, swapped with the next, and changed by one in each of its fields.
 
-    One that is missing is not wrong: how dense they are hangs on a config of the time.
+    A missing entry is no error: a config that may have changed decides how dense entries are.
     """
     before = findings(log_dir)
     for path in sorted((log_dir / small.partition).iterdir()):

@@ -1,4 +1,4 @@
-"""Epochs, checkpoints, ids and directories: each contradiction has its name, health has none."""
+"""Epochs, checkpoints, ids and directories: contradictions have findings, sound ones none."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def void(_: object) -> None:
 
 
 def added(name: str, entry: str) -> Callable[[Path], None]:
-    """An entry more in an offset checkpoint."""
+    """Return an edit that adds an entry to an offset checkpoint."""
 
     def edit(root: Path) -> None:
         entries = [*(root / name).read_text().splitlines()[2:], entry]
@@ -79,7 +79,7 @@ def added(name: str, entry: str) -> Callable[[Path], None]:
 
 
 def with_epoch(number: int, epoch: int) -> Callable[[Path], None]:
-    """Another leader epoch in one batch: the checksum does not cover it."""
+    """Return an edit of one batch's leader epoch, which the checksum does not cover."""
 
     def edit(root: Path) -> None:
         data = (root / LOG).read_bytes()
@@ -102,12 +102,12 @@ def without(name: str) -> Callable[[Path], None]:
 
 
 def unassigned(root: Path) -> None:
-    """The replica of txn-0 was moved to node 2, as the last record of the metadata says."""
+    """Move the replica of txn-0 to node 2, in the last record of the metadata."""
     move_replica(root, "txn-0", 2)
 
 
 def aged(root: Path) -> None:
-    """The mark of the clean shutdown is two minutes older than the newest log."""
+    """Make the mark of the clean shutdown two minutes older than the newest log."""
     mark = root / ".kafka_cleanshutdown"
     time_ns = max(log.stat().st_mtime_ns for log in root.glob("*/*.log")) - 120 * 10**9
     os.utime(mark, ns=(time_ns, time_ns))
@@ -222,7 +222,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
     ("reference", "number"), [(name, i) for name, ways in DAMAGE.items() for i in range(len(ways))]
 )
 def test_each_contradiction_has_its_name(closed: Path, reference: str, number: int):
-    """The finding is there, with the severity of the table, and few others with it."""
+    """The finding has the severity of the table and the right file, with few other findings."""
     assert reference not in names(closed)
     before = len(names(closed))
     DAMAGE[reference][number](closed)
@@ -237,7 +237,7 @@ def test_each_contradiction_has_its_name(closed: Path, reference: str, number: i
 
 
 def test_what_brokers_of_all_times_wrote_is_as_written(closed: Path):
-    """A cluster id is any text; before KRaft the file says `broker.id`."""
+    """A cluster id may be any text; before KRaft the file has `broker.id`."""
     before = names(closed)
     replaced("meta.properties", "cluster.id=.*", "cluster.id=my cluster!")(closed)
     assert names(closed) == before
@@ -247,7 +247,7 @@ def test_what_brokers_of_all_times_wrote_is_as_written(closed: Path):
 
 
 def test_a_partition_goes_where_its_topic_id_is_known(closed: Path):
-    """Kafka asks for the id and the number, not for the name; what was torn proves nothing."""
+    """Kafka compares topic id and number, not the name; a torn metadata log proves nothing."""
     copy_tree(closed / "txn-1", closed / "renamed-1")
     assert "partition-not-assigned" not in names(closed)
     shutil.rmtree(closed / "renamed-1")
@@ -300,7 +300,7 @@ TOGETHER: dict[str, list[Callable[[Path, Path], None]]] = {
 def test_log_directories_of_a_broker_fit_together(
     corpus_dir: Path, tmp_path: Path, reference: str, number: int
 ):
-    """What only shows when both directories of a broker are given."""
+    """These contradictions only show when both directories of a broker are given."""
     one, other = jbod(corpus_dir, tmp_path)
     assert {*names(one, other)} <= {"leftover-directory", "leftover-file", "zero-tail"}
     TOGETHER[reference][number](one, other)
@@ -308,7 +308,7 @@ def test_log_directories_of_a_broker_fit_together(
 
 
 def test_a_future_replica_is_at_home_where_its_partition_is(corpus_dir: Path, tmp_path: Path):
-    """A move between directories goes on; alone, the future replica has nothing to replace."""
+    """A move between directories is in progress; alone, a future replica has nothing to replace."""
     one, other = jbod(corpus_dir, tmp_path)
 
     def futures(*targets: Path) -> list[str]:
@@ -319,7 +319,7 @@ def test_a_future_replica_is_at_home_where_its_partition_is(corpus_dir: Path, tm
 
 
 def digits(data: bytes, rng: random.Random) -> Iterator[bytes]:
-    """The file with one character changed, each in ways that leave it readable as numbers.
+    """Yield the file with one character changed so that it still reads as numbers.
 
     A sample has two of the nine other digits at each place.
     """
@@ -333,7 +333,7 @@ def digits(data: bytes, rng: random.Random) -> Iterator[bytes]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, ".kafka_cleanshutdown"])
 def test_every_digit_of_a_closed_broker_counts(closed: Path, name: str):
-    """After a clean shutdown each number is known from elsewhere; `verify` says so of each."""
+    """After a clean shutdown each number is also known from another place."""
     seed = random.SystemRandom().randrange(1 << 31)
     data = (closed / name).read_bytes()
     with metadata_read_once():
@@ -350,7 +350,7 @@ def epochs_file(directory: Path, *entries: tuple[int, int]) -> None:
 
 
 def partition(root: Path, epochs: dict[int, int], count: int = 40) -> Path:
-    """Batches of 5 offsets; `epochs`: base offset to the epoch that begins there."""
+    """Write a partition in batches of 5 offsets; `epochs` has the epochs by base offset."""
     batches, epoch = [], 0
     for base in range(0, 5 * count, 5):
         epoch = epochs.get(base, epoch)
@@ -362,7 +362,7 @@ def partition(root: Path, epochs: dict[int, int], count: int = 40) -> Path:
 
 
 def test_every_bit_of_a_leader_epoch_is_seen(tmp_path: Path):
-    """32 bits of the first, a middle and the last batch; one finding each, at that batch."""
+    """The first, a middle and the last batch, 32 bits each; one finding each, at that batch."""
     directory = partition(tmp_path, {0: 3, 100: 5})
     epochs_file(directory, (3, 0), (5, 100))
     log = directory / "00000000000000000000.log"
@@ -379,7 +379,7 @@ def test_every_bit_of_a_leader_epoch_is_seen(tmp_path: Path):
 
 @pytest.mark.parametrize("level", Level)
 def test_every_other_entry_of_epochs_is_contradicted(tmp_path: Path, level: Level):
-    """Any other start offset of an epoch, and any other epoch, than the batches have."""
+    """Any other start offset of an epoch, and any other epoch, contradicts the batches."""
     directory = partition(tmp_path, {0: 3, 100: 5})
     for start in {*range(1, 200)} - {100}:
         epochs_file(directory, (3, 0), (5, start))
@@ -391,7 +391,7 @@ def test_every_other_entry_of_epochs_is_contradicted(tmp_path: Path, level: Leve
 
 
 def test_epochs_without_batches_are_no_finding(tmp_path: Path):
-    """Of a leader that appended nothing, at the end and in a gap that compaction left."""
+    """Their leader appended nothing: at the end, or in a gap that compaction left."""
     directory = partition(tmp_path, {0: 3, 100: 5})
     epochs_file(directory, (3, 0), (5, 100), (6, 200))
     assert verify(directory) == []
@@ -424,7 +424,7 @@ def test_old_messages_have_no_epoch(tmp_path: Path):
 
 
 def test_a_damaged_batch_is_no_evidence_about_epochs(tmp_path: Path):
-    """Its offset may be what is wrong: that is told, and nothing of epochs."""
+    """Its offset may be wrong: that is reported, and nothing about epochs."""
     directory = partition(tmp_path, {0: 3, 100: 5})
     epochs_file(directory, (3, 0), (5, 100))
     log = directory / "00000000000000000000.log"

@@ -1,4 +1,4 @@
-"""What `verify` says about the next start of a broker, against what Kafka's starts did."""
+"""What `verify` predicts about the next start of a broker, compared with real starts of Kafka."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def prepared(scenario: Scenario, mode: StartMode, target: Path) -> Path:
-    """A copy of the log directory to which a broker would come in this mode."""
+    """Copy the log directory, as a broker would find it in this mode."""
     log_dir = scenario.copy(target).parent
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     if mode == StartMode.CLEAN:
@@ -68,7 +68,7 @@ def prepared(scenario: Scenario, mode: StartMode, target: Path) -> Path:
 def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
 ) -> None:
-    """Kafka's loader, with the same configs, left the indexes as they were or changed them."""
+    """With the same configs, Kafka's loader left the indexes as they were or changed them."""
     wrong, seen = [], set()
     for scenario in scenarios:
         kafkas = scenario.facts["modes"][mode]
@@ -105,7 +105,7 @@ def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
 def test_what_is_predicted_is_what_kafkas_loader_did(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path, kafkalog: Any
 ) -> None:
-    """Refusals by their exception, cuts by offset and records, for each damaged directory."""
+    """Refusals are compared by exception, cuts by offset and records; all damaged directories."""
     wrong: dict[str, Any] = {}
     verdicts = set()
     for scenario in scenarios:
@@ -149,7 +149,7 @@ def differs(scenario: Scenario, mode: StartMode, row: dict[str, Any]) -> bool:
 def test_a_broker_that_was_killed_starts_as_predicted(
     corpus_dir: Path, killed: str, recovered: str
 ) -> None:
-    """The bytes that a real broker kept of each partition; it has appended to none but its own."""
+    """It predicts the bytes that the broker kept; the broker only appended to its own topics."""
     before, after = (corpus_dir / "kafka-4.3" / name for name in (killed, recovered))
     run = Verification()
     list(run.verify(before))
@@ -174,7 +174,7 @@ def size_of(partition: Path) -> int:
 
 @pytest.mark.sampled(3)
 def test_a_broker_that_was_closed_starts_without_change(any_state: State) -> None:
-    """After its mark nothing but tidying up; only the quorum's own log is always scanned whole."""
+    """It only removes leftovers; the quorum's own log is always scanned as a whole."""
     for log_dir in any_state.log_dirs:
         run = Verification()
         list(run.verify(log_dir))
@@ -195,7 +195,7 @@ def sound_log(root: Path, *, base_offset: int = 0, count: int = 5) -> Path:
 
 
 def zeros_behind_an_old_segment(root: Path) -> None:
-    """The scan cuts the zeros off, and so drops all segments behind them."""
+    """Add zeros to an old segment: a scan cuts them off, and drops all segments after it."""
     path = sound_log(root)
     path.write_bytes(path.read_bytes() + bytes(100))
     path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", BASE_TIME, 0))
@@ -207,7 +207,7 @@ BY_START = {"start-loses-records", "start-refused"}
 
 
 def test_records_are_never_lost_in_silence(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
-    """Where no other finding is above a note, the start itself is one."""
+    """If no other finding is above a note, the start itself is a finding."""
     zeros_behind_an_old_segment(tmp_path)
     result = kafkalog("verify", tmp_path / "t-0", "--format", "ndjson")
     grave = [row for row in rows(result) if row.get("severity") not in (None, Severity.NOTE)]
@@ -216,7 +216,7 @@ def test_records_are_never_lost_in_silence(tmp_path: Path, kafkalog: Callable[..
 
 
 def test_a_start_is_never_refused_in_silence(tmp_path: Path) -> None:
-    """Whatever is known to stop a start has a finding of its own; of the rest this would be it."""
+    """Each known reason to refuse a start has its own finding; this one covers all others."""
     sound_log(tmp_path).with_name("foo.log").touch()
     partition = open_partition(str(tmp_path / "t-0"))
     start = NextStart.of_partition(partition, predict_start(partition, StartMode.UNCLEAN))
@@ -228,7 +228,7 @@ def test_a_start_is_never_refused_in_silence(tmp_path: Path) -> None:
 def test_a_loss_that_is_explained_is_not_told_twice(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """A torn tail is a finding already; the prediction is a line below the table."""
+    """A torn tail already has a finding; the prediction is a line below the table."""
     path = sound_log(tmp_path)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-1])
@@ -244,7 +244,7 @@ def test_a_loss_that_is_explained_is_not_told_twice(
 def test_a_log_directory_that_stops_the_start_has_a_row(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """A directory that is no partition, and two for the same partition."""
+    """One directory is no partition; in another case two are the same partition."""
     sound_log(tmp_path)
     copy_tree(tmp_path / "t-0", tmp_path / "t-00")
     (tmp_path / "lost+found").mkdir()
@@ -259,7 +259,7 @@ def test_a_log_directory_that_stops_the_start_has_a_row(
 
 
 def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prediction after a crash, which scans everything, takes what the checks have read."""
+    """The prediction after a crash, which needs a full scan, uses what the checks have read."""
     log = [batch(i, [record(0, None, bytes(3000))]) for i in range(1000)]
     path = write_log(tmp_path / "t-0", *log)
     path.with_suffix(".index").touch()
@@ -287,7 +287,7 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_was_not_compared_is_assumed(tmp_path: Path) -> None:
-    """At the quick level no checksum is computed, and a cut at one is not predicted."""
+    """The quick level computes no checksum, and predicts no cut at a wrong one."""
     path = sound_log(tmp_path)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

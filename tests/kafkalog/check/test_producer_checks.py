@@ -79,12 +79,12 @@ def grave(defects: list[Defect]) -> list[str]:
 
 
 def about_batches(defects: list[Defect]) -> list[Defect]:
-    """These logs have no indexes."""
+    """Drop the findings about indexes: these logs have none."""
     return [d for d in defects if d.severity != Severity.NOTE and d.reference != "index-missing"]
 
 
 def write_compacted(directory: Path, *batches: bytes, name: str = SEGMENT) -> Path:
-    """A log of a topic that the cleaner has been at: offsets may be missing."""
+    """Write a log of a compacted topic: offsets may be missing."""
     path = write_log(directory, *batches, name=name)
     checkpoint = f"0\n1\n{directory.name.replace('-', ' ')} 0\n"
     (directory.parent / "cleaner-offset-checkpoint").write_text(checkpoint)
@@ -155,7 +155,7 @@ WRONG: dict[str, list[list[bytes]]] = {
 @pytest.mark.parametrize("name", LEGAL)
 @pytest.mark.parametrize("level", Level)
 def test_what_brokers_write_gives_no_finding(tmp_path: Path, name: str, level: Level):
-    """Whatever a leader lets pass, followers copy and compaction leaves."""
+    """Everything that a leader accepts, followers copy and compaction leaves."""
     write_compacted(tmp_path / "t-0", *LEGAL[name])
     assert grave(verify(tmp_path / "t-0", level)) == []
 
@@ -165,7 +165,7 @@ def test_what_brokers_write_gives_no_finding(tmp_path: Path, name: str, level: L
 )
 @pytest.mark.parametrize("level", Level)
 def test_each_contradiction_has_its_name(tmp_path: Path, reference: str, number: int, level: Level):
-    """It is told once, of the batch that contradicts, in one segment or over a roll."""
+    """It is reported once, at the batch that contradicts, within a segment or across a roll."""
     batches = WRONG[reference][number]
     log = write_compacted(tmp_path / "t-0", *batches)
     found = about_batches(verify(log.parent, level))
@@ -191,7 +191,7 @@ def test_the_group_coordinator_has_no_sequences(tmp_path: Path):
 
 
 def test_what_damage_hides_is_not_held_against_what_follows(tmp_path: Path):
-    """The batch with the wrong checksum is told of, and nothing else."""
+    """Only the batch with the wrong checksum is reported."""
     lost = bytearray(marker(1))
     lost[-1] ^= 1
     write_log(tmp_path / "t-0", txn(0, 0), bytes(lost), data(2, 7), data(3, 8))
@@ -206,7 +206,7 @@ def opened(tmp_path: Path, *batches: bytes) -> Defect:
 
 
 def test_an_open_transaction_is_noted_with_the_line_that_ends_it(tmp_path: Path):
-    """The options are those of `kafka-transactions.sh abort` of Kafka 4.3, and of before 3.0."""
+    """The options are those of `kafka-transactions.sh abort`, for Kafka 4.3 and before 3.0."""
     found = opened(tmp_path, marker(0, coordinator=4), txn(1, 0, epoch=2), txn(2, 1, epoch=2))
     assert (found.reference, found.severity) == ("transaction-open", Severity.NOTE)
     assert found.offset == 1
@@ -217,7 +217,7 @@ def test_an_open_transaction_is_noted_with_the_line_that_ends_it(tmp_path: Path)
 
 
 def test_clocks_of_brokers_tell_a_hanging_transaction(tmp_path: Path):
-    """Two markers behind its last batch are more than a day apart."""
+    """Two later markers are more than a day apart."""
     rest = [
         marker(1, producer=8, time=BASE_TIME + 5000),
         marker(2, producer=8, time=BASE_TIME + 5001 + DAY_MS),
@@ -233,7 +233,7 @@ def test_clocks_of_brokers_tell_a_hanging_transaction(tmp_path: Path):
 
 
 def test_clocks_of_producers_tell_nothing(tmp_path: Path):
-    """A broker that was killed in a transaction, with data of other years."""
+    """A broker was killed in a transaction; the data has timestamps of other years."""
     later = data(1, 0, producer=8, time=BASE_TIME + 900 * DAY_MS)
     now = marker(2, producer=9, time=BASE_TIME + 900 * DAY_MS)
     assert opened(tmp_path, txn(0, 0), later, now).reference == "transaction-open"
@@ -242,7 +242,7 @@ def test_clocks_of_producers_tell_nothing(tmp_path: Path):
 
 
 def test_a_marker_without_a_time_is_no_clock(tmp_path: Path):
-    """The next one is, whether both are looked at together or not."""
+    """The next marker is one, whether both are checked together or not."""
     rest = [marker(1, producer=8, time=-1), marker(2, producer=9, time=BASE_TIME)]
     rest.append(marker(3, producer=8, time=BASE_TIME + 7000))
     found = opened(tmp_path, txn(0, 0), *rest)

@@ -1,4 +1,4 @@
-"""Producer snapshots and transaction indexes against the log; Kafka's own files are the truth."""
+"""Producer snapshots and transaction indexes against the log; Kafka's own files are correct."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def write_index(log: Path, *entries: tuple[int, int, int, int]) -> Path:
 
 
 def test_columns_are_what_the_reference_reads(any_state: State):
-    """Every snapshot of a broker, by producer id."""
+    """Every snapshot of a broker is compared by producer id."""
     for path in any_state.root.rglob("*.snapshot"):
         states = sorted(read_producer_snapshot(str(path)), key=lambda state: state.producer_id)
         columns = snapshot_columns(str(path))
@@ -77,7 +77,7 @@ def test_columns_are_what_the_reference_reads(any_state: State):
 
 @pytest.mark.sampled(3)
 def test_states_equal_those_that_kafka_wrote(any_state: State, monkeypatch: pytest.MonkeyPatch):
-    """Field by field, where the log still has the batches of the producer."""
+    """Each field agrees if the log still has the batches of the producer."""
     equal, others = 0, 0
     real = snapshots.SnapshotCheck._against_log
 
@@ -105,7 +105,7 @@ def closed(corpus_dir: Path, tmp_path: Path) -> Path:
 
 
 def test_each_altered_field_of_a_snapshot_is_found(closed: Path):
-    """Its checksum is right, so that a broker would believe it; each producer in turn."""
+    """The checksum is correct, so that a broker would believe it; each producer in turn."""
     for path in sorted(closed.glob("*.snapshot"))[:3]:
         entries = entries_of(path)
         before = path.read_bytes()
@@ -124,7 +124,7 @@ def test_each_altered_field_of_a_snapshot_is_found(closed: Path):
 def test_each_altered_bit_of_a_transaction_index_is_found(closed: Path):
     """Producer, both offsets, last stable offset and version of every entry.
 
-    A sample has a bit of every third byte.
+    A sample flips one bit in every third byte.
     """
     path = closed / "00000000000000000233.txnindex"
     before = path.read_bytes()
@@ -142,7 +142,7 @@ def test_each_altered_bit_of_a_transaction_index_is_found(closed: Path):
 
 
 def test_a_marker_in_the_place_of_another_is_found(closed: Path):
-    """A commit that became an abort with a right checksum: no index knows it."""
+    """A commit becomes an abort with a correct checksum; the index does not know it."""
     log = closed / "00000000000000000119.log"
     content = log.read_bytes()
     for position, size in frames(content):
@@ -161,7 +161,7 @@ OPEN = (7, 0, 1, 1, 0, T, -1, 0)
 
 
 def test_a_snapshot_without_an_open_transaction_is_found(tmp_path: Path):
-    """A producer with one never expires; one without may have."""
+    """A producer with an open transaction never expires; one without it may have expired."""
     log = write_log(tmp_path / "t-0", txn(0, 0), txn(1, 1), data(2, 0, producer=8), txn(3, 2))
     path = log.with_name(f"{3:020}.snapshot")
     write_snapshot(path, [OPEN])
@@ -171,7 +171,7 @@ def test_a_snapshot_without_an_open_transaction_is_found(tmp_path: Path):
 
 
 def test_a_producer_that_is_back_without_a_batch_is_found(tmp_path: Path):
-    """What a snapshot has forgotten no later one can know."""
+    """No later snapshot can know what an earlier one has forgotten."""
     log = write_log(tmp_path / "t-0", *(data(i, i) for i in range(3)), data(3, 0, producer=8))
     write_snapshot(log.with_name(f"{3:020}.snapshot"), [])
     write_snapshot(log.with_name(f"{4:020}.snapshot"), [(8, 0, 0, 3, 0, T, -1, -1)])
@@ -182,7 +182,7 @@ def test_a_producer_that_is_back_without_a_batch_is_found(tmp_path: Path):
 
 
 def test_a_snapshot_may_know_what_was_removed(tmp_path: Path):
-    """Batches below the log start, or in a gap that compaction left; not where a batch is."""
+    """Batches below the log start or in a gap of compaction may be known, but no others."""
     log = write_log(tmp_path / "t-0", data(10, 0, producer=8), data(20, 1, producer=8))
     path = log.with_name(f"{20:020}.snapshot")
     eight = (8, 0, 0, 10, 0, T, -1, -1)
@@ -195,7 +195,7 @@ def test_a_snapshot_may_know_what_was_removed(tmp_path: Path):
 
 
 def test_the_log_goes_on_where_a_snapshot_ends(tmp_path: Path):
-    """Of a log whose head was deleted the first snapshot is held against what follows."""
+    """If the head of the log was deleted, the first snapshot is compared with what follows."""
     log = write_log(tmp_path / "t-0", data(10, 5), data(11, 6), name=f"{10:020}")
     path = log.with_suffix(".snapshot")
     write_snapshot(path, [(7, 0, 4, 9, 0, T, -1, -1)])
@@ -207,7 +207,7 @@ def test_the_log_goes_on_where_a_snapshot_ends(tmp_path: Path):
 
 
 def test_a_transaction_may_begin_where_an_older_snapshot_is(tmp_path: Path):
-    """As a broker left it: retention took the batches between the two snapshots, not the first."""
+    """A real broker left this: retention removed the batches between the two snapshots."""
     log = write_log(tmp_path / "t-0", marker(34, epoch=124, coordinator=4), name=f"{34:020}")
     write_snapshot(log.with_name(f"{28:020}.snapshot"), [(7, 122, -1, -1, 0, T, 2, -1)])
     later = log.with_suffix(".snapshot")
@@ -218,7 +218,7 @@ def test_a_transaction_may_begin_where_an_older_snapshot_is(tmp_path: Path):
 
 
 def test_misplaced_snapshots_are_found(tmp_path: Path):
-    """Inside a batch, or beyond the log; a deleted directory may have lost segments."""
+    """A snapshot inside a batch or beyond the log; a deleted directory may have lost segments."""
     log = write_log(tmp_path / "t-0", data(0, 0, 4))
     for offset, expected in ((2, 1), (4, 0), (5, 1)):
         path = log.with_name(f"{offset:020}.snapshot")
@@ -231,7 +231,7 @@ def test_misplaced_snapshots_are_found(tmp_path: Path):
 
 
 def test_a_closed_log_has_snapshots(closed: Path):
-    """Without any a broker forgets all producers, unless it was killed and reads the log."""
+    """Without a snapshot a broker forgets all producers, unless it was killed and reads the log."""
     for path in closed.glob("*.snapshot"):
         path.unlink()
     assert grave(verify(closed)) == []
@@ -243,7 +243,7 @@ ABORTED = [txn(0, 0), txn(1, 0, producer=8), marker(2, ABORT), marker(3, ABORT, 
 
 
 def test_the_last_stable_offset_is_that_of_the_first_other_transaction(tmp_path: Path):
-    """As a leader computes it; a follower may have the next transaction already (kafka 4.3)."""
+    """A leader computes it this way; a follower of 4.3 may know the next transaction already."""
     log = write_log(tmp_path / "t-0", *ABORTED, data(4, 0, producer=9), txn(5, 1), marker(6))
     write_index(log, (7, 0, 2, 1), (8, 1, 3, 4))
     assert grave(verify(log.parent)) == []
@@ -258,7 +258,7 @@ def test_the_last_stable_offset_is_that_of_the_first_other_transaction(tmp_path:
 
 
 def test_a_follower_passes_over_the_next_transaction_of_the_same_producer(tmp_path: Path):
-    """`ProducerStateManager.findNextIncompleteTxn` of Kafka 4.3 looks for another producer."""
+    """In Kafka 4.3, `ProducerStateManager.findNextIncompleteTxn` looks for another producer."""
     log = write_log(
         tmp_path / "t-0", txn(0, 0), marker(1, ABORT), txn(2, 1), marker(3), txn(4, 0, producer=8)
     )
@@ -271,7 +271,7 @@ def test_a_follower_passes_over_the_next_transaction_of_the_same_producer(tmp_pa
 
 
 def test_compaction_leaves_entries_of_removed_batches(tmp_path: Path):
-    """The data go first, then the entry, then the marker: each of these states is legal."""
+    """Compaction removes the data first, then the entry, then the marker; each state is legal."""
     keep = data(0, 0, producer=9)
     last = data(9, 1, producer=9)
     log = write_compacted(tmp_path / "t-0", keep, marker(5, ABORT), last)
@@ -301,7 +301,7 @@ def test_an_index_that_waits_for_its_rename_is_not_missed(tmp_path: Path):
 
 
 def test_every_reference_of_producers_is_made_here():
-    """A name in the table that nothing can produce would be a promise without proof."""
+    """A name in the table that no log can produce would be a promise without proof."""
     named = {reference.name for reference in OF_PRODUCERS} - {"producer-snapshot-corrupt"}
     assert named == OF_LOGS - {"control-record-malformed", "batch-header-contradictory"} | OF_FILES
     assert named <= REFERENCES.keys()

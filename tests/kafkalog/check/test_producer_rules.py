@@ -1,4 +1,4 @@
-"""The states that `verify` derives on columns are those of the one set of rules, batch by batch."""
+"""The producer states that `verify` derives on columns are those of the rules, batch by batch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 
 def log_of(steps: list[Step]) -> list[bytes]:
-    """Batches one after the other; `lost` leaves offsets out, as compaction does."""
+    """Build batches one after the other; `lost` leaves offsets out, as compaction does."""
     found, offset = [], 0
     for what, producer, epoch, sequence, count, time, coordinator in steps:
         if what in ("data", "txn"):
@@ -72,7 +72,7 @@ def log_of(steps: list[Step]) -> list[bytes]:
 
 
 def by_the_rules(path: Path) -> dict[int, ProducerState]:
-    """What `kafkalog.producers` makes of the batches of a log that can be believed, one by one."""
+    """Apply `kafkalog.producers` to the believable batches of a log, one by one."""
     infos: dict[int, AppendInfo] = {}
     with Source(str(path)) as source:
         for one, marker_record in believed(source):
@@ -90,7 +90,7 @@ def by_the_rules(path: Path) -> dict[int, ProducerState]:
 
 
 def believed(source: Source) -> Iterator[tuple[Batch, Record | None]]:
-    """Batches with right checksums and rising offsets; a control batch with its record.
+    """Yield batches with correct checksums and rising offsets; a control batch with its record.
 
     No checksum covers base offsets and magics. A marker whose magic is unknown cannot be read.
     """
@@ -119,7 +119,7 @@ def fields_of(state: ProducerState) -> tuple[int, ...]:
 
 
 def on_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, ...]]:
-    """What `verify` has of the producers at the end of the log."""
+    """Return the producer states of `verify` at the end of the log."""
     kept: list[producers.ProducerStates] = []
 
     class Kept(producers.ProducerStates):
@@ -142,7 +142,7 @@ def on_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, ..
 def test_columns_follow_the_rules(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], bits: list[int], *, small: bool
 ) -> None:
-    """What producers send, what only damage makes of it, and batches that damage hides."""
+    """Logs with what producers send, what only damage makes, and batches that damage hides."""
     path = write_log(tmp_path_factory.mktemp("rules") / "t-0", *log_of(steps))
     content = path.read_bytes()
     for bit in bits if content else ():

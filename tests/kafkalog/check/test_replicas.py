@@ -1,4 +1,4 @@
-"""Replicas of several brokers: the same are the same, and where they part is told exactly."""
+"""Replicas of several brokers: equal ones agree, and differences are reported exactly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = "orders-0/00000000000000000000.log"
 
 
 def made(base: int, epoch: int, timestamp: int = 1) -> bytes:
-    """Five offsets from `base` on, without records."""
+    """Build a batch of five offsets from `base` on, without records."""
     return batch(
         base, payload=b"", count=5, last_delta=4, epoch=epoch, base_time=timestamp,
         max_time=timestamp,
@@ -38,7 +38,7 @@ def broker(
     cleaned: int | None = None,
     start: int = 0,
 ) -> Path:
-    """A log directory with one partition: base offset of each batch to its epoch and timestamp."""
+    """Write a log directory of one partition; `batches` has epoch and time by base offset."""
     directory = root / f"broker-{node_id}"
     shutil.rmtree(directory, ignore_errors=True)
     log = write_log(
@@ -76,7 +76,7 @@ def broker(
 
 
 def batches(**changed: tuple[int, int] | None) -> dict[int, tuple[int, int]]:
-    """Twenty batches in two epochs, some of them (`at_60`) changed or left out."""
+    """Return twenty batches in two epochs, some of them (`at_60`) changed or left out."""
     found = {base: (2 if base < 60 else 4, 1) for base in range(0, 100, 5)}
     for name, what in changed.items():
         base = int(name.removeprefix("at_"))
@@ -93,7 +93,7 @@ def diverging(*targets: Path, reference: str = "replicas-diverge") -> list[Defec
 
 
 def test_equal_replicas_give_no_finding(tmp_path: Path):
-    """Alone, two, three; segments may roll elsewhere, retention may have gone further."""
+    """One, two or three replicas; segments may roll elsewhere, retention may be further."""
     all_of_them = [broker(tmp_path, node, batches()) for node in (1, 2, 3)]
     for count in (1, 2, 3):
         assert diverging(*all_of_them[:count]) == []
@@ -103,7 +103,7 @@ def test_equal_replicas_give_no_finding(tmp_path: Path):
 
 
 def test_what_is_not_replicated_yet_may_differ(tmp_path: Path):
-    """The tail above the smallest high watermark: a follower lags, or was not in sync."""
+    """Above the smallest high watermark a follower may lag, or may have been out of sync."""
     one = broker(tmp_path, 1, batches(), high_watermark=90)
     lagging = broker(tmp_path, 2, {b: w for b, w in batches().items() if b < 90}, high_watermark=85)
     other = broker(tmp_path, 3, batches(at_95=(4, 7)), high_watermark=95)
@@ -115,7 +115,7 @@ def test_what_is_not_replicated_yet_may_differ(tmp_path: Path):
 
 @pytest.mark.parametrize("high_watermark", [60, 95, None])
 def test_a_fork_that_is_not_replicated_yet_is_told(tmp_path: Path, high_watermark: int | None):
-    """Nothing is lost yet, but one of the two will be: the offset at which they part is named."""
+    """Nothing is lost yet, but one side will be: the finding names the offset of the fork."""
     one = broker(tmp_path, 1, batches(), high_watermark=high_watermark)
     other = broker(tmp_path, 2, batches(at_95=(4, 7)), high_watermark=high_watermark)
     assert diverging(one, other) == []
@@ -127,7 +127,7 @@ def test_a_fork_that_is_not_replicated_yet_is_told(tmp_path: Path, high_watermar
 
 @pytest.mark.parametrize("at", [35, 95])
 def test_copies_of_one_partition_are_compared_however_they_are_given(tmp_path: Path, at: int):
-    """Log directories or partitions, of several nodes, of one node, or of none."""
+    """The paths may be log directories or partitions, of several nodes, one node or none."""
     one = broker(tmp_path, 1, batches(), high_watermark=90)
     odd = batches(**{f"at_{at}": (4 if at >= 60 else 2, 7)})
     other = broker(tmp_path, 2, odd, high_watermark=90)
@@ -151,7 +151,7 @@ def test_copies_of_one_partition_are_compared_however_they_are_given(tmp_path: P
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("at", [0, 35, 60, 80, 95])
 def test_a_batch_that_is_another_is_told(tmp_path: Path, at: int, count: int):
-    """With its offset and both epochs; with a majority it is the odd one that is named."""
+    """The finding has its offset and both epochs; if there is a majority, it names the odd one."""
     sound = [broker(tmp_path, node, batches()) for node in range(1, count)]
     odd = broker(tmp_path, count, batches(**{f"at_{at}": (4 if at >= 60 else 2, 7)}))
     found = diverging(*sound, odd)
@@ -174,7 +174,7 @@ def test_a_batch_that_is_missing_is_told(tmp_path: Path, at: int):
 
 
 def test_every_bit_outside_of_the_checksum_is_contradicted(tmp_path: Path):
-    """Base offset and leader epoch of a batch, by another replica."""
+    """Another replica contradicts a changed base offset or leader epoch of a batch."""
     one, other = broker(tmp_path, 1, batches()), broker(tmp_path, 2, batches())
     data = (other / LOG).read_bytes()
     at = 8 * frames(data)[7][0]
@@ -186,7 +186,7 @@ def test_every_bit_outside_of_the_checksum_is_contradicted(tmp_path: Path):
 
 
 def test_compaction_goes_on_in_each_replica(tmp_path: Path):
-    """Below the active segment of a cleaned partition batches may lack or be rewritten."""
+    """Below the active segment of a compacted partition, batches may be missing or rewritten."""
     one = broker(tmp_path, 1, batches(at_5=None, at_10=(2, 9)), cleaned=40)
     other = broker(tmp_path, 2, batches(at_70=None), cleaned=None)
     assert diverging(one, other) == []
@@ -213,7 +213,7 @@ def test_brokers_of_other_clusters_and_topics_are_not_compared(tmp_path: Path):
 
 
 def test_a_truncation_is_that_of_the_largest_common_epoch():
-    """KIP-279: followers go back to where both know the same epoch to end."""
+    """KIP-279: followers go back to where both replicas agree on the end of the same epoch."""
 
     def epochs(*pairs: tuple[int, int]) -> list[EpochEntry]:
         return [EpochEntry(*pair) for pair in pairs]
@@ -229,7 +229,7 @@ def test_a_truncation_is_that_of_the_largest_common_epoch():
 
 
 def test_real_replicas_agree_and_part(corpus_dir: Path, tmp_path: Path):
-    """A broker's directory twice, the second as of another node, with one batch of other bytes."""
+    """One broker's directory is used twice; the copy has another node id and one changed batch."""
     one = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "one")
     other = copy_tree(one, tmp_path / "other")
     path = other / "meta.properties"
@@ -247,7 +247,7 @@ def test_real_replicas_agree_and_part(corpus_dir: Path, tmp_path: Path):
 def test_relative_paths_of_partitions_are_compared(
     corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The listing around each is of absolute paths, and finds the same partition again."""
+    """The listing around each path is of absolute paths, and finds the same partition again."""
     source = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

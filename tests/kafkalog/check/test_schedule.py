@@ -1,4 +1,4 @@
-"""Samples are repeatable, budgets put off whole partitions, and later runs reach everything."""
+"""Samples are repeatable, budgets defer whole partitions, and later runs reach everything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEGMENTS = 5
 
 
 class Clock:
-    """Seconds that pass as bytes are checked: a thousand bytes each."""
+    """A clock that advances one second per thousand bytes checked."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,7 +60,7 @@ def opened(path: Path) -> LogDirListing:
 def check(
     path: Path, clock: Clock, **options: Any
 ) -> tuple[Verification, list[Defect]]:  # fmt: skip
-    """A run; its history goes by the same clock."""
+    """Run the checks; the history uses the same clock."""
     target = opened(path)
     schedule = Schedule(
         [target], options.pop("level", Level.DEEP), clock=clock,
@@ -71,7 +71,7 @@ def check(
 
 
 def damage_all(root: Path) -> set[str]:
-    """A flipped bit in each segment, which shows from the level standard on."""
+    """Flip a bit in each segment, which shows from the standard level on."""
     paths = sorted(root.rglob("*.log"))
     for path in paths:
         data = path.read_bytes()
@@ -85,7 +85,7 @@ def found_in(defects: list[Defect]) -> list[str]:
 
 @pytest.mark.parametrize(("share", "number"), [(0.01, 1), (0.2, 3), (0.21, 4), (1.0, 15)])
 def test_a_sample_is_a_share_of_the_segments(root: Path, share: float, number: int):
-    """Rounded up; where every segment is damaged, so many are found, the others read quickly."""
+    """It is rounded up. If all are damaged, only the sample is found; the rest is read at quick."""
     damage_all(root)
     run, defects = check(root, Clock(), sample=Sample(share, seed=7))
     assert len(found_in(defects)) == number
@@ -96,7 +96,7 @@ def test_a_sample_is_a_share_of_the_segments(root: Path, share: float, number: i
 
 
 def test_a_seed_repeats_the_sample_and_another_does_not(root: Path, tmp_path: Path):
-    """Also in a copy elsewhere; in the long run every segment has its turn."""
+    """The same holds in a copy elsewhere; in the long run every segment is chosen."""
     damage_all(root)
 
     def names(path: Path, seed: int) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_seed_repeats_the_sample_and_another_does_not(root: Path, tmp_path: Pa
 
 
 def test_a_new_segment_changes_the_sample_little():
-    """The choice goes by each segment's own name, not by its place in a list."""
+    """The choice depends on each segment's name, not on its place in a list."""
     paths = [f"/x/t-{i}/{base:020d}.log" for i in range(50) for base in range(0, 100, 10)]
     before = set(Sample(0.1, 3).choose(paths))
     after = set(Sample(0.1, 3).choose([*paths, "/x/t-50/00000000000000000000.log"]))
@@ -119,7 +119,7 @@ def test_a_new_segment_changes_the_sample_little():
 
 
 def test_without_history_the_rest_is_told(root: Path):
-    """Of three partitions of 21 seconds each one fits into 30; the rest is no finding."""
+    """Each of three partitions takes 21 of 30 seconds: one fits, and deferring is no finding."""
     clock = Clock()
     run, defects = check(root, clock, duration_s=30)
     assert defects == []
@@ -132,14 +132,14 @@ def test_without_history_the_rest_is_told(root: Path):
 
 
 def test_a_run_that_is_long_enough_puts_nothing_off(root: Path):
-    """And says so."""
+    """The summary says so, too."""
     run, _ = check(root, Clock(), duration_s=1000)
     assert (run.summary.bytes_deferred, run.summary.segments_deferred) == (0, 0)
     assert not run.put_off
 
 
 def test_a_large_partition_stops_between_segments(root: Path):
-    """Where not even one partition fits: what was begun ends, the next segment waits."""
+    """Not even one partition fits: the current segment is finished, the next one is deferred."""
     run, defects = check(root, Clock(), duration_s=10)
     assert defects == []
     assert run.summary.segments_deferred == 3 * SEGMENTS - 3
@@ -151,7 +151,7 @@ def test_a_large_partition_stops_between_segments(root: Path):
 @pytest.mark.parametrize("level", [Level.STANDARD, Level.DEEP])
 @pytest.mark.parametrize("duration_s", [0, 5, 10, 25, 50])
 def test_runs_that_go_on_reach_every_segment_once(root: Path, duration_s: float, level: Level):
-    """The damage of each segment is told by one run before any is told again."""
+    """Each run reports the damage of other segments until all had their turn."""
     every = damage_all(root)
     clock, history = Clock(), History()
     told: list[str] = []
@@ -167,7 +167,7 @@ def test_runs_that_go_on_reach_every_segment_once(root: Path, duration_s: float,
 
 
 def test_what_comes_after_knows_what_came_before(root: Path):
-    """Segments of an earlier run are read again at quick: a walk that goes on has no gap."""
+    """Segments of an earlier run are read again at quick, so that the walk has no gap."""
     clock, history = Clock(), History()
     first, _ = check(root, clock, history=history, duration_s=10)
     assert first.summary.levels == {Level.DEEP}
@@ -177,7 +177,7 @@ def test_what_comes_after_knows_what_came_before(root: Path):
 
 
 def test_a_segment_that_changed_is_read_again(root: Path):
-    """A walk that goes on takes no segment as read that is another by now."""
+    """A continued walk does not count a segment as read if it has changed since."""
     clock, history = Clock(), History()
     check(root, clock, history=history, duration_s=10)
     path = root / "t-0" / f"{0:020d}.log"
@@ -188,7 +188,7 @@ def test_a_segment_that_changed_is_read_again(root: Path):
 
 
 def test_a_growing_segment_keeps_nobody_waiting(root: Path):
-    """What always changes is not always the oldest."""
+    """A segment that always changes is not always the oldest."""
     clock, history = Clock(), History()
     seen = []
     for _ in range(6):
@@ -213,7 +213,7 @@ def test_targets_take_turns(root: Path, tmp_path: Path):
 
 
 def test_a_deeper_check_counts_for_the_others(root: Path):
-    """Not the other way round."""
+    """A check at a lower level does not count for a deeper one."""
     log = opened(root).partitions[0].segments[0].log
     history = History()
     assert history.last_check(log, Level.QUICK) == 0
@@ -227,7 +227,7 @@ def test_a_deeper_check_counts_for_the_others(root: Path):
 
 
 def test_what_is_gone_is_forgotten(root: Path):
-    """The state does not grow for ever; what lies elsewhere is none of this run's business."""
+    """The state does not grow forever; other paths are not this run's business."""
     clock, history = Clock(), History()
     check(root, clock, history=history)
     assert history.to_json().count(".log") == 15
@@ -244,7 +244,7 @@ def test_what_is_gone_is_forgotten(root: Path):
     ["", "{", "[]", "null", "1", "{}", "[" * 100_000],
 )
 def test_another_file_is_no_history(text: str):
-    """Whatever it holds: an error with its name."""
+    """The error has its name, whatever the file holds."""
     with pytest.raises(NotAKafkaFileError) as caught:
         History.from_json(text, "there/state")
     assert caught.value.path == "there/state"
@@ -264,14 +264,14 @@ def test_another_file_is_no_history(text: str):
      '{"kafkalog_verify_state":1,"begun":' + '{"a":' * 100_000],
 )  # fmt: skip
 def test_a_history_that_was_edited_is_refused(text: str):
-    """A number that is none, or too large, or a name given twice: nothing is guessed."""
+    """Not a number, too large a number, or a repeated name: nothing is guessed."""
     with pytest.raises(CorruptDataError) as caught:
         History.from_json(text, "there/state")
     assert caught.value.path == "there/state"
 
 
 def test_a_healthy_log_gives_no_finding_in_any_number_of_runs(corpus_dir: Path):
-    """A real log directory with transactions, a segment at a time."""
+    """A real log directory with transactions is checked one segment at a time."""
     root = corpus_dir / "kafka-4.3" / "txn"
     target = opened(root)
     clock, history = Clock(), History()

@@ -1,4 +1,4 @@
-"""Batches, segments and indexes held against each other: small logs made field by field."""
+"""Batches, segments and indexes compared with each other: small logs built field by field."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Segments = dict[int, list[bytes]]
 
 
 def records(base_offset: int, count: int = 3, **fields: object) -> bytes:
-    """A batch of some records."""
+    """Build a batch of some records."""
     inner = [record(delta, b"key", time_delta=delta) for delta in range(count)]
     fields = {"max_time": BASE_TIME + count - 1, **fields}  # all batches have the same times
     return batch(base_offset, inner, **fields)  # type: ignore[arg-type] # given by name
 
 
 def marker(offset: int, kind: int = 1, **fields: object) -> bytes:
-    """A control batch with one record."""
+    """Build a control batch with one record."""
     inner = record(0, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
     fields = {"attributes": 0x30, "producer": (7, 0, -1), **fields}
     return batch(offset, [inner], **fields)  # type: ignore[arg-type] # given by name
@@ -48,9 +48,9 @@ def last_offset(data: bytes) -> int:
 
 
 def write(root: Path, segments: Segments, indexed: Segments | None = None) -> Path:
-    """A partition whose indexes are those of closed segments: empty, and one last entry.
+    """Write a partition with indexes of closed segments: empty, but for one last entry.
 
-    With `indexed` the indexes are made of those batches.
+    `indexed` gives the batches that the indexes are made of.
     """
     directory = root / "t-0"
     directory.mkdir(parents=True)
@@ -75,7 +75,7 @@ def findings(directory: Path, level: Level = Level.DEEP) -> list[Defect]:
 
 
 def segments_of(change: Callable[[Segments], object]) -> Callable[[Path], Path]:
-    """The plain partition with other batches; its indexes are in order."""
+    """Return a maker of the plain partition with changed batches and matching indexes."""
 
     def make(root: Path) -> Path:
         segments = plain()
@@ -86,7 +86,7 @@ def segments_of(change: Callable[[Segments], object]) -> Callable[[Path], Path]:
 
 
 def moved(base: int, number: int, new: bytes) -> Callable[[Path], Path]:
-    """The plain partition with another batch, which its indexes do not know of."""
+    """Return a maker of the plain partition with a replaced batch that its indexes do not know."""
 
     def make(root: Path) -> Path:
         segments = plain()
@@ -97,7 +97,7 @@ def moved(base: int, number: int, new: bytes) -> Callable[[Path], Path]:
 
 
 def files_of(change: Callable[[Path], object]) -> Callable[[Path], Path]:
-    """The plain partition with other files."""
+    """Return a maker of the plain partition with changed files."""
 
     def make(root: Path) -> Path:
         directory = write(root, plain())
@@ -108,7 +108,7 @@ def files_of(change: Callable[[Path], object]) -> Callable[[Path], Path]:
 
 
 def first_log(*batches: bytes) -> Callable[[Path], Path]:
-    """One segment with these batches."""
+    """Return a maker of one segment with these batches."""
     return lambda root: write(root, {0: list(batches)})
 
 
@@ -117,7 +117,7 @@ def put(base: int, number: int, new: bytes) -> Callable[[Segments], object]:
 
 
 def entries(suffix: str, form: str, *rows: tuple[int, int]) -> Callable[[Path], object]:
-    """The index of the first segment holds these."""
+    """Return a change that writes these rows as an index of the first segment."""
     data = b"".join(struct.pack(form, *row) for row in rows)
     return lambda directory: (directory / f"{0:020d}.{suffix}").write_bytes(data)
 
@@ -206,7 +206,7 @@ DISAGREEMENTS: dict[str, list[Callable[[Path], Path]]] = {
     [(name, i) for name, ways in DISAGREEMENTS.items() for i in range(len(ways))],
 )
 def test_one_thing_that_is_wrong_gives_one_finding(tmp_path: Path, reference: str, number: int):
-    """Its own, once: what follows from it is not told as well."""
+    """Only the cause is reported, once, and no consequences."""
     directory = DISAGREEMENTS[reference][number](tmp_path)
     found = [d for d in findings(directory) if d.reference != "zero-tail"]
     assert [defect.reference for defect in found] == [reference], found
@@ -215,12 +215,12 @@ def test_one_thing_that_is_wrong_gives_one_finding(tmp_path: Path, reference: st
 
 @pytest.mark.parametrize("level", Level)
 def test_a_plain_log_gives_no_finding(tmp_path: Path, level: Level):
-    """The log that the others are made of."""
+    """All the others are made from this log."""
     assert findings(write(tmp_path, plain()), level) == []
 
 
 def test_the_batch_with_the_wrong_offset_is_the_one_that_is_told(tmp_path: Path):
-    """Between its neighbours only one base offset is right."""
+    """Only one base offset fits between the neighbors."""
     for i, moved in enumerate((records(3 + 64), records(3 - 1))):
         directory = segments_of(put(0, 1, moved))(tmp_path / str(i))
         found = [d for d in findings(directory) if d.severity == Severity.DAMAGE]
@@ -229,7 +229,7 @@ def test_the_batch_with_the_wrong_offset_is_the_one_that_is_told(tmp_path: Path)
 
 
 def test_the_batch_with_an_epoch_of_its_own_is_the_one_that_is_told(tmp_path: Path):
-    """Not the one behind it, which is as all others are."""
+    """The batch after it is not blamed: its epoch is that of all others."""
     for i, (number, epoch) in enumerate(((0, 8), (1, 8), (2, -9))):
         directory = segments_of(put(0, number, records(3 * number, epoch=epoch)))(tmp_path / str(i))
         [found] = findings(directory)
@@ -245,7 +245,7 @@ SIGNS_OF_COMPACTION: dict[str, Callable[[Segments], object]] = {
 
 @pytest.mark.parametrize("sign", SIGNS_OF_COMPACTION)
 def test_a_compacted_log_may_have_gaps(tmp_path: Path, sign: str):
-    """One gap, anywhere, and one sign that the cleaner was there."""
+    """There is one gap anywhere, and one sign that the cleaner has run."""
     segments = plain()
     segments[0].pop(1)
     SIGNS_OF_COMPACTION[sign](segments)
@@ -253,7 +253,7 @@ def test_a_compacted_log_may_have_gaps(tmp_path: Path, sign: str):
 
 
 def test_a_segment_that_lost_everything_is_a_sign(tmp_path: Path):
-    """It stays, empty, with empty indexes; a time index with an entry says that it was not so."""
+    """Cleaning leaves an empty segment with empty indexes; an index entry proves a loss instead."""
     segments = plain()
     segments[0].clear()
     assert findings(write(tmp_path / "cleaned", segments)) == []
@@ -262,7 +262,7 @@ def test_a_segment_that_lost_everything_is_a_sign(tmp_path: Path):
 
 
 def test_damage_is_no_gap(tmp_path: Path):
-    """It is told where it is; a segment whose tail was lost to zeros has a gap."""
+    """A torn end has its own finding; a segment whose tail was lost to zeros has a gap."""
     directory = write(tmp_path / "torn", plain())
     log = directory / f"{FIRST_FILE}.log"
     whole = log.read_bytes()
@@ -273,7 +273,7 @@ def test_damage_is_no_gap(tmp_path: Path):
 
 
 def test_the_checkpoint_of_the_cleaner_is_a_sign(tmp_path: Path):
-    """Of this partition, not of another."""
+    """Only the entry of this partition counts."""
     segments = plain()
     segments[0].pop(1)
     directory = write(tmp_path, segments)
@@ -283,7 +283,7 @@ def test_the_checkpoint_of_the_cleaner_is_a_sign(tmp_path: Path):
 
 
 def test_the_topics_policy_is_a_sign(tmp_path: Path):
-    """As the metadata log of the examples has it: customers are compacted, orders are not."""
+    """In the metadata log of the examples, customers are compacted and orders are not."""
     segments = plain()
     segments[0].pop(1)
     directory = write(tmp_path, segments)
@@ -315,7 +315,7 @@ def test_entries_of_older_brokers_are_legal(tmp_path: Path):
 
 
 def test_an_entry_holds_the_first_batch_with_its_timestamp(tmp_path: Path):
-    """A later one with the same is no reason for an entry."""
+    """A later batch with the same timestamp is no reason for an entry."""
     change = entries("timeindex", ">qi", (LAST_TIME, 5))
     [found] = findings(files_of(change)(tmp_path))
     assert found.reference == "time-index-entry-wrong"
@@ -332,7 +332,7 @@ def test_an_active_index_may_be_behind(tmp_path: Path):
 
 
 def test_of_a_wrong_index_few_entries_are_told(tmp_path: Path):
-    """The others by their number."""
+    """The remaining ones are only counted."""
     rows = [(3 * i + 1, i * SIZE) for i in range(1, 50)]
     directory = write(tmp_path, {0: [records(3 * i) for i in range(60)]})
     entries("index", ">ii", *rows)(directory)
@@ -343,7 +343,7 @@ def test_of_a_wrong_index_few_entries_are_told(tmp_path: Path):
 
 
 def test_one_wrong_batch_does_not_make_indexes_wrong(tmp_path: Path):
-    """What it says of itself is no evidence against them."""
+    """A wrong batch is no evidence against the indexes."""
     batches = [records(3 * i) for i in range(60)]
     rows = [(3 * i + 2, i * SIZE) for i in range(1, 60)]
     for i, wrong in enumerate((records(3 + 2**30), flip(records(3), 8 * 70))):
@@ -354,7 +354,7 @@ def test_one_wrong_batch_does_not_make_indexes_wrong(tmp_path: Path):
 
 
 def test_messages_of_old_formats_are_in_order_too(tmp_path: Path):
-    """Each has one offset; a gap between them is one of the log."""
+    """Each has one offset; a gap between them is a gap of the log."""
     times = [message(i, time=BASE_TIME + i) for i in range(6)]
     assert findings(write(tmp_path / "sound", {0: times})) == []
     found = findings(write(tmp_path / "gap", {0: [*times[:3], *times[4:]]}))

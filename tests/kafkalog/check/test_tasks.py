@@ -1,4 +1,4 @@
-"""A run by tasks tells what a run without them tells: same findings, same order, same sums."""
+"""A run by tasks reports what a run without them reports: same findings, same order, same sums."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition is read in pieces whatever its size."""
+    """Read partitions of any size in pieces."""
     monkeypatch.setattr(tasks, "_TASKS_PER_WORKER", 1 << 40)
 
 
 def assert_same(
     paths: Sequence[Path | str], level: Level, *, sample: Sample | None = None, split_bytes: int = 1
 ) -> tuple[list[Defect], int]:
-    """The findings, and how many pieces there were."""
+    """Require the same findings, and return how many pieces there were."""
     engine = JsonEngine(2)
     wanted = verdict(paths, level, sample=sample)
     found = verdict(paths, level, engine=engine, sample=sample, split_bytes=split_bytes)
@@ -61,7 +61,7 @@ def test_the_corpus(any_state: State):
 def test_what_pieces_read_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int | None
 ):
-    """From the first wrong batch on the task reads itself."""
+    """From the first wrong batch on, the task reads the log itself."""
     path, sizes = make_partition(tmp_path / "t-0", 1)
     if wrong is not None:
         path.write_bytes(flip(path.read_bytes(), 8 * (sum(sizes[:wrong]) + 65)))
@@ -83,14 +83,14 @@ def test_what_pieces_read_is_not_read_again(
 
 
 def test_a_sample_is_the_same(corpus_dir: Path):
-    """The choice is made once, for all tasks."""
+    """The sample is chosen once, for all tasks."""
     state = corpus_dir / "kafka-4.3" / "txn"
     for seed in sampled(range(3), 3):
         assert_same([state], Level.DEEP, sample=Sample(0.4, seed))
 
 
 def index_of(sizes: Sequence[int], step: int = 1) -> bytes:
-    """An offset index with an entry at every so many batches of one record each."""
+    """Build an offset index with an entry at every `step` batches of one record each."""
     positions = [sum(sizes[:i]) for i in range(len(sizes))]
     return b"".join(
         i.to_bytes(4, "big") + positions[i].to_bytes(4, "big") for i in range(1, len(sizes), step)
@@ -115,7 +115,7 @@ def make_partition(directory: Path, seed: int) -> tuple[Path, list[int]]:
 
 
 def damages(log: bytes, sizes: Sequence[int], rng: random.Random) -> Iterator[bytes]:
-    """What is done to a log, much of it at the borders of batches, where pieces begin."""
+    """Yield damaged versions of a log, often at the borders of batches, where pieces begin."""
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     a, b = sorted(rng.sample(starts[1:], 2))
     flipped = bytearray(log)
@@ -142,7 +142,7 @@ def damages(log: bytes, sizes: Sequence[int], rng: random.Random) -> Iterator[by
 
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_logs(tmp_path: Path, seed: int):
-    """At, across and far from the borders of the pieces; read by the kernels and without."""
+    """The damage is at, across and far from the borders; read with the kernels and without."""
     path, sizes = make_partition(tmp_path / "t-0", seed)
     rng = random.Random(seed)
     told = 0
@@ -160,7 +160,7 @@ def test_damaged_logs(tmp_path: Path, seed: int):
 
 @pytest.mark.sampled(9)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
-    """Logs and indexes that a broker wrote; a hurt offset index is what the cuts are made by."""
+    """Logs and indexes of a broker; the cuts follow the damaged offset index."""
     rng = random.Random(any_state.name)
     paths = [
         path
@@ -177,7 +177,7 @@ def test_the_damaged_corpus(any_state: State, tmp_path: Path):
 
 
 def test_two_logs_of_one_base_offset(tmp_path: Path):
-    """A start takes both for segments; the pieces of one are not taken for those of the other."""
+    """A start takes both for segments; the pieces of one are not used for the other."""
     path, sizes = make_partition(tmp_path / "t-0", 1)
     other = path.with_name("000.log")
     log = path.read_bytes()
@@ -188,7 +188,7 @@ def test_two_logs_of_one_base_offset(tmp_path: Path):
 
 
 def test_paths_are_told_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Tasks work with absolute ones."""
+    """Tasks use absolute paths, but the findings have the given ones."""
     path, _ = make_partition(tmp_path / "t-0", 2)
     path.write_bytes(path.read_bytes()[:-7])
     monkeypatch.chdir(tmp_path)
@@ -207,7 +207,7 @@ def test_a_path_given_twice_is_walked_over_twice(tmp_path: Path):
 
 
 def test_small_partitions_share_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A task has enough to do, and no worker is left without."""
+    """Each task has enough to do, and no worker is idle."""
     monkeypatch.setattr(tasks, "_TASKS_PER_WORKER", 4)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     for i in range(100):
@@ -221,7 +221,7 @@ def test_small_partitions_share_a_task(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_a_worker_does_not_see_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The log directory of another broker lies at the path there."""
+    """On the worker, that path holds the log directory of another broker."""
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     make_partition(tmp_path / "t-0", 1)
     walk = tasks.walk_partitions
@@ -241,7 +241,7 @@ def test_what_a_worker_does_not_see_is_no_defect(tmp_path: Path, monkeypatch: py
 def test_a_lagging_copy_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int, is_last: bool
 ):
-    """The same ids, an hour ago: its findings would be those of another moment."""
+    """The copy has the same ids but is an hour old: its findings would be out of date."""
     make_partition(tmp_path / "driver" / "t-0", 1)
     (tmp_path / "driver" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     copy_tree(tmp_path / "driver", tmp_path / "worker")
@@ -271,7 +271,7 @@ def test_a_lagging_copy_is_no_damage(
 
 
 def test_a_living_log_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It was cut, as of a follower, after the driver had listed it: it is judged as it is."""
+    """It was cut like a follower's after the driver had listed it: it is judged as it is now."""
     path, sizes = make_partition(tmp_path / "t-0", 1)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     walk = tasks.walk_partitions
@@ -288,7 +288,7 @@ def test_a_living_log_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_partition_that_is_gone_is_told_of_as_without_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A broker deleted it after it had been listed: that is a note, and nothing is damaged."""
+    """A broker deleted it after the listing: that is a note, and nothing is damaged."""
     make_partition(tmp_path / "t-0", 1)
     walk = tasks.walk_partitions
 
@@ -305,7 +305,7 @@ def test_a_partition_that_is_gone_is_told_of_as_without_tasks(
 def test_a_file_that_only_a_worker_cannot_read_stops_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """It would be told of as damage."""
+    """It must not be reported as damage."""
     path, _ = make_partition(tmp_path / "t-0", 1)
     opened = os.open
 

@@ -1,4 +1,4 @@
-"""A part of a log that cannot be read hides nothing that can be judged without it."""
+"""An unreadable part of a log does not hide anything that can be judged without it."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def entries(log: Path, wanted: dict[int, tuple[int, int]]) -> None:
-    """Offset and position of each entry."""
+    """Write an offset index from offset and position of each entry."""
     data = b"".join(struct.pack(">ii", *wanted[i]) for i in sorted(wanted))
     log.with_suffix(".index").write_bytes(data)
 
 
 def times(log: Path, wanted: dict[int, tuple[int, int]]) -> None:
-    """Timestamp and offset of each entry."""
+    """Write a time index from timestamp and offset of each entry."""
     data = b"".join(struct.pack(">qi", *wanted[i]) for i in sorted(wanted))
     log.with_suffix(".timeindex").write_bytes(data)
 
 
 def found(log: Path) -> list[Defect]:
-    """What is wrong, at every level the same."""
+    """Return the findings, which must be the same at every level."""
     told = [
         [one for one in Verification(level).verify(log.parent) if one.severity != "note"]
         for level in (Level.STANDARD, Level.DEEP)
@@ -67,7 +67,7 @@ def found(log: Path) -> list[Defect]:
 
 
 def of_indexes(log: Path) -> set[tuple[str, int | None]]:
-    """The findings about indexes, each with its entry."""
+    """Return the findings about indexes, each with its entry."""
     sizes = {"index": 8, "timeindex": 12}
     return {
         (one.reference, None if one.position is None else one.position // sizes[suffix])
@@ -78,7 +78,7 @@ def of_indexes(log: Path) -> set[tuple[str, int | None]]:
 
 @pytest.mark.parametrize("bad", [MIDDLE, TAIL], ids=["middle", "tail"])
 def test_sound_indexes_are_not_blamed(log: Path, bad: list[int], monkeypatch: pytest.MonkeyPatch):
-    """Whether batches follow or not: what entries say of unread batches cannot be judged."""
+    """This holds with and without later batches: entries about unread batches cannot be judged."""
     assert not found(log)
     disk = BadDisk(monkeypatch)
     disk.spoil(log, bad)
@@ -89,7 +89,7 @@ def test_sound_indexes_are_not_blamed(log: Path, bad: list[int], monkeypatch: py
 def test_entries_about_what_was_read_are_judged(
     log: Path, bad: list[int], monkeypatch: pytest.MonkeyPatch
 ):
-    """Before and after the gap; one that points into the gap is left out, wrong or not."""
+    """Entries before and after the gap are judged; those that point into the gap are not."""
     offset_index = {i: (i, i * SIZE) for i in range(10, BATCHES, 10)}
     time_index = {i: (i, i) for i in [*range(10, BATCHES, 10), BATCHES - 1]}
     in_gap = next(i for i in offset_index if is_hit(i, bad))
@@ -129,7 +129,7 @@ def test_an_entry_beyond_the_file_is_found_after_an_unread_tail(
 def test_a_time_index_without_the_largest_time_that_was_read_is_found(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """What is not read could only be later."""
+    """Unread batches could only have later times."""
     times(log, {i: (i, i) for i in range(10, 20, 10)})
     BadDisk(monkeypatch).spoil(log, TAIL)
     assert of_indexes(log) == {("time-index-incomplete", None)}

@@ -1,4 +1,4 @@
-"""One run of the checks as it is, and the same by tasks of an engine: they tell the same."""
+"""The same checks without tasks and by tasks of an engine: both report the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Verdict = tuple[list["Defect"], object]
 
 
 class JsonEngine(LocalEngine):
-    """Hands tasks over as a cluster does: as text."""
+    """Passes tasks on as a cluster does: as text."""
 
     def stream(
         self,
@@ -50,7 +50,7 @@ def verdict(
     sample: Sample | None = None,
     split_bytes: int = 1,
 ) -> Verdict:
-    """All that a run tells; with pieces as small as the offset indexes allow."""
+    """Return everything that a run reports, with pieces as small as the offset indexes allow."""
     targets = [open_path(str(path)) for path in paths]
     schedule = Schedule(targets, level, sample=sample)
     with (

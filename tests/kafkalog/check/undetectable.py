@@ -21,7 +21,7 @@ Batch = tuple[int, int, int, int]
 
 
 def batches_of(log: Path) -> list[Batch]:
-    """All of a sound log; of a message of magic 0 or 1 only its last offset is known."""
+    """Return all batches of a sound log; messages of magic 0 or 1 only have their last offset."""
     data, found = log.read_bytes(), []
     for position, _ in frames(data):
         first = last = int.from_bytes(data[position : position + 8], "big")
@@ -34,7 +34,7 @@ def batches_of(log: Path) -> list[Batch]:
 
 
 def logs_beside(path: Path) -> list[Path]:
-    """The logs of the only partition with a checkpoint entry, or of the file's own directory."""
+    """Return the logs of the only partition with a checkpoint entry, or those next to the file."""
     directory = path.parent
     if not list(directory.glob("*.log")):
         [directory] = [p for p in directory.iterdir() if p.is_dir() and not p.name.startswith("__")]
@@ -42,17 +42,17 @@ def logs_beside(path: Path) -> list[Path]:
 
 
 def is_possible_high_watermark(place: Place, changed: bytes) -> bool:
-    """Other replicas may have been behind by any number of records."""
+    """Check the offset: other replicas may have been behind by any number of records."""
     return _offset(changed) in range(_log_end(place.path) + 1)
 
 
 def is_possible_cleaner_offset(place: Place, changed: bytes) -> bool:
-    """The cleaner may have stopped at any offset below the active segment."""
+    """Check the offset: the cleaner may have stopped at any one below the active segment."""
     return _offset(changed) in range(int(logs_beside(place.path)[-1].stem) + 1)
 
 
 def are_possible_epochs(place: Place, changed: bytes) -> bool:
-    """Every batch still has the epoch that the entries give it: an epoch may have no batches."""
+    """Check that every batch still has the epoch of the entries; an epoch may have no batches."""
     lines = [line.split() for line in changed.decode("latin-1").splitlines()[2:]]
     entries = [(int(start), int(epoch)) for epoch, start in lines]
     starts, epochs = [start for start, _ in entries], [epoch for _, epoch in entries]
@@ -66,7 +66,7 @@ def are_possible_epochs(place: Place, changed: bytes) -> bool:
 
 
 def is_entry_of_one_append(place: Place, changed: bytes) -> bool:
-    """An entry may tell the last offset of any batch from its position on, or the first.
+    """Check the entry: its offset is the last or first of a batch from its position on.
 
     Brokers up to 3.9.0, and 4.0.0, write one entry for all batches of an append: the position of
     the first with the last offset of the last. Those before 2.0 write first offsets.
@@ -80,7 +80,7 @@ def is_entry_of_one_append(place: Place, changed: bytes) -> bool:
 
 
 def is_offset_in_the_batch(place: Place, changed: bytes) -> bool:
-    """The offset beside a time is that of the record or the last of its batch, by the release."""
+    """Check the offset beside a time: by release, it is that of the record or its batch's last."""
     base, log = int(place.path.stem), place.path.with_suffix(".log")
     _, before = list(struct.iter_unpack(">qi", place.path.read_bytes()))[place.entry]
     _, after = list(struct.iter_unpack(">qi", changed))[place.entry]
@@ -91,17 +91,17 @@ def is_offset_in_the_batch(place: Place, changed: bytes) -> bool:
 
 
 def is_comment(place: Place, _changed: bytes) -> bool:
-    """The line says when the file was written, for people."""
+    """Check for the comment that tells people when the file was written."""
     return _line(place).startswith(b"#")
 
 
 def is_cluster_id(place: Place, _changed: bytes) -> bool:
-    """The one log directory of a broker: no other file has the id."""
+    """Check for the cluster id: in a broker's only log directory, no other file has it."""
     return _line(place).startswith(b"cluster.id=")
 
 
 def _offset(changed: bytes) -> int:
-    """The offset of the only entry of a checkpoint, -1 where it is not a number."""
+    """Return the offset of the only entry of a checkpoint, -1 if it is not a number."""
     words = changed.splitlines()[-1].split()
     return int(words[-1]) if words[-1].isdigit() else -1
 
@@ -127,9 +127,9 @@ CLASSES: dict[str, tuple[str, str, Callable[[Place, bytes], bool]]] = {
 
 
 def class_of(place: Place, bit: int) -> str | None:
-    """The class that a flipped bit is of; None where there is none.
+    """Return the class of a flipped bit, None if it has none.
 
-    The file of the place is as it was.
+    The file of the place must be unchanged.
     """
     changed = bytearray(place.path.read_bytes())
     changed[place.position] ^= 1 << bit
@@ -140,7 +140,7 @@ def class_of(place: Place, bit: int) -> str | None:
 
 
 def is_explained(path: Path, entry: int, changed: bytes) -> bool:
-    """Whether another offset in an entry of an index is one that a broker might have written."""
+    """Check whether a broker might have written the other offset into the index entry."""
     place = Place(path.suffix[1:], path, 0, "offset", entry, is_last=False, byte=0)
     if len(changed) != path.stat().st_size:
         return False

@@ -81,7 +81,7 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
 )
 @given(data=logs(), selection=SELECTION)
 def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, selection: Selection):
-    """With any selection: the defect of the last batch within the limit is told, no later one."""
+    """With a limit, the defect of the last batch within it is reported, and no later one."""
     path = write_log(tmp_path, data)
     assert_twins(path)
     assert_twins(path, selection)
@@ -89,7 +89,7 @@ def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, selection: Sele
 
 @pytest.mark.sampled(6)
 def test_the_corpus(any_state: State):
-    """Compressed messages of magic 0 and 1 with their true base offset, too."""
+    """Compressed messages of magic 0 and 1 also have their true base offset."""
     for partition in any_state.partitions():
         assert_twins(partition)
         assert_twins(partition, Selection(isolation=Isolation.READ_COMMITTED))
@@ -97,7 +97,7 @@ def test_the_corpus(any_state: State):
 
 @pytest.mark.parametrize("limit", range(5))
 def test_a_limit_ends_the_defects_too(tmp_path: Path, limit: int):
-    """The defect of a batch follows its row, so that it belongs to it."""
+    """The defect of a batch comes right after its row."""
     hurt = [flip(batch(i, [record(0)]), 8 * 17) for i in range(4)]
     rows, defects = assert_twins(write_log(tmp_path, *hurt), Selection(limit=limit))
     assert len(rows) == len(defects) == limit

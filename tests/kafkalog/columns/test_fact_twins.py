@@ -36,7 +36,7 @@ GENERATED = settings(
 
 
 def columns(path: Path, size_min: int, *, small: bool) -> list[Any]:
-    """Per batch: position, markers, facts, why it could not be decoded; and the defects."""
+    """Return per batch position, markers, facts and why it did not decode; and the defects."""
     found: list[Any] = []
     with sized(size_min, small=small), Source(str(path)) as source:
         for columns in batch_columns(source, Level.DEEP):
@@ -54,7 +54,7 @@ def columns(path: Path, size_min: int, *, small: bool) -> list[Any]:
 
 
 def independent(path: Path) -> list[tuple[int, list[int]]]:
-    """The facts as they follow from the records themselves, for batches with a right checksum."""
+    """Derive the facts from the records themselves, for batches with a correct checksum."""
     found = []
     with Source(str(path)) as source:
         for one in scan_batches(source, check_crc=True):
@@ -112,7 +112,7 @@ def test_the_corpus(any_state: State):
 @GENERATED
 @given(data=logs(), small=st.booleans())
 def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, small: bool):
-    """Whatever the bytes are."""
+    """The facts agree on any bytes."""
     assert_twins(write_log(tmp_path, data), small=small)
 
 
@@ -134,7 +134,7 @@ MARKERS = {
 
 
 def test_what_control_batches_say(tmp_path: Path):
-    """Types, coordinator epochs and times, whatever is there; other batches have no marker."""
+    """Types, coordinator epochs and times, valid or not; other batches have no marker."""
     log = [
         batch(i, [record(key=key, value=value, time_delta=-i)], attributes=0x30 | append_time << 3)
         for append_time in (False, True)

@@ -1,4 +1,4 @@
-"""A scan that nobody goes on with ends, whoever collects it."""
+"""An abandoned scan ends, whichever thread collects it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PATIENCE_S = 30.0
 
 
 class Collecting(Restored):
-    """Collects garbage in a thread of the scan, once the scan was given up.
+    """Collects garbage in a thread of the scan, once the scan was abandoned.
 
-    The first chunk is let through, whichever thread is quicker.
+    The first chunk always passes, whichever thread is quicker.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Collecting(Restored):
 def test_a_scan_that_its_own_thread_collects_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where an error that is kept holds the frames of a reading: no thread waits for itself."""
+    """No thread waits for itself, as when a kept error holds the frames of a scan."""
     monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 200)
     batches = [batch(n, [record(0, b"k", b"v" * 50)]) for n in range(100)]
     log = write_log(tmp_path / "t-0", *batches)

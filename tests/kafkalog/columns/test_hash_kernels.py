@@ -1,4 +1,4 @@
-"""Hashes of keys are those of the reference publication, for any seed and size."""
+"""Hashes of keys equal those of the reference publication, for any seed and size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEED = bytes(range(16))
 
 
 def hashed(keys: list[bytes | None], seed: bytes) -> list[bytes]:
-    """By the kernel, as the publication writes them."""
+    """Hash with the kernel, and format as the publication does."""
     data = b"".join(key or b"" for key in keys)
     sizes = np.array([-1 if key is None else len(key) for key in keys], np.int64)
     positions = np.cumsum([0, *np.maximum(sizes, 0)])[:-1]
@@ -37,7 +37,7 @@ def hashed(keys: list[bytes | None], seed: bytes) -> list[bytes]:
 
 
 def reference(key: bytes, seed: bytes) -> bytes:
-    """The publication's pseudocode, in Python's integers."""
+    """Compute the publication's pseudocode with Python's integers."""
     mask = 2**64 - 1
     k0, k1 = (int.from_bytes(seed[at : at + 8], "little") for at in (0, 8))
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261,
@@ -80,7 +80,7 @@ def test_the_published_vectors():
     seed=st.binary(min_size=16, max_size=16),
 )
 def test_any_keys_and_seeds(keys: list[bytes | None], seed: bytes):
-    """Lengths beyond a byte, seeds with the highest bit; null has the hash 0."""
+    """Lengths above 255, and seeds with the highest bit; null has the hash 0."""
     wanted = [bytes(16) if key is None else reference(key, seed) for key in keys]
     assert hashed(keys, seed) == wanted
 

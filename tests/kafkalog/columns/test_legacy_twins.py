@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 come out of the kernels as they do out of the reference decoder."""
+"""The kernels decode messages of magic 0 and 1 like the reference decoder."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TIME = st.just(BASE_TIME) | st.integers(BASE_TIME, BASE_TIME + 9) | INT64
 
 
 def sealed(data: bytes) -> bytes:
-    """The message with the checksum of what it holds."""
+    """Put the right checksum into a message."""
     return data[:12] + struct.pack(">I", zlib.crc32(data[16:])) + data[16:]
 
 
 @st.composite
 def messages(draw: st.DrawFn, magics: tuple[int, ...], attributes: tuple[int, ...]) -> bytes:
-    """A message, perhaps with sizes that do not fit or bytes behind its value."""
+    """Draw a message, perhaps with sizes that do not fit or bytes after its value."""
     made = message(
         draw(OFFSET), draw(FIELD), draw(FIELD), magic=draw(st.sampled_from(magics)),
         attributes=draw(st.sampled_from(attributes)), time=draw(TIME),
@@ -59,7 +59,7 @@ def messages(draw: st.DrawFn, magics: tuple[int, ...], attributes: tuple[int, ..
 
 @st.composite
 def wrappers(draw: st.DrawFn) -> bytes:
-    """A compressed message; what is in it may be anything."""
+    """Draw a compressed message with any content."""
     magic = draw(st.sampled_from((0, 1, 1)))
     inner = messages((magic,) * 6 + (0, 1, 5, -1), (0,) * 8 + (8, 16, 1))
     body = b"".join(draw(st.lists(inner, max_size=5)))
@@ -81,7 +81,7 @@ def wrappers(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Messages bare and wrapped, some batches of magic 2, and what a bad disk makes of them."""
+    """Draw messages, bare and wrapped, with some batches of magic 2 and damage."""
     modern = st.builds(lambda key: batch(3, [record(0, key), record(1, key)]), FIELD)
     bare = messages((0, 1), (0, 0, 8, 16, 0x70, -8))
     data = b"".join(draw(st.lists(bare | wrappers() | wrappers() | modern, max_size=7)))
@@ -122,7 +122,7 @@ SELECTION = st.builds(
 @TWINS
 @given(data=logs(), selection=SELECTION)
 def test_selections(tmp_path: Path, data: bytes, selection: Selection):
-    """Wrappers have their last offset in front, and no message has headers."""
+    """Wrappers start with their last offset, and no message has headers."""
     assert_twins(write_log(tmp_path, data), selection, batch_rows=3)
 
 
@@ -161,7 +161,7 @@ def wrapped(offset: int, *inner: bytes, attributes: int = 1, magic: int = 1) -> 
 
 
 def test_one_bad_message_spoils_the_whole_set(tmp_path: Path):
-    """Kafka looks through a compressed set before it gives anything of it."""
+    """Kafka reads a whole compressed set before it returns any of it."""
     bad = message(1)[:-1]
     bad = bad[:8] + struct.pack(">i", len(bad) - 12) + bad[12:]
     path = write_log(tmp_path, wrapped(2, message(0), bad, message(2)), message(3))
@@ -172,7 +172,7 @@ def test_one_bad_message_spoils_the_whole_set(tmp_path: Path):
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 4096])
 def test_sets_go_on_in_the_next_record_batch(tmp_path: Path, batch_rows: int):
-    """With the base offset they began with."""
+    """Each set keeps the base offset that it began with."""
     sets = [wrapped(100 * i + 99, *(message(n, b"%d" % n) for n in range(100))) for i in range(5)]
     path = write_log(tmp_path, *sets[:3], batch(300, [record(n) for n in range(100)]), sets[4])
     rows, defects = assert_twins(path, batch_rows=batch_rows)
@@ -181,13 +181,13 @@ def test_sets_go_on_in_the_next_record_batch(tmp_path: Path, batch_rows: int):
 
 
 def test_a_wrapper_at_offset_zero_counts_from_zero(tmp_path: Path):
-    """kafka-formats §4: the inner offsets stand as they are."""
+    """kafka-formats §4: the inner offsets are not changed."""
     rows, [] = assert_twins(write_log(tmp_path, wrapped(0, message(0), message(1))))
     assert [row["offset"] for row in rows] == [0, 1]
 
 
 def test_small_messages_have_their_checksums_from_the_kernel(tmp_path: Path):
-    """Each length modulo 8, right and wrong, between batches of the other checksum."""
+    """Each length modulo 8, right and wrong, between batches with the other checksum."""
     sound = [message(i, None, bytes(range(i)), magic=i % 2) for i in range(1, 40)]
     sound[::7] = [batch(i, [record()]) for i in range(1, 40, 7)]
     assert not assert_twins(write_log(tmp_path, *sound))[1]
@@ -203,7 +203,7 @@ def test_offsets_wrap_as_in_java(tmp_path: Path):
 
 
 def test_every_cut_of_a_set_and_of_a_wrapper(tmp_path: Path):
-    """Inside the compression and outside of it."""
+    """Cuts are inside the compression and outside of it."""
     inner = b"".join(message(n, b"key", b"value", magic=n % 2) for n in range(2))
     for size in range(len(inner)):
         assert_twins(write_log(tmp_path, wrapped(1, inner[:size]), message(9)))

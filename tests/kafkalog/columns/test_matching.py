@@ -1,4 +1,4 @@
-"""The text that everything a regular expression matches contains."""
+"""The text that every match of a regular expression contains."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ALPHABET = b'abAB1."{}\\,2 '
      (b".*", None), (b"\\x41b", None), (b'{"id":7}', b'"id":7')],
 )  # fmt: skip
 def test_the_longest_text_is_taken(pattern: bytes, text: bytes | None) -> None:
-    """If one is there that is required; escapes, repetitions and choices are not."""
+    """Only required text counts; escapes, repetitions and choices do not."""
     found = text_in(re.compile(pattern))
     assert (found and found.pattern) == (text and re.escape(text))
 
 
 def test_each_match_has_the_text_and_each_string_is_judged_by_the_expression() -> None:
-    """Generated expressions over generated strings, also where one text spans two strings."""
+    """Generated expressions on generated strings, even if a text spans two strings."""
     made = random.Random(5)
     prefiltered = 0
     for _ in range(3000):

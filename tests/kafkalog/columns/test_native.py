@@ -1,4 +1,4 @@
-"""Kernels are built once, loaded without numba, and do what their Python source says."""
+"""Kernels are built once, loaded without numba, and match their Python source."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def library_path(level: library.Level) -> Path:
 
 
 def test_they_are_loaded_without_a_compiler():
-    """Neither numba nor LLVM."""
+    """Neither numba nor LLVM is imported."""
     done = subprocess.run([sys.executable, "-c", USE], check=True, capture_output=True)
     assert not {"numba", "llvmlite"} & set(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 def test_a_library_needs_libc_alone(level: library.Level):
-    """Nothing of Python's, so that a process without it can load it; nothing else is visible."""
+    """It needs nothing of Python, so that any process can load it, and exports nothing else."""
     found = {"U": set(), "T": set(), "R": set()}
     listed = subprocess.run(
         ["nm", "-D", library_path(level)], check=True, capture_output=True, text=True
@@ -59,14 +59,14 @@ def test_a_library_needs_libc_alone(level: library.Level):
 
 
 def copied_package(place: Path) -> Path:
-    """The packages in a directory of their own; returns that of the libraries."""
+    """Copy the packages into a directory; return the directory of the libraries."""
     for name in ("formats", "kafkalog"):
         shutil.copytree(name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     return place / "kafkalog" / "jit"
 
 
 def refusal(place: Path) -> str:
-    """What loading the library says there."""
+    """Return the error from loading the library in a directory."""
     code = "from kafkalog.jit import library\ntry: library.loaded()\n"
     code += "except Exception as error: print(error)"
     done = subprocess.run(
@@ -78,7 +78,7 @@ def refusal(place: Path) -> str:
 
 
 def test_a_library_that_cannot_be_loaded_says_so(tmp_path: Path):
-    """Missing, cut or of another machine: never a crash."""
+    """Missing, cut or for another machine: the error is clear, and nothing crashes."""
     place = copied_package(tmp_path)
     assert refusal(tmp_path) == ""
     for path in place.glob("*.so"):
@@ -91,7 +91,7 @@ def test_a_library_that_cannot_be_loaded_says_so(tmp_path: Path):
 
 
 def test_in_a_checkout_a_library_is_that_of_the_sources(tmp_path: Path):
-    """Who changes a kernel is told to build it; what was installed is not looked at."""
+    """A changed kernel asks to be built; installed libraries are not compared."""
     place = copied_package(tmp_path)
     with (place.parent / "columns" / "kernels.py").open("a") as file:
         file.write("# changed\n")
@@ -101,7 +101,7 @@ def test_in_a_checkout_a_library_is_that_of_the_sources(tmp_path: Path):
 
 
 def test_an_unknown_processor_has_none(monkeypatch: pytest.MonkeyPatch):
-    """One that lacks an instruction of the lowest level, or is of another kind."""
+    """It lacks an instruction of the lowest level, or is of another kind."""
     monkeypatch.setattr(library, "_flags", lambda: LEVELS[-1].flags - {"popcnt"})
     library.loaded.cache_clear()
     if platform.machine() == "x86_64":
@@ -115,7 +115,7 @@ def test_an_unknown_processor_has_none(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.name)
 def _level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
-    """The kernels of each level that this processor can run."""
+    """Use the kernels of each level that this processor can run."""
     if not request.param.flags <= library._flags():
         pytest.skip(f"this processor is below {request.param.name}")
     monkeypatch.setattr(library, "_path", lambda: str(library_path(request.param)))
@@ -128,7 +128,7 @@ def _level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.usefixtures("_level")
 def test_a_kernel_is_its_python_source():
-    """Ints, tables cut out of larger ones, flags and several results."""
+    """The kernels use ints, tables cut out of larger ones, flags and several results."""
     data = np.frombuffer(Path("examples/log-dir/orders-0/00000000000000000000.log").read_bytes(),
                          np.uint8)  # fmt: skip
     found = []
@@ -154,6 +154,6 @@ def test_a_kernel_is_its_python_source():
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.int32), np.zeros((2, 2), np.int64),
                                    np.zeros(6, np.int64)[::2]])  # fmt: skip
 def test_wrong_arrays_do_not_reach_native_code(wrong: np.ndarray):
-    """Their type, dimensions and layout are looked at with each call."""
+    """Each call checks the type, dimensions and layout of the arrays."""
     with pytest.raises(AssertionError):
         k.list_offsets(wrong, np.zeros(4, np.int32))

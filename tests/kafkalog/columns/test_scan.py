@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def ignored(_: Defect) -> None:
-    """The rows are what is looked at."""
+    """Ignore a defect: only the rows are compared."""
 
 
 HEADERS = [(b"h", b"x"), (b"h", None), (b"", b"")]
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("size_min", [0, 1 << 30])
 def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pytest.MonkeyPatch):
-    """In that order and with their types, by both ways."""
+    """The order and types are as requested, from both decoders."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     for columns in (["value", "offset"], ["headers"], list(reversed(SCHEMA.names))):
         table = Scan(log, columns=columns, on_defect=ignored).to_table()
@@ -61,7 +61,7 @@ def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pyte
 
 
 def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
-    """So that one table can be made of small and large logs."""
+    """One table can then combine small and large logs."""
     small = Scan(log, on_defect=ignored).to_table()
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     large = Scan(log, on_defect=ignored).to_table()
@@ -74,7 +74,7 @@ def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_limit_ends_the_defects_too(
     log: Path, limit: int, size_min: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """As in `read_records`: what comes behind the last row was not read."""
+    """As in `read_records`, nothing after the last row is read."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     told: list[Defect] = []
     selection = Selection(limit=limit)
@@ -122,7 +122,7 @@ def test_progress_covers_the_file(log: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_scan_that_is_left_early_closes_its_file(tmp_path: Path):
-    """Threads are waited for; nothing is left open (warnings are errors here)."""
+    """It joins its threads and leaves nothing open (warnings are errors here)."""
     made = [batch(i * 100, [record(n, None, bytes(3000)) for n in range(100)]) for i in range(20)]
     path = write_log(tmp_path, *made)
     tables = scan(path, threads=2)
@@ -131,7 +131,7 @@ def test_a_scan_that_is_left_early_closes_its_file(tmp_path: Path):
 
 
 def test_refusals_come_at_once(log: Path, monkeypatch: pytest.MonkeyPatch):
-    """Not with the first record batch."""
+    """They do not wait for the first record batch."""
     with pytest.raises(NotFoundError):
         scan(log.parent / "nothing")
     for options in ({"threads": 0}, {"batch_rows": 0}):
@@ -146,7 +146,7 @@ def test_refusals_come_at_once(log: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_small_log_does_not_load_the_kernels(log: Path):
-    """The rule of `kafkalog.jit.fast_path`."""
+    """`kafkalog.jit.fast_path` decides this."""
     code = "import sys, json; from kafkalog.columns.scan import scan; "
     code += "assert sum(table.num_rows for table in scan(sys.argv[1])) == 30; "
     code += "print(json.dumps(sorted(sys.modules)))"
@@ -157,7 +157,7 @@ def test_a_small_log_does_not_load_the_kernels(log: Path):
 def test_a_batch_too_large_for_a_chunk_is_read_all_the_same(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """By the reference decoder."""
+    """The reference decoder reads it."""
     from kafkalog.columns import chunks
 
     monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 100)
@@ -181,7 +181,7 @@ def test_a_reader_streams_what_a_scan_gives(log: Path, monkeypatch: pytest.Monke
 def test_paths_tell_the_segments_of_a_partition_apart(
     corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """One dictionary for all record batches; a position means something with its file."""
+    """All record batches share one dictionary; a position needs its file."""
     partition = corpus_dir / "kafka-4.3" / "codecs" / "codec-none-0"
     for size_min in (0, 1 << 30):
         monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
@@ -198,7 +198,7 @@ def test_paths_tell_the_segments_of_a_partition_apart(
 def test_an_error_comes_after_what_was_read_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Chunks are read ahead; a disk that fails costs what is behind that place only."""
+    """Chunks are read ahead; a failing disk only costs what follows that place."""
     made = [batch(i * 100, [record(n, None, bytes(3000)) for n in range(100)]) for i in range(20)]
     path = write_log(tmp_path, *made)
     read_into = Source.read_into

@@ -43,7 +43,7 @@ RECORD = st.builds(
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """A batch of any magic, codec and header; the checksum is right."""
+    """Draw a batch of any magic, codec and header, with a correct checksum."""
     if draw(st.integers(0, 5)) == 0:
         magic = draw(st.sampled_from((0, 1)))
         attributes = 0 if magic == 0 else draw(st.sampled_from((0, 8)))
@@ -73,7 +73,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Some batches, perhaps damaged: bits flipped, bytes cut, doubled or put between."""
+    """Draw some batches, perhaps damaged: bits flipped, bytes cut, doubled or inserted."""
     data = b"".join(draw(st.lists(batches(), max_size=8)))
     for _ in range(draw(st.integers(0, 3))):
         if not data:
@@ -96,7 +96,7 @@ def logs(draw: st.DrawFn) -> bytes:
 @TWINS
 @given(data=logs(), batch_rows=st.sampled_from((1, 3, 1000)), threads=st.sampled_from((1, 2)))
 def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, batch_rows: int, threads: int):
-    """Whatever is in the file."""
+    """Both decoders agree on any bytes."""
     path = write_log(tmp_path, data)
     assert_twins(path, batch_rows=batch_rows, threads=threads)
 
@@ -115,14 +115,14 @@ SELECTION = st.builds(
 @TWINS
 @given(data=logs(), selection=SELECTION)
 def test_selections(tmp_path: Path, data: bytes, selection: Selection):
-    """The same rows are wanted, and no defect behind the limit is told."""
+    """Both return the same rows, and no defect after the limit."""
     assert_twins(write_log(tmp_path, data), selection, batch_rows=4)
 
 
 @TWINS
 @given(body=st.lists(RECORD, min_size=1, max_size=4), data=st.data())
 def test_record_bytes_that_were_changed(tmp_path: Path, body: list[bytes], data: st.DataObject):
-    """Damage below a right checksum: each decoder has to judge the records themselves."""
+    """The checksum is correct, so that each decoder must judge the records themselves."""
     payload = bytearray(b"".join(body))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(payload) - 1))
@@ -135,7 +135,7 @@ def test_record_bytes_that_were_changed(tmp_path: Path, body: list[bytes], data:
 
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_records_that_kafka_refuses(tmp_path: Path, name: str):
-    """The same record is the first that is refused."""
+    """Both refuse the same record first."""
     data = batch(0, payload=record(0, b"first") + BAD_RECORDS[name], count=2)
     rows, [defect] = assert_twins(write_log(tmp_path, data))
     assert [row["key"] for row in rows] == [b"first"]
@@ -152,7 +152,7 @@ def test_bytes_of_kafka_itself(tmp_path: Path, blob: str):
 
 @pytest.mark.sampled(6)
 def test_the_corpus(any_state: State):
-    """Every partition and every single log that a broker wrote, read committed, too."""
+    """Every partition and every single log that a broker wrote; read committed, too."""
     for partition in any_state.partitions():
         assert_twins(partition)
         assert_twins(partition, Selection(isolation=Isolation.READ_COMMITTED))
@@ -162,7 +162,7 @@ def test_the_corpus(any_state: State):
 
 @pytest.mark.sampled(3)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
-    """Some logs of each archive, hurt in ways that a disk hurts them."""
+    """Some logs of each archive, with damage as a disk causes it."""
     rng = random.Random(any_state.name)
     paths = [path for log_dir in any_state.log_dirs for path in sorted(log_dir.glob("*/*.log"))]
     paths = [path for path in paths if 0 < path.stat().st_size < 200_000]

@@ -54,7 +54,7 @@ def by_reference(path: Path, selection: Selection = EVERYTHING) -> Outcome:
 
 
 def by_kernels(path: Path, selection: Selection = EVERYTHING, **options: Any) -> Outcome:
-    """The scan without its exception for small logs."""
+    """Scan with the kernels, even if the log is small."""
     rows: list[Row] = []
     defects: list[Defect] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -22,10 +22,10 @@ _ENTRY = struct.Struct(">hqqqq")
 
 @dataclass
 class Generator:
-    """Draws a log batch after batch.
+    """Draws a log, batch after batch.
 
     Attributes:
-        rng: decides all.
+        rng: the random numbers that decide everything.
         keys: how many keys there are.
         batch_records: how many records a batch has at most.
         segment_batches: how many batches a closed segment has.
@@ -42,7 +42,7 @@ class Generator:
     _aborted: list[bytes] = field(default_factory=list)
 
     def partition(self, directory: Path, segments: int) -> None:
-        """So many closed segments, and an active one with a batch."""
+        """Write this number of closed segments, and an active one with one batch."""
         directory.mkdir(parents=True)
         for _ in range(segments):
             self._segment(directory, self.segment_batches)

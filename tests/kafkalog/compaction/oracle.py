@@ -29,7 +29,7 @@ PARTITION = "orders-0"
 
 @dataclass(frozen=True)
 class Cleaning:
-    """One compaction: the log directory before and after it, and what Kafka said."""
+    """One compaction: the log directory before and after it, and Kafka's answer."""
 
     scenario: str
     number: int
@@ -46,7 +46,7 @@ class Cleaning:
         return self.facts["result"]
 
     def copy(self, target: Path) -> Path:
-        """A copy of the log directory as it was."""
+        """Copy the log directory as it was before."""
         shutil.copytree(self.before, target)
         return target
 
@@ -65,7 +65,7 @@ class Cleaning:
         return CompactionRequest(**given | more)
 
     def candidate(self, log_dir: Path, request: CompactionRequest) -> Candidate:
-        """The partition with the configs of the scenario; the others are Kafka's defaults."""
+        """Return the partition with the scenario's configs; the others are Kafka's defaults."""
         configs = self.facts["config"]
         topic = ConfigSources(configs).in_log_dir(str(log_dir)).of_topic("orders")
         return find_candidate(open_partition(str(log_dir / PARTITION)), topic, request)
@@ -80,7 +80,7 @@ class Cleaning:
 
 
 def cleanings(root: Path, scenario: str) -> list[Cleaning]:
-    """The compactions of a scenario, in order."""
+    """Return the compactions of a scenario, in order."""
     place = root / scenario
     found = []
     image = "before"
@@ -95,7 +95,7 @@ def cleanings(root: Path, scenario: str) -> list[Cleaning]:
 
 
 def segment_files(partition: Path) -> dict[str, bytes]:
-    """Logs and indexes by name; an empty transaction index is none."""
+    """Return logs and indexes by name; an empty transaction index counts as missing."""
     suffixes = (".log", ".index", ".timeindex", ".txnindex")
     found = {
         path.name: path.read_bytes() for path in partition.iterdir() if path.suffix in suffixes
@@ -112,7 +112,7 @@ def mtimes_ms(partition: Path) -> dict[str, int]:
 
 
 def contents(log: Path) -> list[Any]:
-    """Batch headers and records of a log, without what compressed bytes decide."""
+    """Return batch headers and records of a log, without what compressed bytes decide."""
     found: list[Any] = []
     with Source(str(log)) as source:
         for batch in scan_batches(source, 0):

@@ -1,7 +1,7 @@
-"""What a crash in the middle of a compaction leaves: each group whole, old or new.
+"""What a crash in the middle of a compaction leaves: each group is whole, old or new.
 
-Names last from the sync of their directory on: of the renames and removals since the last one a
-crash keeps any. Every such state is given to a broker's start, as it is predicted and performed.
+Changes of names are durable once their directory is synced: a crash may keep any of the renames and
+removals since the last sync. A predicted start is performed on every such state.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ SUBSETS_MAX = 24
 
 @dataclass
 class Window:
-    """The partition when its names lasted, and what was done to them since."""
+    """The partition when its names were last durable, and the changes since then."""
 
     lasting: Path
     steps: list[tuple[Step, Path | None]] = field(default_factory=list)
 
 
 class Recorder:
-    """Keeps what is needed to make every state that a crash can leave."""
+    """Records what is needed to make every state that a crash can leave."""
 
     def __init__(self, log_dir: Path, store: Path) -> None:
         self._partition = log_dir / PARTITION
@@ -70,7 +70,7 @@ class Recorder:
         self.windows.append(Window(lasting))
 
     def states(self, target: Path, rng: random.Random) -> Iterator[Path]:
-        """The partition as each crash leaves it, one after the other in the same place."""
+        """Yield the partition as each crash leaves it, one after the other in the same place."""
         for window in self.windows:
             for kept in subsets(len(window.steps), rng):
                 shutil.rmtree(target.parent, ignore_errors=True)
@@ -81,7 +81,7 @@ class Recorder:
 
 
 def subsets(count: int, rng: random.Random) -> list[Sequence[int]]:
-    """Every beginning, and other choices of some of the steps: all, or as many as there is time."""
+    """Return every beginning and other choices of steps: all of them, or some at random."""
     found: list[Sequence[int]] = [range(stop) for stop in range(count + 1)]
     if count <= 4:
         numbers = range(count)
@@ -112,7 +112,7 @@ def by_base(partition: Path) -> dict[int, list[Any]]:
 
 
 def is_whole(found: dict[int, Any], old: dict[int, Any], new: dict[int, Any], group: Group) -> bool:
-    """Whether a group is as it was, or new; behind a new log sources may be left, from one on."""
+    """Check whether a group is old or new; the last of the old sources may follow a new log."""
     sources = {base: found[base] for base in group.sources if base in found}
     if sources == {base: old[base] for base in group.sources}:
         return True
@@ -132,7 +132,7 @@ def is_whole(found: dict[int, Any], old: dict[int, Any], new: dict[int, Any], gr
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_start_finds_each_group_old_or_new(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """After a crash at any step, with any of the renames that did not last yet."""
+    """A crash comes after any step, with any of the renames that are not durable yet."""
     cleaning = cleanings(corpus_dir / "compaction", name)[0]
     rng = random.Random(7)
     log_dir = cleaning.copy(tmp_path / "log-dir")

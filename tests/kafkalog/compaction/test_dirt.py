@@ -1,4 +1,4 @@
-"""What `ls` says of dirty logs is Kafka's rule, and a cleaner that stopped is noticed."""
+"""`ls` computes dirt by Kafka's rule, and notices a cleaner that has stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE = len(batch(0, [record(key=b"k")]))
 
 
 def test_dirty_bytes_are_those_of_the_segments_after_the_checkpoint(any_state: State):
-    """By hand: LogToClean counts whole segments, from that of the offset up to the active one."""
+    """LogToClean counts whole segments, from the one of the offset up to the active one."""
     for log_dir in any_state.log_dirs:
         found = open_path(str(log_dir))
         assert isinstance(found, LogDirListing)
@@ -54,7 +54,7 @@ def test_dirty_bytes_are_those_of_the_segments_after_the_checkpoint(any_state: S
 
 
 def compacted(root: Path, *, noted: int | None, age_s: int, clean: int = 1, dirty: int = 3) -> Path:
-    """A partition of __consumer_offsets with a broker's checkpoints; segments of equal size."""
+    """Write a partition of __consumer_offsets with checkpoints and segments of equal size."""
     partition = root / "__consumer_offsets-7"
     count = clean + dirty
     for base in range(count + 1):
@@ -72,7 +72,7 @@ def compacted(root: Path, *, noted: int | None, age_s: int, clean: int = 1, dirt
 
 
 def test_a_log_that_waits_for_hours_says_so(tmp_path: Path):
-    """Three quarters are dirty, since 30 hours; the checkpoint says where the cleaner was."""
+    """Three quarters have been dirty for 30 hours; the checkpoint says where the cleaner was."""
     dirt = dirt_of(open_partition(str(compacted(tmp_path, noted=1, age_s=30 * HOUR_S))))
     assert dirt is not None
     assert (dirt.dirty_bytes, dirt.ratio) == (3 * SIZE, 0.75)
@@ -86,7 +86,7 @@ def test_a_log_that_waits_for_hours_says_so(tmp_path: Path):
     (99, "its entry 99 in cleaner-offset-checkpoint lies outside the log"),
 ])  # fmt: skip
 def test_the_checkpoint_may_be_why(tmp_path: Path, noted: int | None, why: str):
-    """Missing, or of another log."""
+    """It is missing, or belongs to another log."""
     dirt = dirt_of(open_partition(str(compacted(tmp_path, noted=noted, age_s=9 * HOUR_S))))
     assert dirt is not None
     assert dirt.stuck is not None
@@ -98,7 +98,7 @@ def test_the_checkpoint_may_be_why(tmp_path: Path, noted: int | None, why: str):
 
 
 def test_a_cleaner_that_works_is_left_in_peace(tmp_path: Path):
-    """Too little is dirty; or it is, but not for long; or the topic is not known as compacted."""
+    """Too little is dirty, or not for long, or nothing says that the topic is compacted."""
     for name, options in {
         "little": {"noted": 3, "clean": 3, "dirty": 1, "age_s": 99 * HOUR_S},
         "lately": {"noted": 1, "age_s": HOUR_S // 2},
@@ -111,7 +111,7 @@ def test_a_cleaner_that_works_is_left_in_peace(tmp_path: Path):
 
 
 def test_ls_warns_and_shows_how_dirty(tmp_path: Path, kafkalog: Run):
-    """The story: __consumer_offsets grew since the cleaner died."""
+    """In the example, __consumer_offsets has grown since the cleaner died."""
     partition = compacted(tmp_path, noted=1, age_s=30 * HOUR_S)
     result = kafkalog("ls", tmp_path)
     assert result.status == 0

@@ -1,4 +1,4 @@
-"""Compactions by tasks, in threads: as in one process, whatever happens to tasks and driver."""
+"""Compactions by tasks, in threads: the result is that of one process, whatever fails."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ LATER_MS = BASE_TIME + 3_600_000
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", scenario_names("compaction"))
 def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """Each compaction of the corpus, those that are refused as well; planned, then done.
+    """Each compaction of the corpus is planned and done, including those that are refused.
 
-    The first of each is done by buckets of keys, too.
+    The first one of each scenario is also done by buckets of keys.
     """
     for cleaning in cleanings(corpus_dir / "compaction", name):
         ways: list[tuple[dict[str, Any], int | None]] = [({}, None)]
@@ -78,7 +78,7 @@ def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("memory", [None, 1], ids=["a map", "buckets"])
 def test_generated_logs(seed: int, memory: int | None, tmp_path: Path) -> None:
-    """Transactions over segments and groups, all codecs, a clean part, groups that are small."""
+    """Transactions over segments and groups, all codecs, a clean part, small groups."""
     rng = random.Random(seed)
     one, other = tmp_path / "one", tmp_path / "other"
     keys = rng.choice((5, 60, 2000))
@@ -112,11 +112,11 @@ def one_cleaning(corpus_dir: Path, name: str) -> tuple[Cleaning, CompactionReque
 
 
 class Killed(BaseException):  # it is no error: nothing handles it
-    """What SIGKILL would do at this moment: no clean-up is done by whoever lets it pass."""
+    """Stands for SIGKILL: no code that it passes cleans up."""
 
 
 class EngineThen(LocalEngine):
-    """Runs the tasks, then something else, before the driver has the first result."""
+    """Runs the tasks, then a function, before the driver gets the first result."""
 
     def __init__(self, then: Callable[[Sequence[Task]], None]) -> None:
         super().__init__(2)
@@ -131,9 +131,9 @@ class EngineThen(LocalEngine):
 
 
 def killed_after_tasks(log_dir: Path, find: Find, request: CompactionRequest, **more: Any) -> int:
-    """Leave what a driver leaves that is killed when its tasks have ended; how many there were.
+    """Leave the files of a driver killed after its tasks; return the number of tasks.
 
-    The staging directory is copied when the tasks have ended, and put back.
+    The staging directory is copied after the tasks, and restored.
     """
     kept = log_dir.with_name("kept")
     staging = log_dir / staging_name()
@@ -151,7 +151,7 @@ def killed_after_tasks(log_dir: Path, find: Find, request: CompactionRequest, **
 
 
 def test_a_killed_run_is_gone_on_with(corpus_dir: Path, tmp_path: Path) -> None:
-    """What its tasks had ended is not done again; the result is the same, and nothing is left."""
+    """Finished tasks are not repeated; the result is the same, and nothing is left over."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     one, other = cleaning.copy(tmp_path / "one"), cleaning.copy(tmp_path / "other")
     assert killed_after_tasks(other, find, request) == 1
@@ -169,7 +169,7 @@ def test_a_killed_run_is_gone_on_with(corpus_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["cut", "changed", "missing", "no result", "odd result"])
 def test_what_is_not_whole_is_made_again(what: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """After a power failure, say."""
+    """A power failure, for example, may leave such files."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     one, other = cleaning.copy(tmp_path / "one"), cleaning.copy(tmp_path / "other")
     killed_after_tasks(other, find, request)
@@ -194,7 +194,7 @@ def test_what_is_not_whole_is_made_again(what: str, corpus_dir: Path, tmp_path: 
 
 
 def test_another_clock_is_another_plan(corpus_dir: Path, tmp_path: Path) -> None:
-    """Results of the run that was killed go."""
+    """The results of the killed run are removed."""
     cleaning, request, find = one_cleaning(corpus_dir, "tombstones_horizon")
     one, other = cleaning.copy(tmp_path / "one"), cleaning.copy(tmp_path / "other")
     killed_after_tasks(other, find, request)
@@ -206,7 +206,7 @@ def test_another_clock_is_another_plan(corpus_dir: Path, tmp_path: Path) -> None
 
 
 def test_a_task_can_be_done_twice(corpus_dir: Path, tmp_path: Path) -> None:
-    """One after the other and at the same time: the first to end counts."""
+    """It runs twice, in turn and at the same time: the first to end counts."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     one, other = cleaning.copy(tmp_path / "one"), cleaning.copy(tmp_path / "other")
 
@@ -224,7 +224,7 @@ def test_a_task_can_be_done_twice(corpus_dir: Path, tmp_path: Path) -> None:
 
 
 def test_a_task_that_outlives_its_run_writes_nothing(corpus_dir: Path, tmp_path: Path) -> None:
-    """It has no directory to write in."""
+    """Its directory no longer exists."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     log_dir = cleaning.copy(tmp_path / "log-dir")
     given: list[Task] = []
@@ -239,7 +239,7 @@ def test_a_task_that_outlives_its_run_writes_nothing(corpus_dir: Path, tmp_path:
 
 @pytest.mark.parametrize("what", ["a source", "a new file", "a log start"])
 def test_a_log_that_changed_meanwhile_is_left(what: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """Somebody who does not ask for the lock wrote while the tasks ran."""
+    """A process that does not take the lock wrote to it while the tasks ran."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     log_dir = cleaning.copy(tmp_path / "log-dir")
 
@@ -262,7 +262,7 @@ def test_a_log_that_changed_meanwhile_is_left(what: str, corpus_dir: Path, tmp_p
 
 
 def test_results_that_changed_are_not_put_in_place(corpus_dir: Path, tmp_path: Path) -> None:
-    """A disk that loses bytes between the task and the driver."""
+    """A disk loses bytes between the task and the driver."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     log_dir = cleaning.copy(tmp_path / "log-dir")
     before = tree(log_dir)
@@ -278,7 +278,7 @@ def test_results_that_changed_are_not_put_in_place(corpus_dir: Path, tmp_path: P
 
 
 def test_with_a_backup_all_can_be_taken_back(corpus_dir: Path, tmp_path: Path) -> None:
-    """As after a run in one process: the files were linked into place, and the journal knows."""
+    """As after a run in one process, the files were linked into place and the journal has them."""
     cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
     log_dir = cleaning.copy(tmp_path / "log-dir")
     before = tree(log_dir)
@@ -292,7 +292,7 @@ def test_with_a_backup_all_can_be_taken_back(corpus_dir: Path, tmp_path: Path) -
 def test_what_does_not_fit_at_once_is_done_one_after_the_other(
     corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With little room on the disk there are as many rounds as partitions."""
+    """With little disk space there are as many rounds as partitions."""
     names = ("tombstones_horizon", "txn_commit_abort", "all_superseded")
     found = [one_cleaning(corpus_dir, name) for name in names]
     roots = tmp_path / "one", tmp_path / "other"

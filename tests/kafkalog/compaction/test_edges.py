@@ -1,4 +1,4 @@
-"""Small logs at the edges of what a cleaning meets; what has to come out is Kafka's code's."""
+"""Small logs at the edges of cleaning; the expected results follow Kafka's code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def keyed(offset: int, key: bytes, *, time: int = BASE_TIME, **fields: object) -
 
 
 def write(partition: Path, base_offset: int, *batches: bytes, interval: int = 4096) -> None:
-    """A segment that was closed, with its indexes."""
+    """Write a closed segment with its indexes."""
     partition.mkdir(parents=True, exist_ok=True)
     (partition.parent / ".kafka_cleanshutdown").touch()
     segment = NewSegment(base_offset, interval)
@@ -82,7 +82,7 @@ def test_a_pass_over_a_clean_log_does_nothing(tmp_path: Path) -> None:
 
 
 def test_a_record_of_time_zero_is_old(tmp_path: Path) -> None:
-    """Its entry in the time index is all zeros: the index was trimmed, and the entry counts."""
+    """Its entry in the time index is all zeros: the index was trimmed, so the entry counts."""
     partition = tmp_path / "orders-0"
     write(partition, 0, keyed(0, b"one", time=0))
     write(partition, 1, keyed(1, b"two", time=LATER_MS))
@@ -95,7 +95,7 @@ def test_a_record_of_time_zero_is_old(tmp_path: Path) -> None:
 
 
 def test_times_that_go_back_need_few_entries(tmp_path: Path) -> None:
-    """Small indexes hold a segment whose first record is the youngest: it is cleaned."""
+    """A segment whose first record is the youngest fits into small indexes: it is cleaned."""
     partition = tmp_path / "orders-0"
     batches = [keyed(i, b"%d" % (i % 4), time=BASE_TIME - 1000 * i) for i in range(6)]
     write(partition, 0, *batches, interval=0)
@@ -113,7 +113,7 @@ def test_times_that_go_back_need_few_entries(tmp_path: Path) -> None:
 
 
 def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
-    """One above 64 MB loses a record, and its key had an older one."""
+    """A batch above 64 MB loses a record, whose key has an older record."""
     partition = tmp_path / "orders-0"
     huge = record(key=b"one", value=bytes(BATCH_SIZE_MAX))
     small = record(offset_delta=1, key=b"two", value=b"old")
@@ -132,7 +132,7 @@ def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
 
 
 def test_an_aborted_record_supersedes_nothing_far_from_offset_0(tmp_path: Path) -> None:
-    """Its offset is greater than its position: the one says nothing of the other."""
+    """Its offset is greater than its position: they must not be compared."""
     partition = tmp_path / "orders-0"
     transactional = c.TRANSACTIONAL_MASK
     committed = keyed(1000, b"one")

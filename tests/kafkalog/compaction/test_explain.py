@@ -1,4 +1,4 @@
-"""`compact --explain`: what it says is what the compaction then does, and what Kafka did."""
+"""`compact --explain` describes what the compaction then does, and what Kafka did."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batches_of(path: Path) -> list[Batch]:
 
 
 def test_what_is_explained_is_what_kafka_did(corpus_dir: Path, tmp_path: Path) -> None:
-    """Batch for batch: offsets, records, sizes, delete horizons; and the keys of the map."""
+    """Per batch: offsets, records, sizes and delete horizons; and the number of keys in the map."""
     for name in sampled(sorted(set(scenario_names("compaction")) - {*REFUSED, DIES}), 6):
         for cleaning in cleanings(corpus_dir / "compaction", name):
             log_dir = cleaning.copy(tmp_path / cleaning.name)
@@ -82,7 +82,7 @@ def horizon(found: CleanedBatch) -> int | None:
 
 @pytest.mark.parametrize("name", ["txn_worked_vector", "tiny_map_passes"])
 def test_steps_are_those_that_are_taken(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """Names and order: create, sync, rename, remove, as an observer of the run sees them."""
+    """An observer of the run sees the same names and order: create, sync, rename, remove."""
     for cleaning in cleanings(corpus_dir / "compaction", name):
         if "skipped" in cleaning.result:
             continue
@@ -113,7 +113,7 @@ def name_of(path: str | None, directory: str) -> str:
 
 
 def test_a_small_map_is_full(corpus_dir: Path, tmp_path: Path) -> None:
-    """The last segment of the map says that the pass ends there."""
+    """The explanation of the last segment in the map says that the pass ends there."""
     cleaning = cleanings(corpus_dir / "compaction", "tiny_map_passes")[0]
     log_dir = cleaning.copy(tmp_path / cleaning.name)
     request = cleaning.request()
@@ -127,13 +127,13 @@ def test_a_small_map_is_full(corpus_dir: Path, tmp_path: Path) -> None:
 
 
 def test_kafkas_map_is_as_large_as_its_slots() -> None:
-    """24 bytes per slot, of which nine tenths are used: 134217728 bytes for 5033164 keys."""
+    """It has 24 bytes per slot and uses nine tenths: 134217728 bytes for 5033164 keys."""
     assert FinishedMap(5033164, 0.9, None).kafka_bytes == 134217720
     assert FinishedMap(0, 0.9, None).kafka_bytes == 0
 
 
 def test_a_limit_keeps_some_of_each_fate(corpus_dir: Path, tmp_path: Path) -> None:
-    """And the counts are complete."""
+    """The counts stay complete."""
     cleaning = cleanings(corpus_dir / "compaction", "txn_worked_vector")[0]
     log_dir = cleaning.copy(tmp_path / cleaning.name)
     request = cleaning.request()
@@ -149,7 +149,7 @@ def test_a_limit_keeps_some_of_each_fate(corpus_dir: Path, tmp_path: Path) -> No
 
 
 def test_files_say_where_a_cleaner_was_interrupted(tmp_path: Path) -> None:
-    """As a kill leaves them."""
+    """A kill leaves these files."""
     directory = tmp_path / "orders-0"
     directory.mkdir()
     (directory / f"{0:020}.log").touch()

@@ -1,7 +1,7 @@
-"""Every compaction that Kafka's cleaner performed for the corpus, done again in place.
+"""Every compaction that Kafka's cleaner performed for the corpus, repeated in place.
 
-Both passes do each: the reference, with the map of a broker, and the kernels, whose map has no
-limit, where that decides nothing.
+Both passes do each of them: the reference with a broker's map, and, if the size of the map makes no
+difference, the kernels, whose map has no limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_no_scenario_is_missing() -> None:
 def test_a_compaction_gives_what_kafka_gave(
     name: str, which: str, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Same files, same bytes, same times, same cleaner offset; step after step."""
+    """Each step gives the same files, bytes, times and cleaner offset."""
     for cleaning in cleanings(corpus_dir / "compaction", name):
         is_limited = cleaning.facts["options"]["mapBytes"] < 1 << 20
         if which == "kernels" and is_limited:
@@ -107,7 +107,7 @@ def check_files(cleaning: Cleaning, log_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_damage_is_refused(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """With the first word on it; not a byte is changed."""
+    """The error has a hint, and not a byte is changed."""
     error, _ = REFUSED[name]
     cleaning = cleanings(corpus_dir / "compaction", name)[0]
     log_dir = cleaning.copy(tmp_path / cleaning.name)
@@ -120,7 +120,7 @@ def test_damage_is_refused(name: str, corpus_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["txn_worked_vector", "tiny_map_passes"])
 def test_passes_go_on_until_nothing_is_left(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """With a small map; the last pass ends where the one of an unlimited map does."""
+    """With a small map, the last pass ends where the only pass with an unlimited map does."""
     first = cleanings(corpus_dir / "compaction", name)[0]
     small = first.compact(first.copy(tmp_path / "small"), single_pass=False)
     assert small.passes > 1
@@ -134,7 +134,7 @@ def test_passes_go_on_until_nothing_is_left(name: str, corpus_dir: Path, tmp_pat
 def test_a_last_batch_of_an_old_format_stays_as_an_empty_one(
     corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Where Kafka's cleaner throws: the log end of what was cleaned is still known."""
+    """Kafka's cleaner throws here; ours keeps the log end of the cleaned part."""
     [cleaning] = cleanings(corpus_dir / "compaction", DIES)
     assert "error" in cleaning.result
     log_dir = cleaning.copy(tmp_path / "log-dir")

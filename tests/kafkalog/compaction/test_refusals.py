@@ -1,4 +1,4 @@
-"""What keeps a partition from being compacted, and that nothing is changed then."""
+"""What prevents the compaction of a partition; nothing is changed then."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_why_a_partition_is_skipped(
 
 
 def test_a_high_watermark_must_be_noted(log_dir: Path) -> None:
-    """A record that is not replicated must not take the place of one that is."""
+    """An unreplicated record must not replace a replicated one."""
     (log_dir / "replication-offset-checkpoint").unlink()
     assert candidate_in(log_dir, high_watermark=None)[0].skip == Skip.NO_HIGH_WATERMARK
     assert candidate_in(log_dir)[0].skip is None
@@ -150,7 +150,7 @@ def test_other_directories_are_left_alone(name: str, skip: Skip, log_dir: Path) 
 
 
 def test_a_log_that_was_not_closed_must_be_recovered_first(log_dir: Path) -> None:
-    """Then its next start has nothing to do; a copy with no broker's files around it is as closed.
+    """A recovered log starts without changes; a copy without a broker's files counts as closed.
 
     A log that ends in the middle of a batch stands for what a crash leaves.
     """
@@ -177,7 +177,7 @@ def test_a_directory_that_is_a_link_is_refused(log_dir: Path) -> None:
 
 
 def test_old_formats_are_asked_for(corpus_dir: Path, tmp_path: Path) -> None:
-    """They become batches of magic 2, which only an option allows."""
+    """They become batches of magic 2, which needs an option."""
     cleaning = cleanings(corpus_dir / "compaction", "legacy_v1")[0]
     log_dir = cleaning.copy(tmp_path / "log-dir")
     with pytest.raises(RefusedError, match="old format"):
@@ -187,7 +187,7 @@ def test_old_formats_are_asked_for(corpus_dir: Path, tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_refused(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before all of it is read; root is told by the file system alone."""
+    """The refusal comes before the read; for root, only the file system can refuse."""
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(UnwritableError):
         compact_in_place(log_dir)

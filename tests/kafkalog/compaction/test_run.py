@@ -35,7 +35,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
-    """Without `in_place` nothing is written; `undo` restores what is done with a backup."""
+    """Without `in_place` nothing is written; `undo` restores a run with a backup."""
     before = everything(log_dir)
     planned = kafkalog.compact(log_dir, **OPTIONS)
     assert everything(log_dir) == before
@@ -74,7 +74,7 @@ def test_a_copy_is_compacted_and_the_source_stays(log_dir: Path, tmp_path: Path)
 def test_a_partition_that_fails_costs_no_other(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a log directory it is a result; of its own it is raised."""
+    """In a log directory the failure is a result; for a single partition it is raised."""
     shutil.copytree(log_dir / "orders-0", log_dir / "orders-1")
     checkpoint = log_dir / "replication-offset-checkpoint"
     text = checkpoint.read_text().replace("orders 0 1000", "orders 0 1000\norders 1 1000")
@@ -96,7 +96,7 @@ def test_a_partition_that_fails_costs_no_other(
 
 
 def test_what_makes_no_sense_is_refused(log_dir: Path) -> None:
-    """Before anything is read."""
+    """The refusal comes before anything is read."""
     with pytest.raises(UsageError, match="not both"):
         kafkalog.compact(log_dir, in_place=True, to="copy")
     with pytest.raises(UsageError, match="load factor"):
@@ -116,7 +116,7 @@ class CountingEngine(LocalEngine):
 
 
 def test_tasks_of_an_engine_keep_to_their_memory(log_dir: Path, tmp_path: Path) -> None:
-    """A partition with more keys than fit has a task per bucket of keys; the result is the same."""
+    """Keys that do not fit are divided into buckets, one task each; the result is the same."""
     wanted = kafkalog.compact(log_dir, **OPTIONS)
     counts = []
     for memory in (None, 1):
@@ -131,7 +131,7 @@ def test_tasks_of_an_engine_keep_to_their_memory(log_dir: Path, tmp_path: Path) 
 def test_the_command_passes_the_memory_of_a_task_on(
     log_dir: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--task-memory` is what the engine's tasks are planned with."""
+    """`--task-memory` limits the plan for the engine's tasks."""
     given: list[int | None] = []
     real = distributed.compact_partitions
 

@@ -1,4 +1,4 @@
-"""The same compaction in one process and by the tasks of an engine: all they leave is compared."""
+"""The same compaction in one process and by tasks of an engine: all results are compared."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def tree(root: Path) -> dict[str, Any]:
-    """All that is below a directory, but the lock: bytes and times of files, names of directories.
+    """Return everything below a directory but the lock: bytes, times, and names of directories.
 
-    Checkpoints and transaction indexes have the time at which they were written.
+    Times of checkpoints and transaction indexes are left out: they are those of the run.
     """
     found: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
@@ -36,7 +36,7 @@ def tree(root: Path) -> dict[str, Any]:
 
 
 def outcome(found: Compaction | KafkaLogError, log_dir: Path) -> Any:
-    """What came of a partition, without the place it is in."""
+    """Return the result of a partition, without its path."""
     if isinstance(found, KafkaLogError):
         said = (found.message, found.path, found.position, found.note, found.hint)
         words = [str(one).replace(str(log_dir), "") for one in said]
@@ -48,7 +48,7 @@ def in_one_process(
     log_dir: Path, find: Callable[[Path], list[Candidate]], request: CompactionRequest,
     *, writes: bool = True, backup: Path | None = None,
 ) -> list[Any]:  # fmt: skip
-    """What the local engine does with each partition of a log directory."""
+    """Compact each partition of a log directory with the local engine."""
     found: list[Any] = []
     with Run(str(log_dir), command="compact", backup=backup and str(backup)) as run:
         for one in find(log_dir):
@@ -67,7 +67,7 @@ def by_engine(
     request: CompactionRequest, *, writes: bool = True, backup: Path | None = None,
     observe: Any = None, **more: Any,
 ) -> list[Any]:  # fmt: skip
-    """The same by tasks."""
+    """Compact each partition by tasks of an engine."""
     with Run(str(log_dir), observe, command="compact", backup=backup and str(backup)) as run:
         candidates = [one for one in find(log_dir) if not run.is_done(one.partition)]
         ended = compact_partitions(candidates, request, engine, run if writes else None, **more)

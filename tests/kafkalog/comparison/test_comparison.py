@@ -1,4 +1,4 @@
-"""Copies of partitions against each other, with what plain code over their records expects."""
+"""Copies of partitions, compared; plain code over their records gives the expectation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = tuple[int, bytes, bytes | None]  # time, key, value
 
 @dataclass(frozen=True)
 class Made:
-    """A batch as it was made: its bytes, and what plain code knows of it."""
+    """A batch that a test has built: its bytes, and what plain code knows about it."""
 
     base: int
     last: int
@@ -52,7 +52,7 @@ def made(
 
 
 def a_log(chance: random.Random, base: int, epoch: int, count: int) -> list[Made]:
-    """Batches with some keys, tombstones, and sometimes a later epoch."""
+    """Draw batches with some keys, tombstones, and sometimes a later epoch."""
     log = []
     for _ in range(count):
         rows = {
@@ -67,7 +67,7 @@ def a_log(chance: random.Random, base: int, epoch: int, count: int) -> list[Made
 
 
 def write(place: Path, log: Sequence[Made], chance: random.Random) -> None:
-    """Segments cut anywhere, and the checkpoint of the leader epochs."""
+    """Write segments cut anywhere, and the checkpoint of the leader epochs."""
     place.mkdir(parents=True)
     cuts = {0, *(i for i in range(len(log)) if chance.random() < 0.15)}
     data = b""
@@ -88,7 +88,7 @@ def rows_of(log: Sequence[Made]) -> dict[int, Row]:
 
 
 def compacted(log: Sequence[Made], dirty: int) -> list[Made]:
-    """Below an offset only the last record of each key."""
+    """Keep only the last record of each key below an offset."""
     last = {key: offset for offset, (_, key, _) in sorted(rows_of(log).items())}
     found = []
     for one in log:
@@ -99,7 +99,7 @@ def compacted(log: Sequence[Made], dirty: int) -> list[Made]:
 
 
 def is_explained(left: dict[int, Row], right: dict[int, Row], ends: tuple[int, int]) -> bool:
-    """Whether what one log lacks below both ends is superseded in it, or a tombstone."""
+    """Check that what one log lacks below both ends is superseded in it, or a tombstone."""
     for mine, theirs in ((left, right), (right, left)):
         for offset, (_, key, value) in mine.items():
             if offset in theirs or offset >= min(ends):
@@ -113,12 +113,12 @@ def is_explained(left: dict[int, Row], right: dict[int, Row], ends: tuple[int, i
 
 
 def epoch_ends(log: Sequence[Made]) -> dict[int, int]:
-    """The offset after the last record of each epoch, batch by batch."""
+    """Return the offset after the last record of each epoch, batch by batch."""
     return {one.epoch: one.last + 1 for one in log}
 
 
 def truncation(leader: Sequence[Made], follower: Sequence[Made]) -> int:
-    """KIP-279, step by step over the batches themselves: ask, cut, ask again."""
+    """Apply KIP-279 step by step to the batches themselves: ask, cut, ask again."""
     log = list(follower)
     while log:
         asked = log[-1].epoch
@@ -170,7 +170,7 @@ def mutated(kind: str, log: list[Made], chance: random.Random) -> list[Made]:
 
 
 def test_copies_relate_as_their_records_do(tmp_path: Path) -> None:
-    """Logs cut, refilled under other leaders, flipped, compacted, with lost and changed batches."""
+    """Logs are cut, refilled under other leaders, flipped and compacted, or lose batches."""
     for seed in sampled(range(1400), 20):
         print(f"seed {seed}")
         judge(tmp_path / str(seed), seed)
@@ -237,7 +237,7 @@ def expected(
 
 
 def test_the_first_difference_is_named_field_by_field(tmp_path: Path) -> None:
-    """Headers of the batch first, then the first record that differs; where in each log."""
+    """Headers of the batch come first, then the first record that differs, with its places."""
     chance = random.Random(1)
     one = made(0, 3, {0: (0, b"a", b"1"), 1: (5, b"b", b"2")})
     two = made(2, 3, {2: (1, b"c", b"3"), 3: (2, b"d", None)})
@@ -275,7 +275,7 @@ def test_records_that_one_side_has_are_named_with_the_high_watermark(tmp_path: P
 
 
 def test_a_compaction_of_a_broker_is_none_of_its_differences(corpus_dir: Path) -> None:
-    """The same logs before and after passes of Kafka's own cleaner, and after its recovery."""
+    """Logs before and after passes of Kafka's own cleaner, and after its recovery."""
     for before, after in (
         ("compact-0-before", "compact-1-first-pass"),
         ("compact-1-first-pass", "compact-2-later-passes"),
@@ -299,7 +299,7 @@ def test_a_compaction_of_a_broker_is_none_of_its_differences(corpus_dir: Path) -
 
 
 def test_sides_are_matched_by_partition(tmp_path: Path) -> None:
-    """One that is missing, a topic that was made again; two partitions whatever their names."""
+    """One side lacks a partition or has a new topic; two single partitions always match."""
     chance = random.Random(3)
     log = [made(0, 0, {0: (0, b"k", b"v")})]
     for name in ("a/x-0", "a/y-0", "b/x-0", "b/z-0", "copy"):
@@ -322,7 +322,7 @@ def test_sides_are_matched_by_partition(tmp_path: Path) -> None:
 
 
 def test_damage_in_one_copy_is_reported_and_the_rest_compared(tmp_path: Path) -> None:
-    """Bytes that are no batch, a torn end, zeros of a preallocated segment: no end of the run."""
+    """Bytes that are no batch, a torn end, zeros of a preallocated segment: the run continues."""
     chance = random.Random(4)
     log = [made(i, 0, {i: (i, b"k%d" % i, b"%d" % i)}) for i in range(6)]
     whole = b"".join(one.data for one in log)

@@ -41,7 +41,7 @@ BEGIN, END, ABORT = (b"\x01" + bytes([kind]) + b"\0\0" for kind in (23, 24, 25))
 
 
 def log_dir(root: Path, values: list[bytes], first: int = 0, *, snapshot: bool = False) -> str:
-    """A log directory whose metadata log, or snapshot, holds these records, one a batch."""
+    """Make a log directory whose metadata log, or snapshot, holds these records, one per batch."""
     place = root / "__cluster_metadata-0"
     place.mkdir(parents=True, exist_ok=True)
     batches = [batch(first + number, [record(value=value)]) for number, value in enumerate(values)]
@@ -57,7 +57,7 @@ def of_events(path: str) -> dict[str, Setting]:
 
 
 def test_the_latest_value_counts(tmp_path: Path) -> None:
-    """A later record replaces an earlier one; one without a value takes it back."""
+    """A later record replaces an earlier one; a record without a value removes it."""
     path = log_dir(tmp_path, [
         topic("events", EVENTS), config("retention.ms", "1"), config("segment.ms", "5"),
         config("retention.ms", "2"), config("segment.ms", None), config("retention.ms", "9", "o"),
@@ -66,7 +66,7 @@ def test_the_latest_value_counts(tmp_path: Path) -> None:
 
 
 def test_a_removed_topic_takes_its_configs_along(tmp_path: Path) -> None:
-    """A topic that was created again begins without those of its forerunner."""
+    """A topic that was created again starts without the configs of the previous one."""
     path = log_dir(tmp_path, [
         topic("events", EVENTS), config("retention.ms", "1"), removed(EVENTS),
         topic("events", OTHERS), config("segment.ms", "7"),
@@ -75,7 +75,7 @@ def test_a_removed_topic_takes_its_configs_along(tmp_path: Path) -> None:
 
 
 def test_a_transaction_counts_when_it_ends(tmp_path: Path) -> None:
-    """What was aborted, and what was not ended, never was."""
+    """Aborted and unfinished transactions have no effect."""
     path = log_dir(tmp_path, [
         BEGIN, config("retention.ms", "1"), END, BEGIN, config("retention.ms", "2"), ABORT,
         BEGIN, config("retention.ms", "3"),
@@ -94,7 +94,7 @@ def test_the_log_goes_on_behind_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
-    """The log from its start says the same, as far as it is there."""
+    """The log from its start has the same records, as far as it still exists."""
     log_dir(tmp_path, [topic("events", EVENTS), config("segment.ms", "5")], snapshot=True)
     path = log_dir(tmp_path, [config("segment.ms", "8")], first=3)
     snapshot = tmp_path / "__cluster_metadata-0" / SNAPSHOT
@@ -127,7 +127,7 @@ def test_dynamic_configs_of_brokers_lie_below_those_of_topics(tmp_path: Path) ->
 
 
 def test_an_unknown_version_is_counted(tmp_path: Path) -> None:
-    """It is not guessed, and not passed over in silence."""
+    """It is neither guessed nor ignored silently."""
     path = log_dir(tmp_path, [b"\x01\x04\x09" + config("retention.ms", "1")[3:]])
     found = read_metadata_configs(path)
     assert found is not None
@@ -135,7 +135,7 @@ def test_an_unknown_version_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_log_directory_without_metadata_has_none(tmp_path: Path) -> None:
-    """Brokers with ZooKeeper, and all but one directory of a broker with several."""
+    """Brokers with ZooKeeper have none; of several directories of a broker, only one has it."""
     assert read_metadata_configs(str(tmp_path)) is None
 
 
@@ -146,7 +146,7 @@ ELSEWHERE = {"interrupted-0-cleaned", "jbod-live", "jbod-restarted"}
 
 @pytest.mark.parametrize("name", [name for name in STATES_43 if name not in ELSEWHERE])
 def test_configs_are_those_a_broker_described(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """Every config that a real broker named, from its properties and its metadata log."""
+    """Every config that a real broker described, from its properties and its metadata log."""
     found = state(corpus_dir, "kafka-4.3", name)
     facts = json.loads((found.expected / "state.json").read_text())
     properties = tmp_path / "server.properties"
@@ -170,7 +170,7 @@ def test_configs_are_those_a_broker_described(name: str, corpus_dir: Path, tmp_p
 
 
 def test_the_exceptions_are_needed(corpus_dir: Path) -> None:
-    """The directory of several that has the metadata log gives the configs of the others."""
+    """In each of these states, the configs are in another directory of the same broker."""
     assert set(STATES_43) >= ELSEWHERE
     logs = sorted((corpus_dir / "kafka-4.3" / "jbod-live").iterdir())
     has_metadata = [read_metadata_configs(str(path)) is not None for path in logs]
@@ -192,7 +192,7 @@ def test_large_metadata_logs_are_read_by_the_kernels(tmp_path: Path) -> None:
 
 
 def test_every_definition_has_a_default_of_its_kind() -> None:
-    """A default that no source could set would be a slip of the table."""
+    """A default that no source could set would be a mistake in the table."""
     kinds = {"int": int, "long": int, "double": float, "boolean": bool, "string": str,
              "list": tuple}  # fmt: skip
     for definition in DEFINITIONS.values():

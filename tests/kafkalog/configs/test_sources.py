@@ -1,4 +1,4 @@
-"""What comes before what, how names of brokers are understood, and what is refused."""
+"""Precedence of sources, names of broker configs, and what is refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def value(given: dict[str, str], name: str) -> object:
     ],
 )
 def test_names_and_units_are_kafkas(given: dict[str, str], name: str, wanted: object) -> None:
-    """The first of a config's names that is set counts; minutes and hours become milliseconds."""
+    """The first name of a config that is set counts; minutes and hours become milliseconds."""
     assert value(given, name) == wanted
 
 
@@ -57,14 +57,14 @@ def test_names_and_units_are_kafkas(given: dict[str, str], name: str, wanted: ob
      "retention.ms=9223372036854775808", "log.retention.hours=2147483648"],
 )  # fmt: skip
 def test_values_that_no_broker_takes_are_refused(text: str) -> None:
-    """At once, whichever topic is asked for, and with the name."""
+    """The error comes at once, for any topic, and has the name."""
     name, _, text = text.partition("=")
     with pytest.raises(UsageError, match=name):
         ConfigSources({name: text})
 
 
 def test_unknown_names_are_refused_with_their_neighbours() -> None:
-    """A slip of the finger must not become a default."""
+    """A typo must not become a default."""
     with pytest.raises(UsageError) as refused:
         ConfigSources({"retention.mss": "1"})
     assert "retention.ms" in (refused.value.hint or "")
@@ -91,7 +91,7 @@ def test_sources_in_their_order(tmp_path: Path) -> None:
 
 
 def test_topics_of_brokers_are_compacted_where_nothing_says_so(tmp_path: Path) -> None:
-    """Without a metadata log a default would be wrong for them, and would delete."""
+    """Without a metadata log, Kafka's default would be wrong for them, and would delete records."""
     configs = ConfigSources().in_log_dir(str(tmp_path))
     for topic in ("__consumer_offsets", "__transaction_state"):
         found = configs.of_topic(topic)["cleanup.policy"]
@@ -109,7 +109,7 @@ def test_lines_of_properties_are_counted(tmp_path: Path) -> None:
 
 
 def test_bad_values_name_their_line(tmp_path: Path) -> None:
-    """In a properties file: where to look."""
+    """The error for a properties file names the line."""
     file = tmp_path / "server.properties"
     file.write_text("a=b\nlog.retention.ms=soon\n")
     with pytest.raises(UsageError, match=f"{file}:2"):
@@ -117,7 +117,7 @@ def test_bad_values_name_their_line(tmp_path: Path) -> None:
 
 
 def test_a_bad_value_in_the_metadata_log_is_an_error_when_it_is_used(tmp_path: Path) -> None:
-    """Never a guess; another config of the topic can still be read."""
+    """It is never guessed; the topic's other configs can still be read."""
     path = log_dir(tmp_path, [config("retention.ms", "soon"), config("segment.ms", "2")])
     configs = ConfigSources().in_log_dir(path).of_topic("events")
     assert configs["segment.ms"].value == 2

@@ -1,4 +1,4 @@
-"""Statements over the tables of logs: how they are stopped."""
+"""SQL statements over the tables of logs, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def test_an_interrupt_ends_a_query_that_has_not_looked_at_all_logs_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To predict the starts of many unclean logs takes far longer than anybody waits."""
+    """Predicting the starts of many unclean logs takes longer than anybody waits."""
     log = tmp_path / "orders-0"
     write_log(log, batch(0, [record()]))
     looks: list[str] = []

@@ -1,4 +1,4 @@
-"""`kafkalog.dataset`: what filters and columns skip is only what a plain filter would drop."""
+"""`kafkalog.dataset`: filters and columns only skip what a plain filter would drop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAST_ALL_TIMES = (1 << 63) - 1
 
 
 def ignore(_: object) -> None:
-    """Damage is not what this test is about."""
+    """Ignore a defect: this test is not about damage."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(log_dir: Path) -> dict[str, Any]:
-    """All rows of the tables, as Arrow's own datasets."""
+    """Return all rows of the tables as Arrow's own datasets."""
     return {
         name: ds.InMemoryDataset(kafkalog.dataset(log_dir, table=name).to_table())
         for name in ("records", "batches")
@@ -118,7 +118,7 @@ TRIALS = settings(deadline=None, max_examples=500 if tries_everything() else 25)
 def test_no_filter_of_records_drops_what_a_plain_one_keeps(
     log_dir: Path, plain: dict[str, Any], condition: Any, columns: list[str]
 ) -> None:
-    """Nor keeps what it drops: the rows, their order and their number are the same."""
+    """It keeps nothing that a plain one drops: the same rows in the same order."""
     found = kafkalog.dataset(log_dir)
     wanted = plain["records"].to_table(filter=condition)
     assert found.to_table(columns=columns, filter=condition).num_rows == wanted.num_rows
@@ -139,7 +139,7 @@ def test_no_filter_of_batches_drops_what_a_plain_one_keeps(
 def test_bounds_skip_directories_segments_and_stretches(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The splits of an hour of one partition are a part of one segment."""
+    """An hour of one partition needs only a part of one segment."""
     seen: list[Any] = []
     planned = scanner.plan_splits
     monkeypatch.setattr(
@@ -155,7 +155,7 @@ def test_bounds_skip_directories_segments_and_stretches(
 @pytest.mark.filterwarnings("ignore:.*start would:UserWarning")
 @pytest.mark.parametrize("name", ["crash-1-torn", "interrupted-1-swap", "jbod-live", "txn"])
 def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None:
-    """The rows of each table are those that `read_split` gives to Spark and to an export."""
+    """`read_split` gives the same rows to Spark and to an export."""
     paths = [str(path) for path in state(corpus_dir, "kafka-4.3", name).log_dirs]
     for table in TableName:
         request = Request(table, internal=True)
@@ -173,7 +173,7 @@ def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None
 def test_counts_by_headers_are_those_of_the_reference_reader(
     corpus_dir: Path, isolation: str
 ) -> None:
-    """Compressed, transactional, with control batches, cut anywhere."""
+    """The logs are compressed, transactional, with control batches, and cut anywhere."""
     for name in ("codecs", "txn"):
         one = state(corpus_dir, "kafka-4.3", name)
         for path in sampled(one.partitions(), 4):
@@ -194,7 +194,7 @@ def test_counts_by_headers_are_those_of_the_reference_reader(
 
 
 def test_a_large_log_is_counted_by_headers_as_it_is_read(tmp_path: Path) -> None:
-    """Also where a batch is damaged: its records are no rows, and it is reported once."""
+    """The records of a damaged batch are no rows, and it is reported once."""
     rows = [record(i, b"k", b"v" * 100) for i in range(100)]
     data = b"".join(batch(number * 100, rows) for number in range(100))
     hurt = flip(data, 8 * (len(data) // 2 + 500))  # in the records of the batch in the middle
@@ -227,7 +227,7 @@ def test_keys_and_values_are_decoded_only_where_asked_for(
 
 
 def test_engines_ask_for_what_they_need(log_dir: Path) -> None:
-    """DuckDB, Polars, pandas: the same answer by each of them."""
+    """DuckDB, Polars and pandas give the same answer."""
     found = kafkalog.dataset(log_dir)
     with duckdb.connect() as connection:
         connection.register("records", found)
@@ -246,7 +246,7 @@ def test_engines_ask_for_what_they_need(log_dir: Path) -> None:
 
 
 def test_nothing_of_arrows_own_dataset_is_left(log_dir: Path) -> None:
-    """There is no dataset of Arrow underneath: a method of theirs would end the process."""
+    """No dataset of Arrow exists underneath: an inherited method would end the process."""
     found = kafkalog.dataset(log_dir)
     fragment = next(found.get_fragments())
     for ours, theirs in ((found, ds.Dataset), (fragment, ds.Fragment)):
@@ -287,7 +287,7 @@ def test_wrong_arguments_are_named(log_dir: Path, named: dict[str, Any], words: 
 
 
 def test_hostile_names_are_data(tmp_path: Path) -> None:
-    """Names that look like SQL, patterns or columns, and one that is not text."""
+    """Some names look like SQL, patterns or columns, and one is not text."""
     names = [b"a'b\"c-0", b"%_*-0", b"offset-0", b"x;drop table-0", b"bad\xff-0"]
     for name in names:
         path = tmp_path / name.decode(errors="surrogateescape")

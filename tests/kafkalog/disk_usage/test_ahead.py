@@ -1,4 +1,4 @@
-"""Growth is what an independent count finds; retention is what simulate-retention says."""
+"""Growth equals an independent count; retention equals simulate-retention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def counted(partition: PartitionDir, now_ms: int) -> list[int]:
-    """By hand: each batch of magic 2 in the hour of the largest timestamp up to it."""
+    """Count by hand: each batch of magic 2, in the hour of the largest timestamp up to it."""
     hours = [0] * HOURS
     for segment in partition.segments:
         with open(segment.log.path, "rb") as file:
@@ -40,7 +40,7 @@ def counted(partition: PartitionDir, now_ms: int) -> list[int]:
 
 
 def test_growth_is_what_the_batches_add_up_to(any_state: State):
-    """With indexes of real brokers, the hours cutting through the logs."""
+    """With indexes of real brokers, and hours that cut through the logs."""
     rng = random.Random(11)
     for log_dir in any_state.log_dirs:
         found = open_path(str(log_dir))
@@ -74,7 +74,7 @@ def test_growth_without_indexes_and_with_odd_times(tmp_path: Path):
 
 @pytest.mark.sampled(3)
 def test_retention_is_that_of_simulate_retention(any_state: State):
-    """Freed now and later, at several clocks."""
+    """Bytes freed now and later agree, at several clocks."""
     configs = {"retention.ms": "3600000", "retention.bytes": "30000"}
     for now in (1_704_070_000_000, 1_763_700_000_000, 1_795_300_000_000):
         until = now + 7 * 24 * HOUR_MS
@@ -100,7 +100,7 @@ def test_retention_is_that_of_simulate_retention(any_state: State):
 
 
 def test_partitions_above_their_limit_say_why(tmp_path: Path):
-    """Not replicated yet: the high watermark holds the segments."""
+    """The records are not replicated yet: the high watermark keeps the segments."""
     for base in range(0, 30, 10):
         batches = [
             batch(base + n, [record()], base_time=BASE_TIME, max_time=BASE_TIME) for n in range(10)
@@ -115,7 +115,7 @@ def test_partitions_above_their_limit_say_why(tmp_path: Path):
 
 
 def test_the_end_of_a_disk_is_where_a_simulation_meets_it():
-    """Compared with the sum at each millisecond."""
+    """The simulation computes the sum at each millisecond."""
     rng = random.Random(5)
     ends = set()
     for _ in range(300):

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def du(*paths: Path) -> int:
-    """What coreutils says of all paths together."""
+    """Return what coreutils reports for all paths together."""
     command = ["du", "--summarize", "--total", "--block-size=1", *map(str, paths)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(done.stdout.splitlines()[-1].split()[0])
 
 
 def blocks(report: Report) -> int:
-    """The sum of the parts, which is the total."""
+    """Return the sum of the parts, and require that it is the total."""
     total = sum(share.usage.disk_bytes for share in report.shares)
     assert total == report.total.disk_bytes
     return total
 
 
 def test_every_corpus_directory_takes_what_du_says(any_state: State):
-    """However the sum is split."""
+    """This holds however the sum is split."""
     wanted = du(*any_state.log_dirs)
     for by in SplitBy:
         assert blocks(disk_usage(*any_state.log_dirs, by=by)) == wanted
@@ -50,7 +50,7 @@ def test_every_corpus_directory_takes_what_du_says(any_state: State):
 
 @pytest.fixture
 def odd(disk_path: Path) -> Path:
-    """Sparse and preallocated indexes, hard links, links, leftovers, what is not Kafka's."""
+    """Sparse and preallocated indexes, hard links, symbolic links, leftovers, foreign files."""
     log_dir = disk_path / "broker-1"
     for number in range(3):
         log = write_log(log_dir / f"orders-{number}", batch(0, [record(value=b"x" * 9000)]))
@@ -71,7 +71,7 @@ def odd(disk_path: Path) -> Path:
 
 
 def test_odd_files_count_as_in_du(odd: Path):
-    """Holes take nothing, preallocated room does; several names of a file are one."""
+    """Holes take no space, preallocated space counts; several names of a file count once."""
     for by in SplitBy:
         report = disk_usage(odd, by=by)
         assert blocks(report) == du(odd)
@@ -89,7 +89,7 @@ def test_odd_files_count_as_in_du(odd: Path):
 
 
 def test_several_log_directories_are_summed_per_topic(odd: Path):
-    """All brokers together; a topic is one row, a replica one directory."""
+    """A topic of all brokers is one row, a replica is one directory."""
     other = copy_tree(odd, odd.parent / "broker-2")
     report = disk_usage(odd.parent)
     assert blocks(report) == du(odd, other)
@@ -100,14 +100,14 @@ def test_several_log_directories_are_summed_per_topic(odd: Path):
 
 
 def test_a_partition_or_a_file_is_a_place_of_its_own(odd: Path):
-    """As du takes any path."""
+    """Like du, it takes any path."""
     assert blocks(disk_usage(odd / "orders-2")) == du(odd / "orders-2")
     log = next((odd / "orders-2").glob("*.log"))
     assert blocks(disk_usage(log)) == du(log)
 
 
 def test_what_cannot_be_listed_is_reported(odd: Path, monkeypatch: pytest.MonkeyPatch):
-    """The rest is counted; root may list everything, so the refusal is played."""
+    """The rest is counted; the test fakes the refusal, since root may list everything."""
     real = os.scandir
 
     def refuse(path: str):

@@ -1,4 +1,4 @@
-"""Journals that somebody has edited: `undo` touches only the log directory that it has locked."""
+"""Journals that somebody has edited: `undo` only touches the log directory that it has locked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def root(corpus_dir: Path, tmp_path: Path) -> Path:
-    """A log directory after a run, its backup, and what is somebody else's."""
+    """A log directory after a run, its backup, and files of somebody else."""
     Command("", swap).ready(corpus_dir, tmp_path)
     swapped(tmp_path)
     (tmp_path / "other" / PARTITION).mkdir(parents=True)
@@ -117,7 +117,7 @@ EDITS: dict[str, Edit] = {
 def test_names_that_no_run_writes_are_refused_before_the_first_change(
     root: Path, name: str
 ) -> None:
-    """Whatever they lead to: nothing is removed, linked, made or written, inside or outside."""
+    """Wherever they lead, nothing is removed, linked, made or written, inside or outside."""
     edit(root, EDITS[name])
     before = everything(root)
     with pytest.raises(CorruptDataError) as caught:
@@ -133,7 +133,7 @@ def test_names_that_no_run_writes_are_refused_before_the_first_change(
      '"mark"', '{"type":"file","path":"\\ud800"}'],
 )  # fmt: skip
 def test_json_that_is_none_of_ours_is_one_error(root: Path, text: str) -> None:
-    """Nested deeply, with a huge number, a field twice: no other exception."""
+    """Deep nesting, a huge number, a repeated field: no other exception is raised."""
     with (root / "backup" / "journal.ndjson").open("a") as file:
         file.write(f"{text}\n")
     with pytest.raises(CorruptDataError):
@@ -141,7 +141,7 @@ def test_json_that_is_none_of_ours_is_one_error(root: Path, text: str) -> None:
 
 
 def of_log_dir(place: str) -> Edit:
-    """A journal of a run in another directory."""
+    """Return an edit that makes the journal name another directory."""
 
     def change(lines: list[dict[str, Any]], root: Path) -> None:
         old, new = f"{root}/log", f"{root}/{place}"
@@ -153,7 +153,7 @@ def of_log_dir(place: str) -> Edit:
 
 
 def test_a_directory_that_is_no_log_directory_is_not_locked(root: Path) -> None:
-    """No `.lock` is made in whatever a journal names."""
+    """No `.lock` is made in a directory only because a journal names it."""
     edit(root, of_log_dir("other"))
     before = everything(root / "other")
     with pytest.raises(RefusedError):
@@ -162,7 +162,7 @@ def test_a_directory_that_is_no_log_directory_is_not_locked(root: Path) -> None:
 
 
 def test_a_journal_that_keeps_quiet_about_the_log_directory_is_refused(root: Path) -> None:
-    """A partition in a log directory is changed under its lock alone."""
+    """A partition in a log directory is only changed under its lock."""
 
     def change(lines: list[dict[str, Any]], _: Path) -> None:
         lines[0]["log_dir"] = None
@@ -176,7 +176,7 @@ def test_a_journal_that_keeps_quiet_about_the_log_directory_is_refused(root: Pat
 @pytest.mark.parametrize("link", ["log", f"log/{PARTITION}", f"backup/{PARTITION}",
                                   "backup/checkpoints", f"log/{CLEANER_OFFSETS}"])  # fmt: skip
 def test_nothing_is_done_through_a_symbolic_link(root: Path, link: str) -> None:
-    """One that has taken the place of a directory or file since the run."""
+    """A link has replaced a directory or file since the run."""
     place = root / link
     place.rename(root / "moved")
     place.symlink_to(root / "moved")
@@ -188,7 +188,7 @@ def test_nothing_is_done_through_a_symbolic_link(root: Path, link: str) -> None:
 
 
 def test_a_file_that_no_run_has_made_is_not_removed(root: Path, corpus_dir: Path) -> None:
-    """Even where the run was stopped, and anything may be there."""
+    """This holds even if the run was stopped, when other files may exist."""
     stopped = root / "stopped"
     Command("", swap).ready(corpus_dir, stopped)
     stopped_before("final")(stopped)
@@ -206,7 +206,7 @@ def test_a_file_that_no_run_has_made_is_not_removed(root: Path, corpus_dir: Path
 def test_the_command_says_what_is_wrong_with_status_6(
     root: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """One error, and the line of the journal."""
+    """There is one error, with the line of the journal."""
     edit(root, undoing("../other"))
     found = kafkalog("undo", root / "backup", "--in-place", "--yes")
     assert found.status == 6

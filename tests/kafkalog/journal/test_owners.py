@@ -1,4 +1,4 @@
-"""Whose files are after a command: those of who owned what they replace, or the log directory."""
+"""A command's files belong to the owner of what they replace, or of the log directory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHANGING = (
 
 
 def given_away(top: Path) -> None:
-    """Make a tree one of the broker's user, closed to others."""
+    """Give a tree to the broker's user, without access for others."""
     for path in (top, *top.rglob("*")):
         if IS_ROOT:
             os.chown(path, *OWNER)
@@ -42,7 +42,7 @@ def given_away(top: Path) -> None:
 
 
 def strangers(top: Path) -> dict[str, tuple[int, int, str]]:
-    """What is not the broker's user's, or open to others."""
+    """Return the files that do not belong to the broker's user, or that others can access."""
     found = {}
     for path in (top, *top.rglob("*")):
         status = path.stat()
@@ -56,7 +56,7 @@ def strangers(top: Path) -> dict[str, tuple[int, int, str]]:
 def test_a_changed_log_directory_stays_its_owners(
     corpus_dir: Path, tmp_path: Path, name: str
 ) -> None:
-    """New segments, indexes and checkpoints as well: a broker that is not root could not start."""
+    """New segments, indexes and checkpoints, too: a broker that is not root could not start."""
     command = next(command for command in COMMANDS if command.name == name)
     log_dir = command.ready(corpus_dir, tmp_path)
     for checkpoint in log_dir.glob("*-checkpoint"):
@@ -72,7 +72,7 @@ def test_a_changed_log_directory_stays_its_owners(
 
 
 def test_a_new_checkpoint_is_the_owners_of_the_directory(tmp_path: Path) -> None:
-    """It replaces nothing; its permissions are those of the directory at most."""
+    """It replaces nothing; its permissions are at most those of the directory."""
     given_away(tmp_path)
     before = os.umask(0)
     try:
@@ -85,7 +85,7 @@ def test_a_new_checkpoint_is_the_owners_of_the_directory(tmp_path: Path) -> None
 def test_results_in_new_directories_are_the_owners_of_the_source(
     corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """What is salvaged or copied from a closed directory is not open to all."""
+    """What is salvaged or copied from a closed directory is not readable by all."""
     log_dir = Command("", swap).ready(corpus_dir, tmp_path)
     given_away(log_dir)
     salvage(open_path(str(log_dir)), str(tmp_path / "salvaged"))
@@ -97,7 +97,7 @@ def test_results_in_new_directories_are_the_owners_of_the_source(
 
 
 def test_a_checkpoint_that_is_a_link_is_refused(corpus_dir: Path, tmp_path: Path) -> None:
-    """It would become a file with the permissions of a link, 0777, beside what it led to."""
+    """A replacement would get the permissions of the link, 0777, and leave its target behind."""
     log_dir = Command("", swap).ready(corpus_dir, tmp_path)
     (log_dir / CLEANER_OFFSETS).rename(tmp_path / "elsewhere")
     (log_dir / CLEANER_OFFSETS).symlink_to(tmp_path / "elsewhere")
@@ -119,7 +119,7 @@ def test_commands_refuse_a_checkpoint_that_is_a_link(
     command: str,
     how: tuple[str, ...],
 ) -> None:
-    """A plan as well as what it would do: status 4, and the link is there."""
+    """Both the plan and the change end with status 4, and the link stays."""
     log_dir = Command("", swap).ready(corpus_dir, tmp_path)
     (log_dir / CLEANER_OFFSETS).rename(tmp_path / "elsewhere")
     (log_dir / CLEANER_OFFSETS).symlink_to(tmp_path / "elsewhere")
@@ -130,7 +130,7 @@ def test_commands_refuse_a_checkpoint_that_is_a_link(
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "/x"])
 def test_changes_take_names_of_files_alone(tmp_path: Path, name: str) -> None:
-    """Whoever asks: no step leaves the directory."""
+    """No step can leave the directory."""
     (tmp_path / "in").mkdir()
     (tmp_path / "x").write_text("x")
     changes = Changes(str(tmp_path / "in"))
@@ -151,7 +151,7 @@ def test_changes_take_names_of_files_alone(tmp_path: Path, name: str) -> None:
 
 
 def test_a_directory_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
-    """Between two steps somebody puts a link in its place."""
+    """Somebody replaces it by a link between two steps."""
     (tmp_path / "t-0").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x").write_text("x")

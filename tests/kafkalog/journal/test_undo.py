@@ -1,4 +1,4 @@
-"""A run with a backup can be gone on with, and taken back to the last byte and time."""
+"""A run with a backup can be continued, and undone to the last byte and time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STOPS = ("swap", "delete", "final", "remove")
 
 
 def everything(path: Path) -> dict[str, Any]:
-    """Bytes, owners, permissions and times of all that is there, but the lock."""
+    """Return bytes, owners, permissions and times of everything but the lock."""
     found = {}
     for inner in sorted(path.rglob("*")):
         status = inner.stat()
@@ -51,7 +51,7 @@ def everything(path: Path) -> dict[str, Any]:
 
 
 def sorted_lines(found: dict[str, Any]) -> dict[str, Any]:
-    """Entries of a checkpoint may come in another order."""
+    """Sort the lines: entries of a checkpoint may come in another order."""
     name = CLEANER_OFFSETS
     return {**found, name: (*found[name][:-1], sorted(found[name][-1].split(b"\n")))}
 
@@ -67,7 +67,7 @@ def root(corpus_dir: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_that_is_done_is_taken_back_exactly(root: Path) -> None:
-    """And a plan changes nothing."""
+    """A plan of the undo changes nothing."""
     before = everything(root / "log")
     swapped(root)
     after = everything(root / "log")
@@ -82,7 +82,7 @@ def test_a_run_that_is_done_is_taken_back_exactly(root: Path) -> None:
 
 @pytest.mark.parametrize("where", STOPS)
 def test_a_run_that_was_stopped_is_taken_back_exactly(root: Path, where: str) -> None:
-    """Wherever that was."""
+    """The run may stop at any step."""
     before = everything(root / "log")
     stopped_before(where)(root)
     undo(str(root / "backup"), in_place=True)
@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_is_taken_back_exactly(root: Path, where: str) ->
 
 @pytest.mark.parametrize("where", STOPS)
 def test_a_run_that_was_stopped_is_gone_on_with(root: Path, where: str) -> None:
-    """To the same end, from which it can be taken back; once done it is left alone."""
+    """It comes to the same end, and can still be undone; a finished run is not repeated."""
     before = everything(root / "log")
     shutil.copytree(root, root / "other")
     swapped(root / "other")
@@ -110,7 +110,7 @@ def bytes_of(path: Path) -> dict[str, Any]:
 
 
 def test_what_a_resumed_run_restored_is_told(root: Path) -> None:
-    """So that whoever listed before the run lists again."""
+    """A caller that listed the partition before the run must list it again."""
     stopped_before("final")(root)
     with Run(str(root / "log"), command="swap", backup=str(root / "backup")) as run:
         assert run.restored == (PARTITION,)
@@ -119,7 +119,7 @@ def test_what_a_resumed_run_restored_is_told(root: Path) -> None:
 
 @pytest.mark.parametrize("name", [f"{51:020}.log", f"{0:020}.log", f"{66:020}.snapshot"])
 def test_a_log_that_has_changed_since_is_left(root: Path, name: str) -> None:
-    """As by a broker that appends: what came since would be lost."""
+    """For example, a broker has appended: an undo would lose its records."""
     swapped(root)
     with (root / "log" / PARTITION / name).open("ab") as file:
         file.write(b"\0")
@@ -131,7 +131,7 @@ def test_a_log_that_has_changed_since_is_left(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize("where", STOPS)
 def test_a_stopped_run_whose_log_has_changed_since_is_left(root: Path, where: str) -> None:
-    """A broker that starts changes the indexes of the active segment at least."""
+    """A starting broker changes at least the indexes of the active segment."""
     stopped_before(where)(root)
     os.utime(root / "log" / PARTITION / f"{51:020}.index", ns=(1, 1))
     before = everything(root / "log")
@@ -143,7 +143,7 @@ def test_a_stopped_run_whose_log_has_changed_since_is_left(root: Path, where: st
 
 
 def test_an_entry_that_has_changed_since_is_left(root: Path) -> None:
-    """A broker has cleaned the log further."""
+    """A broker has cleaned the log further in the meantime."""
     swapped(root)
     (root / "log" / CLEANER_OFFSETS).write_text("0\n1\norders 0 51\n")
     with pytest.raises(ChangedSinceError):
@@ -151,7 +151,7 @@ def test_an_entry_that_has_changed_since_is_left(root: Path) -> None:
 
 
 def test_a_backup_that_has_changed_is_not_trusted(root: Path) -> None:
-    """Nothing is lost by leaving the log as it is."""
+    """Leaving the log as it is loses nothing."""
     swapped(root)
     (root / "backup" / PARTITION / f"{0:020}.log").write_bytes(b"other")
     before = everything(root / "log")
@@ -163,7 +163,7 @@ def test_a_backup_that_has_changed_is_not_trusted(root: Path) -> None:
 def test_a_file_system_that_cannot_exchange_names_is_told(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And all is as it was, checkpoints included."""
+    """Everything stays as it was, checkpoints included."""
     swapped(root)
     before = everything(root / "log")
 
@@ -179,7 +179,7 @@ def test_a_file_system_that_cannot_exchange_names_is_told(
 
 @pytest.mark.parametrize("inside", ["log/backup", f"log/{PARTITION}/backup", "log"])
 def test_a_backup_in_the_log_directory_is_refused(root: Path, inside: str) -> None:
-    """A broker does not start where a directory is none of a partition."""
+    """A broker does not start if a directory in it is no partition."""
     before = everything(root / "log")
     with pytest.raises(UsageError):
         swap(root, backup=str(root / inside))
@@ -187,14 +187,14 @@ def test_a_backup_in_the_log_directory_is_refused(root: Path, inside: str) -> No
 
 
 def test_a_backup_in_another_brokers_log_directory_is_refused(root: Path) -> None:
-    """It would not start either."""
+    """That broker would not start either."""
     (root / "meta.properties").touch()
     with pytest.raises(UsageError):
         swap(root, backup=str(root / "backup"))
 
 
 def test_a_directory_with_something_else_is_refused(root: Path) -> None:
-    """Nothing is mixed with what is there."""
+    """New files are never mixed with existing ones."""
     (root / "backup").mkdir()
     (root / "backup" / "mine").touch()
     with pytest.raises(DestinationExistsError):
@@ -202,7 +202,7 @@ def test_a_directory_with_something_else_is_refused(root: Path) -> None:
 
 
 def test_the_journal_of_another_run_is_refused(root: Path) -> None:
-    """Of another command, or on another log directory."""
+    """It is of another command, or of another log directory."""
     swapped(root)
     with (
         pytest.raises(DestinationExistsError),
@@ -218,7 +218,7 @@ def test_the_journal_of_another_run_is_refused(root: Path) -> None:
 
 
 def test_undo_keeps_brokers_off(root: Path) -> None:
-    """And is kept off by one."""
+    """A running broker also keeps `undo` off."""
     swapped(root)
     taken = os.fork()
     if not taken:  # POSIX locks are those of a process
@@ -239,7 +239,7 @@ def test_undo_keeps_brokers_off(root: Path) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_a_journal_whose_last_line_was_being_written_is_read(root: Path, cut: int) -> None:
-    """What was to follow the line was not done."""
+    """The step after that line was not done."""
     before = everything(root / "log")
     with pytest.raises(StoppedError):
         swap(root, backup=str(root / "backup"), fail_before=stop)
@@ -257,7 +257,7 @@ def stop(_what: str) -> None:
     "line", [b"{}", b"[]", b"x", b'{"type":"partition"}', b'{"type":"offset","path":"x"}', b"\xff"]
 )
 def test_a_damaged_journal_is_told(root: Path, line: bytes) -> None:
-    """Nothing is guessed."""
+    """Nothing is guessed from it."""
     swapped(root)
     journal = root / "backup" / "journal.ndjson"
     journal.write_bytes(journal.read_bytes() + line + b"\n")
@@ -275,7 +275,7 @@ def test_a_missing_journal_is_told(root: Path) -> None:
 
 
 def test_a_copied_partition_is_taken_back(root: Path) -> None:
-    """There is no log directory around it, and no lock."""
+    """It has no log directory around it, and no lock."""
     (root / "copy").mkdir()
     copy = root / "copy" / "orders-0"
     shutil.copytree(root / "log" / PARTITION, copy)

@@ -1,4 +1,4 @@
-"""What the tests of tables that grow share: to add to one, and to look at its rows."""
+"""Shared by the tests of tables that grow: add to a table, and read its rows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add(
 
 
 def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
-    """Offset and value of each row, sorted."""
+    """Return offset and value of each row, sorted."""
     if form == ICEBERG:
         try:
             table = iceberg(root).scan(selected_fields=("offset", "value")).to_arrow()
@@ -81,12 +81,12 @@ def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
 
 
 def iceberg(warehouse: Path, name: str = "kafka.records") -> Any:
-    """The Iceberg table, as pyiceberg opens it."""
+    """Open the Iceberg table with pyiceberg."""
     return load_catalog("lake", **local_catalog(str(warehouse))).load_table(name)
 
 
 def noted(table: Any) -> dict[str, Any]:
-    """What the last snapshot of an Iceberg table says about the export."""
+    """Return what the last snapshot of an Iceberg table says about the export."""
     found: dict[str, Any] = json.loads(
         table.current_snapshot().summary.additional_properties["kafkalog.increment"]
     )
@@ -94,7 +94,7 @@ def noted(table: Any) -> dict[str, Any]:
 
 
 def data_files(lake: Path) -> set[str]:
-    """All data files that are there, in a snapshot or not."""
+    """Return all data files that exist, in a snapshot or not."""
     return {path.name for path in lake.rglob("*.parquet")}
 
 

@@ -1,4 +1,4 @@
-"""What the tests of exports share: to run one, and to look at what it left."""
+"""Shared by the tests of exports: run one, and read its results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def export(
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    """All that is there, whatever it is called."""
+    """Return everything in the directory, whatever its name."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -53,5 +53,5 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def table_of(root: Path, form: str = "parquet") -> Any:
-    """The directory as one table, as pyarrow reads it."""
+    """Read the directory as one table with pyarrow."""
     return ds.dataset(root, format=form, partitioning=HIVE).to_table()

@@ -1,4 +1,4 @@
-"""A table that grows: each record once, whatever happened to logs and runs; each gap named."""
+"""A table that grows: each record once, whatever happens to logs and runs; each gap is named."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COMMIT = "_kafkalog/commits/00000000.json"
 
 @pytest.mark.parametrize("form", [FILES, DELTA])
 def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
-    """Wherever the partition has moved to; a run without news changes nothing."""
+    """The partition may have moved; a run without news changes nothing."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(IDS)
@@ -81,7 +81,7 @@ def test_each_run_adds_what_is_new(tmp_path: Path, form: TableFormat) -> None:
 
 
 def test_the_function(tmp_path: Path) -> None:
-    """As the command, with a default request that takes each partition once."""
+    """It works like the command; the default request takes each partition once."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     assert kafkalog.export(tmp_path / "log", to=to, request=REQUEST, append=True).rows == 120
     grow(partition, 150, 1)
@@ -94,7 +94,7 @@ def test_the_function(tmp_path: Path) -> None:
 
 
 def test_files_of_a_delta_table_may_be_merged(tmp_path: Path) -> None:
-    """By Delta's own means, between two runs; the small files are removed then."""
+    """Delta's own tools merge them between two runs; the small files are removed then."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to, form=DELTA)
     grow(partition, 120, 4)
@@ -119,7 +119,7 @@ def test_a_log_that_grows_within_a_batch_range(tmp_path: Path) -> None:
 
 
 def test_records_that_are_gone_end_the_run(tmp_path: Path) -> None:
-    """Retention deleted what no run has exported: nothing is committed before it is allowed."""
+    """Retention deleted records before any run: nothing is committed before a gap is allowed."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to)
     grow(partition, 120, 5)
@@ -139,7 +139,7 @@ def test_records_that_are_gone_end_the_run(tmp_path: Path) -> None:
 
 
 def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
-    """Between two segments that are there."""
+    """It is missing between two segments that exist."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to)
     for first in (120, 135, 150):
@@ -155,7 +155,7 @@ def test_a_lost_segment_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
-    """The new one begins at its start; what the old one may have had is named once."""
+    """The new topic begins at its start; what may be missing of the old one is named once."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to)
     shutil.rmtree(partition)
@@ -211,7 +211,7 @@ def test_a_topic_that_is_deleted_while_a_run_plans(
 
 
 def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:
-    """A topic was made after the last run, and retention was faster than the next."""
+    """A topic was created after the last run, and retention was faster than the next run."""
     make_log(tmp_path / "log")
     to = tmp_path / "lake"
     append(tmp_path / "log", to=to)
@@ -224,7 +224,7 @@ def test_a_new_log_that_has_lost_its_beginning(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_cut_and_filled_again(tmp_path: Path) -> None:
-    """Rows that the log no longer has stay; a gap says which, and what replaced them follows."""
+    """Rows that the log no longer has stay; a gap names them, and their replacements follow."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     note_epochs(partition, (0, 0))
     append(tmp_path / "log", to=to)
@@ -243,7 +243,7 @@ def test_a_log_that_was_cut_and_filled_again(tmp_path: Path) -> None:
 
 
 def test_an_older_copy_adds_nothing(tmp_path: Path) -> None:
-    """The disk of a replica that is behind: it is no reason to export anything again."""
+    """The disk of a replica that lags is no reason to export anything again."""
     partition, to = make_log(tmp_path / "new"), tmp_path / "lake"
     shutil.copytree(tmp_path / "new", tmp_path / "old")
     grow(partition, 120, 5)
@@ -257,7 +257,7 @@ def test_an_older_copy_adds_nothing(tmp_path: Path) -> None:
 def test_what_is_deleted_during_a_run_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the plan and the reading; the run after it names the gap."""
+    """It is deleted between the plan and the read; the next run names the gap."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to)
     grow(partition, 120, 4)
@@ -281,7 +281,7 @@ def test_what_is_deleted_during_a_run_is_not_committed(
 
 
 def test_other_kinds_of_exports_do_not_mix(tmp_path: Path) -> None:
-    """Neither with a table that grows, nor with other options."""
+    """Neither with a table that grows, nor with an export with other options."""
     make_log(tmp_path / "log")
     append(tmp_path / "log", to=tmp_path / "grows")
     export([tmp_path / "log"], tmp_path / "once")
@@ -321,7 +321,7 @@ def test_an_edited_commit_is_refused(
 
 
 def test_a_missing_commit_is_noticed(tmp_path: Path) -> None:
-    """In the middle, or the last one of a Delta table."""
+    """It is one in the middle, or the last one of a Delta table."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     for first in (120, 132):
         append(tmp_path / "log", to=to, form=DELTA)
@@ -358,7 +358,7 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_bounds_do_not_fit(tmp_path: Path) -> None:
-    """What is exported is decided by the last commit alone."""
+    """Only the last commit decides what is exported."""
     make_log(tmp_path / "log")
     asked = ExportRequest((str(tmp_path / "log"),), Request(replicas=Replicas.ALL), append=True)
     with pytest.raises(UsageError, match="--replicas best"):
@@ -366,7 +366,7 @@ def test_bounds_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_objects(tmp_path: Path) -> None:
-    """From a bucket into a bucket."""
+    """The export reads from a bucket and writes into a bucket."""
     partition = make_log(tmp_path / "log")
     with running_store() as store:
         store.upload(tmp_path / "log", "logs-now")

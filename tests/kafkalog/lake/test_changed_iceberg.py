@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def before_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something before the next commit, when everything else is decided."""
+    """Run a function before the next commit, when everything else is decided."""
     commit = SqlCatalog.commit_table
     left = [act]
 
@@ -54,7 +54,7 @@ def before_commits(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_two_runs_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
-    """The second to commit is refused, and leaves no files: pyiceberg would add the rows again."""
+    """The second one to commit is refused and leaves no files: pyiceberg would repeat the rows."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     end = 120
     if not is_first:
@@ -86,7 +86,7 @@ def test_others_may_change_the_table_meanwhile(
 def test_partitions_that_change_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Files of the partitions before are committed only where the table knows them as such."""
+    """Files of the previous partitioning are only committed if the table still knows it."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=lake, form=ICEBERG)
     grow(partition, 120, 1)
@@ -119,7 +119,7 @@ def test_partitions_that_change_meanwhile(
 def test_an_answer_that_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_committed: bool
 ) -> None:
-    """Whether the commit was made is looked up; a run that cannot tell says so."""
+    """The run looks up whether the commit was made, and reports an error if it cannot tell."""
     lake = tmp_path / "lake"
     make_log(tmp_path / "log")
     commit = SqlCatalog.commit_table
@@ -141,7 +141,7 @@ def test_an_answer_that_was_lost(
 
 
 def test_a_table_that_always_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run gives up, and removes its files."""
+    """The run gives up and removes its files."""
     make_log(tmp_path / "log")
 
     def failing(*_: Any) -> None:
@@ -164,7 +164,7 @@ def lake_of_three(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_table_that_is_set_back(tmp_path: Path) -> None:
-    """The next run adds again what the present snapshot lacks."""
+    """The next run adds again what the current snapshot lacks."""
     log, lake = lake_of_three(tmp_path)
     table = iceberg(lake)
     first = table.snapshots()[0].snapshot_id
@@ -176,7 +176,7 @@ def test_a_table_that_is_set_back(tmp_path: Path) -> None:
 
 
 def compact(lake: Path) -> None:
-    """Write all rows anew, as maintenance does; only that snapshot stays."""
+    """Rewrite all rows, as maintenance does; only that snapshot stays."""
     table = iceberg(lake)
     table.overwrite(table.scan().to_arrow())
     now = iceberg(lake).current_snapshot().snapshot_id
@@ -189,7 +189,7 @@ def expire(lake: Path, *kept: int) -> None:
 
 
 def test_snapshots_that_have_expired(tmp_path: Path) -> None:
-    """The properties of the table still say where to go on, unless it was set back before that."""
+    """The table's properties say where to continue, unless the table was set back before."""
     log, lake = lake_of_three(tmp_path)
     compact(lake)
     assert len(iceberg(lake).snapshots()) == 1
@@ -202,7 +202,7 @@ def test_snapshots_that_have_expired(tmp_path: Path) -> None:
 
 
 def test_many_commits_share_manifests(tmp_path: Path) -> None:
-    """A table that grows every minute does not get a manifest for each."""
+    """A table that grows every minute does not get a manifest per commit."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=lake, form=ICEBERG)
     with iceberg(lake).transaction() as change:
@@ -216,7 +216,7 @@ def test_many_commits_share_manifests(tmp_path: Path) -> None:
 
 
 def test_a_table_that_was_made_before(tmp_path: Path) -> None:
-    """An empty table with the columns keeps its own partitions, and gets the rows."""
+    """An empty table with the right columns keeps its own partitioning, and gets the rows."""
     make_log(tmp_path / "log")
     lake = tmp_path / "lake"
     lake.mkdir()
@@ -236,7 +236,7 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_a_reader_of_the_catalog_prevents_is_told(tmp_path: Path):
-    """SQLite refuses it in its last step; that connection would still show the new rows."""
+    """SQLite refuses it in the last step; that connection would still show the new rows."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=to, form=ICEBERG)
     grow(partition, 120, 2)

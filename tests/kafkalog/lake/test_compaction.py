@@ -1,4 +1,4 @@
-"""Small files of tables that grow are merged: the same rows, wherever it stops, whoever reads."""
+"""Small files of growing tables are merged: the rows stay the same for any stop and reader."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def merge(
     log: Path, to: Path, form: TableFormat, size: int | None = SIZE,
     columns: tuple[str, ...] | None = None,
 ) -> ExportSummary:  # fmt: skip
-    """Add what is new, and merge files that are smaller."""
+    """Add what is new, and merge files that are smaller than a size."""
     return add(replace(asking(log, form=form), compact_below=size, columns=columns), to)[-1]
 
 
 def files_in(to: Path, form: TableFormat) -> list[str]:
-    """The files of the table as it is now."""
+    """Return the files of the current table."""
     if form == DELTA:
         return list(DeltaTable(to).file_uris())
     return [one.file.file_path for one in iceberg(to).scan().plan_files()]
 
 
 def all_rows(to: Path, form: TableFormat) -> list[dict[str, Any]]:
-    """Every column of every row."""
+    """Return every column of every row."""
     table = DeltaTable(to).to_pyarrow_table() if form == DELTA else iceberg(to).scan().to_arrow()
     found: list[dict[str, Any]] = table.sort_by("offset").to_pylist()
     return found
@@ -81,7 +81,7 @@ def table_of_many(tmp_path: Path, form: TableFormat) -> tuple[Path, Path]:
 def test_the_rows_are_the_same(
     tmp_path: Path, form: TableFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one file, after a commit of its own; the next run goes on where the table ends."""
+    """They are in one file after a separate commit; the next run continues after them."""
     log, to = table_of_many(tmp_path, form)
     append(log, to=to, form=form)
     before, files = all_rows(to, form), files_in(to, form)
@@ -125,7 +125,7 @@ def test_the_rows_are_the_same(
 
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])
 def test_files_with_other_columns(tmp_path: Path, form: TableFormat) -> None:
-    """The file that replaces them has all columns of the table."""
+    """The merged file has all columns of the table."""
     log, to = tmp_path / "log", tmp_path / "lake"
     partition = make_log(log)
     fewer = ("offset", "value", "leader_epoch")
@@ -150,7 +150,7 @@ def test_files_with_other_columns(tmp_path: Path, form: TableFormat) -> None:
 
 
 def test_files_whose_columns_others_have_renamed(tmp_path: Path) -> None:
-    """They are left alone: the values stay where they belong."""
+    """They are not merged: the values stay where they belong."""
     log, to = table_of_many(tmp_path, ICEBERG)
     append(log, to=to, form=ICEBERG)
     with iceberg(to).update_schema() as change:
@@ -167,7 +167,7 @@ def test_files_whose_columns_others_have_renamed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])
 def test_files_that_are_large_enough(tmp_path: Path, form: TableFormat) -> None:
-    """They stay, and merged ones do not get much larger than asked."""
+    """They stay, and merged files do not get much larger than requested."""
     log, to = table_of_many(tmp_path, form)
     append(log, to=to, form=form)
     assert merge(log, to, form, 1).merged.files == 0
@@ -215,7 +215,7 @@ def test_a_run_that_stops_while_it_merges(
 def test_others_that_change_the_table_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Nothing is merged then, and no file is left; what was deleted does not come back."""
+    """Nothing is merged then, and no file is left; deleted rows do not come back."""
     log, to = table_of_many(tmp_path, ICEBERG)
     append(log, to=to, form=ICEBERG)
     commit = SqlCatalog.commit_table
@@ -240,7 +240,7 @@ def test_others_that_change_the_table_meanwhile(
 
 
 def test_readers_see_before_or_after(tmp_path: Path) -> None:
-    """A table that was opened before still has its files."""
+    """A table that was opened before the merge still has its files."""
     log, to = table_of_many(tmp_path, DELTA)
     append(log, to=to, form=DELTA)
     opened = DeltaTable(to)
@@ -254,7 +254,7 @@ def test_readers_see_before_or_after(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """It says what was merged; plain files are not."""
+    """It reports what was merged; plain files are never merged."""
     log, to = table_of_many(tmp_path, DELTA)
     words = ("export", log, "--to", to, "--append", "--table-format", "delta")
     result = kafkalog(*words, "--compact-below", "1MiB", "--format", "ndjson")

@@ -1,4 +1,4 @@
-"""What a broker deletes between the plan and the reading is reported, never left out silently."""
+"""What a broker deletes between plan and read is reported, never left out silently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two segments of thirty records, of which the first is deleted when all is planned."""
+    """Two segments of thirty records; the first one is deleted after the plan."""
     partition = tmp_path / "logs" / "orders-0"
     for base in (0, 30):
         batches = [
@@ -41,7 +41,7 @@ def partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_export_names_what_it_lacks(partition: Path, tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """Status 1, as for damage; the manifest has it, too."""
+    """The status is 1, as for damage; the manifest names it, too."""
     lake = tmp_path / "lake"
     words = ("--engine", "local", "--to", lake, "--format", "ndjson")
     result = kafkalog("export", partition.parent, *words)
@@ -68,7 +68,7 @@ def test_an_export_that_is_to_fail_fast_ends(
 
 
 def test_a_profile_counts_what_it_lacks(partition: Path, kafkalog: Kafkalog) -> None:
-    """Once, though it reads twice."""
+    """They are counted once, although the profile reads twice."""
     result = kafkalog("profile", partition, "--engine", "local", "--format", "ndjson")
     assert result.status == 1
     [row] = map(json.loads, result.stdout.splitlines())

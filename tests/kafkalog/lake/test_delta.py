@@ -39,7 +39,7 @@ def tables_in(root: Path) -> dict[str, bytes]:
 
 
 def test_a_delta_table_has_the_rows_of_the_files(tmp_path: Path, corpus_dir: Path) -> None:
-    """As deltalake and pyarrow read them; the files are those without a table, byte for byte."""
+    """deltalake and pyarrow read them; the files equal those of an export without a table."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     export_delta(source, tmp_path / "delta")
     export([source], tmp_path / "plain", Request(split_bytes=1 << 14))
@@ -55,7 +55,7 @@ def test_a_delta_table_has_the_rows_of_the_files(tmp_path: Path, corpus_dir: Pat
 
 
 def test_a_directory_with_an_odd_name(tmp_path: Path, corpus_dir: Path) -> None:
-    """What is escaped in the names of directories is not escaped twice."""
+    """Names of directories that are already escaped are not escaped again."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     shutil.copytree(source / "codec-none-0", tmp_path / "a b-0")
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_a_directory_with_an_odd_name(tmp_path: Path, corpus_dir: Path) -> None:
 
 
 def test_a_second_run_commits_nothing(tmp_path: Path, corpus_dir: Path) -> None:
-    """And changes nothing else."""
+    """It changes nothing else either."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     export_delta(source, tmp_path / "to")
     before = files_of(tmp_path / "to")
@@ -76,7 +76,7 @@ def test_a_second_run_commits_nothing(tmp_path: Path, corpus_dir: Path) -> None:
 
 
 def test_a_run_that_was_killed_after_the_commit_goes_on(tmp_path: Path, corpus_dir: Path) -> None:
-    """The table is there, the manifest is not: each row is there once in the end."""
+    """The table exists, the manifest does not: in the end each row exists once."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     rows = export_delta(source, tmp_path / "to").rows
     (tmp_path / "to" / "_SUCCESS").unlink()
@@ -90,14 +90,14 @@ def test_a_run_that_was_killed_after_the_commit_goes_on(tmp_path: Path, corpus_d
 
 @pytest.mark.parametrize("name", [*TableName])
 def test_every_table_can_be_one(name: TableName, tmp_path: Path, corpus_dir: Path) -> None:
-    """All types of columns are known to Delta."""
+    """Delta knows all types of columns."""
     [source] = state(corpus_dir, "kafka-4.3", "crash-1-torn").log_dirs
     rows = export_delta(source, tmp_path / "to", Request(name)).rows
     assert len(DeltaTable(tmp_path / "to").to_pyarrow_table()) == rows
 
 
 def test_what_is_refused(tmp_path: Path, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is written."""
+    """The refusal comes before anything is written."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     delta = TableFormat.DELTA
     text = ExportRequest((str(source),), writing=Writing(FileFormat.CSV), table_format=delta)

@@ -1,4 +1,4 @@
-"""`export --append --every`: round after round, past what is only busy, until Ctrl-C."""
+"""`export --append --every`: round after round, despite busy tables, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def between_rounds(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> list[float]:
-    """Do these instead of sleeping; then Ctrl-C. Return how long was to be slept."""
+    """Replace each sleep by one of these calls, then by Ctrl-C; return the requested times."""
     left, slept = list(steps), []
 
     def sleep(seconds: float) -> None:
@@ -48,7 +48,7 @@ def between_rounds(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]
 def test_rounds(
     tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch, form: TableFormat
 ) -> None:
-    """A line each; while the table is locked, or its catalog, a round is put off."""
+    """Each has a line; a round is deferred while the table or its catalog is locked."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     commit = SqlCatalog.commit_table
     held: list[int] = []
@@ -87,7 +87,7 @@ def test_rounds(
 def test_an_error_of_a_round_is_the_end(
     tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its status: a gap, or a table that is busy from the beginning."""
+    """The run ends with the status of a gap, or of a table that is busy from the beginning."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     words = ("export", tmp_path / "log", "--to", to, "--append", "--every", "10m")
 
@@ -112,7 +112,7 @@ def test_an_error_of_a_round_is_the_end(
 
 
 def test_ctrl_c(tmp_path: Path) -> None:
-    """It ends a process at once and without a word, whether that waits already or not yet."""
+    """It ends the process at once and silently, whether it is already waiting or not."""
     make_log(tmp_path / "log")
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkalog_cli", "export", tmp_path / "log", "--to",

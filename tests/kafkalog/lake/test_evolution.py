@@ -1,4 +1,4 @@
-"""Tables whose rows get other columns: old rows stay readable, new ones have all that is known."""
+"""Tables whose rows get other columns: old rows stay readable, new ones have all known columns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def order(*fields: tuple[str, Any]) -> dict[str, Any]:
 
 
 def field(name: str, kind: Any) -> dict[str, Any]:
-    """A field, which readers of older values know as null if it is optional."""
+    """Build a field; readers of older values see null if it is optional."""
     return {"name": name, "type": kind, **({"default": None} if isinstance(kind, list) else {})}
 
 
@@ -83,7 +83,7 @@ BY_ID = [FIRST, SECOND, WIDER, OTHER]
 
 
 def framed(schema: dict[str, Any], value: dict[str, Any]) -> bytes:
-    """A value as Confluent's serializer writes it."""
+    """Frame a value as Confluent's serializer writes it."""
     data = io.BytesIO()
     data.write(b"\0" + BY_ID.index(schema).to_bytes(4, "big"))
     fastavro.schemaless_writer(data, schema, value)
@@ -99,7 +99,7 @@ def run(
     log: Path, to: Path, form: TableFormat, schema: dict[str, Any] | None = None,
     columns: Sequence[str] | None = None,
 ) -> ExportSummary:  # fmt: skip
-    """Add what is new, with values as the schema has them."""
+    """Add what is new, with values decoded by the schema."""
     writers = tuple((n, (json.dumps(one),)) for n, one in enumerate(BY_ID))
     typed = TypedColumn(
         "value", TypedForm.AVRO, json.dumps(schema).encode(), None, Framing.CONFLUENT,
@@ -114,7 +114,7 @@ def run(
 
 
 def readers(to: Path, form: TableFormat) -> dict[str, Any]:
-    """The table as programs of several makers read it, which are given nothing but the table."""
+    """Read the table as programs of several makers do, from the table alone."""
     if form == ICEBERG:
         table = iceberg(to)
         return {"pyiceberg": table.scan().to_arrow(), "polars": pl.scan_iceberg(table).collect()}
@@ -134,7 +134,7 @@ def readers(to: Path, form: TableFormat) -> dict[str, Any]:
 
 
 def read(to: Path, form: TableFormat, *names: str) -> list[tuple[Any, ...]]:
-    """The values of these columns by offset, which all readers agree upon."""
+    """Return the values of these columns by offset, on which all readers must agree."""
     found = {
         program: [tuple(row[name] for name in names) for row in (
             table.sort("offset").to_dicts() if isinstance(table, pl.DataFrame)
@@ -154,7 +154,7 @@ def _planner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("form", ALL)
 def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
-    """A new schema of the values adds fields, also within lists; a field that it lacks is null."""
+    """A new schema adds fields, also within lists; a field that it lacks is null."""
     log, to = tmp_path / "log", tmp_path / "lake"
     old = {"id": 1, "note": "n", "lines": [{"sku": "a"}, {"sku": "b"}]}
     put(log, 0, framed(FIRST, old), None, framed(FIRST, {"id": 2, "note": None, "lines": []}))
@@ -191,7 +191,7 @@ def test_fields_that_come_and_go(tmp_path: Path, form: TableFormat) -> None:
 
 @pytest.mark.parametrize("form", ALL)
 def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
-    """Iceberg's columns get wider; elsewhere that is refused, and narrow values are converted."""
+    """Iceberg's columns get wider; other formats refuse that, and narrow values are converted."""
     log, to = tmp_path / "log", tmp_path / "lake"
     put(log, 0, framed(SECOND, {"id": 1, "lines": [], "total": None}))
     run(log, to, form, SECOND)
@@ -216,7 +216,7 @@ def test_wider_types(tmp_path: Path, form: TableFormat) -> None:
 
 @pytest.mark.parametrize("form", ALL)
 def test_other_types_are_refused(tmp_path: Path, form: TableFormat) -> None:
-    """Before a byte is written, with both types."""
+    """The error names both types, and comes before a byte is written."""
     log, to = tmp_path / "log", tmp_path / "lake"
     put(log, 0, framed(SECOND, {"id": 1, "lines": [], "total": None}))
     run(log, to, form, SECOND)
@@ -231,7 +231,7 @@ def test_other_types_are_refused(tmp_path: Path, form: TableFormat) -> None:
 
 @pytest.mark.parametrize("form", ALL)
 def test_other_columns(tmp_path: Path, form: TableFormat) -> None:
-    """Of `--columns`: what is added is null before, what is left out is null from then on."""
+    """With `--columns`, an added column is null before, and one left out is null from then on."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     names = ("offset", "value", "timestamp", "leader_epoch", "key")
     run(tmp_path / "log", to, form, columns=names)
@@ -255,7 +255,7 @@ def test_other_columns(tmp_path: Path, form: TableFormat) -> None:
 
 
 def test_text_keeps_its_columns(tmp_path: Path) -> None:
-    """Lines of CSV do not say which columns they have."""
+    """Lines of CSV do not name their columns."""
     make_log(tmp_path / "log")
     for columns in (("offset",), ("offset", "value")):
         asked = ExportRequest(
@@ -269,7 +269,7 @@ def test_text_keeps_its_columns(tmp_path: Path) -> None:
 
 
 def test_a_delta_table_that_others_have_changed(tmp_path: Path) -> None:
-    """Their columns stay, and are null in our rows; a type that is not ours is refused."""
+    """Their columns stay, and are null in our rows; a conflicting type is refused."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     names = ("offset", "value")
     run(tmp_path / "log", to, DELTA, columns=names)
@@ -291,7 +291,7 @@ def test_a_delta_table_that_others_have_changed(tmp_path: Path) -> None:
 def test_columns_of_an_iceberg_table_that_change_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files know columns by numbers that the table now gives to others."""
+    """The files use column numbers that the table now gives to other columns."""
     partition, to = make_log(tmp_path / "log"), tmp_path / "lake"
     names = ("offset", "value", "leader_epoch")
     run(tmp_path / "log", to, ICEBERG, columns=names)
@@ -325,7 +325,7 @@ def test_columns_of_an_iceberg_table_that_change_meanwhile(
 def test_a_run_with_new_columns_that_stops_at_any_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat
 ) -> None:
-    """The next one, with other columns again, ends with each row once, and all columns."""
+    """The next one, again with other columns, ends with each row once, and all columns."""
     killing = Killing(monkeypatch)
     step = 1 if tries_everything() else 12
     at = drawn_for(f"columns {form}").randrange(step)
@@ -352,7 +352,7 @@ def test_a_run_with_new_columns_that_stops_at_any_write(
 
 
 def test_rows_of_other_types() -> None:
-    """All of a batch is converted, also of a part of one; what cannot be has a name."""
+    """The rows may be a slice of a batch; a column whose type cannot be converted is named."""
     old = pa.schema([
         pa.field("n", pa.int64(), nullable=False),
         ("v", pa.struct([

@@ -1,4 +1,4 @@
-"""Iceberg tables that grow: each row once, in one commit with the offsets, as others read them."""
+"""Iceberg tables that grow: each row once, rows and offsets in one commit, read by others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ DAY_MS = 86_400_000
 
 
 def test_each_run_adds_what_is_new(tmp_path: Path) -> None:
-    """Wherever the partition has moved to; a run without news changes nothing."""
+    """The partition may have moved; a run without news changes nothing."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(IDS)
@@ -93,7 +93,7 @@ def test_each_run_adds_what_is_new(tmp_path: Path) -> None:
 def test_other_programs_read_the_rows(
     tmp_path: Path, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """pyiceberg, Polars and DuckDB find what the same export has in plain files."""
+    """pyiceberg, Polars and DuckDB find the rows that the same export has in plain files."""
     [source] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     request = Request(replicas=Replicas.BEST, split_bytes=1 << 20)
     for to, form in (("lake", ICEBERG), ("plain", FILES)):
@@ -130,7 +130,7 @@ def test_other_programs_read_the_rows(
 
 
 def test_days_and_times_without_end(tmp_path: Path) -> None:
-    """A file per day, however many; times that Python's calendar lacks; none at all."""
+    """Many days with a file each, times beyond Python's calendar, and no time at all."""
     log, lake = tmp_path / "log", tmp_path / "lake"
     (log / "days-0").mkdir(parents=True)
     times = [BASE_TIME - (n * 7 % 40) * DAY_MS for n in range(120)]
@@ -166,7 +166,7 @@ def test_days_and_times_without_end(tmp_path: Path) -> None:
 
 
 def test_batches(tmp_path: Path, corpus_dir: Path) -> None:
-    """A table without a time of records has partitions by topic."""
+    """A table without record times is partitioned by topic."""
     [source] = state(corpus_dir, "kafka-4.3", "crash-1-torn").log_dirs
     request = Request(TableName.BATCHES, replicas=Replicas.BEST)
     asked = ExportRequest((str(source),), request, table_format=ICEBERG, append=True)
@@ -177,7 +177,7 @@ def test_batches(tmp_path: Path, corpus_dir: Path) -> None:
 
 
 def test_gaps(tmp_path: Path) -> None:
-    """Records that are gone end the run before it writes; once allowed, the commit names them."""
+    """Missing records end the run before it writes; once allowed, the commit names them."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=lake, form=ICEBERG)
     before = data_files(lake)
@@ -204,7 +204,7 @@ def test_gaps(tmp_path: Path) -> None:
 def test_what_is_deleted_during_a_run_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the files that were written are removed."""
+    """The files that were written are removed, too."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     append(tmp_path / "log", to=lake, form=ICEBERG)
     before = data_files(lake)
@@ -270,7 +270,7 @@ def test_edited_notes(tmp_path: Path, text: str) -> None:
 
 
 def test_what_does_not_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is written."""
+    """The refusal comes before anything is written."""
     make_log(tmp_path / "log")
     log, lake = str(tmp_path / "log"), tmp_path / "lake"
     catalog = local_catalog(str(lake))
@@ -306,7 +306,7 @@ def test_what_does_not_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """Status 0 with and without news, 4 for a gap, 1 once it is allowed; 2 for a wrong use."""
+    """Status 0 with and without news, 4 for a gap, 1 once it is allowed; 2 for wrong usage."""
     partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
     words = (
         "export", tmp_path / "log", "--to", TABLE, "--append", "--table-format", "iceberg",

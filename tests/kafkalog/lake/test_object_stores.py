@@ -74,7 +74,7 @@ def test_a_bucket_gets_the_same_files(tmp_path: Path, endpoint: str, store: Any)
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, endpoint: str, store: Any) -> None:
-    """With what is in the bucket."""
+    """It continues with what is in the bucket."""
     source = sorted(logs(tmp_path / "logs", 8, 1, 400).iterdir())
     request = Request(split_bytes=1 << 19)
     export(source, tmp_path / "to", request)
@@ -85,7 +85,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, endpoint: str, store: Any) -
 
 
 def test_something_else_in_the_bucket_is_refused(tmp_path: Path, endpoint: str, store: Any) -> None:
-    """Nothing is written beside it."""
+    """Nothing is written next to it."""
     source = sorted(logs(tmp_path / "logs").iterdir())
     with store.open_output_stream("lake/else/mine") as stream:
         stream.write(b"mine")
@@ -98,7 +98,7 @@ def test_something_else_in_the_bucket_is_refused(tmp_path: Path, endpoint: str, 
 def test_credentials_are_never_shown(
     tmp_path: Path, endpoint: str, store: Any, kafkalog: Callable[..., Any]
 ) -> None:
-    """Neither in the report and the manifest nor in errors."""
+    """They appear neither in the report and the manifest nor in errors."""
     source = sorted(logs(tmp_path / "logs", 1).iterdir())
     done = kafkalog("export", source[0], "--to", uri(endpoint, "shown"), "--format", "ndjson")
     assert done.status == 0
@@ -122,6 +122,6 @@ def test_uris_without_credentials() -> None:
 
 @pytest.mark.parametrize("wrong", ["http://x/y", "hdfs://x/y", "s3://", "gs://"])
 def test_other_places_are_refused(wrong: str) -> None:
-    """With a word about what there is."""
+    """The error names the schemes that exist."""
     with pytest.raises((UsageError, KafkaLogError)):
         open_target(wrong)

@@ -1,4 +1,4 @@
-"""What an export left is one table for DuckDB and pyarrow; what topics look like as numbers."""
+"""An export is one table for DuckDB and pyarrow, even if topics look like numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted() -> list[tuple[str, int, int]]:
 
 
 def test_pyarrow_reads_one_table(lake: Path) -> None:
-    """As a data set, and with the shortest call there is."""
+    """It reads it as a data set, and with the shortest possible call."""
     table = table_of(lake)
     found = zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset")),
                 strict=True)  # fmt: skip
@@ -43,7 +43,7 @@ def test_pyarrow_reads_one_table(lake: Path) -> None:
 
 
 def test_duckdb_reads_one_table(lake: Path) -> None:
-    """With the type of the topic where it would guess a number."""
+    """It keeps the type of the topic, where it would guess a number."""
     files = f"{lake}/**/*.parquet"
     query = f"SELECT topic, partition, \"offset\" FROM '{files}'"  # noqa: S608
     assert sorted(duckdb.sql(query).fetchall()) == wanted()
@@ -55,7 +55,7 @@ def test_duckdb_reads_one_table(lake: Path) -> None:
 
 
 def test_copies_of_a_partition_have_files_of_their_own(tmp_path: Path) -> None:
-    """Where all replicas are wanted; of which each is told by the column log_dir."""
+    """With all replicas, the column log_dir tells the copies apart."""
     for broker in (1, 2):
         records = [record(i) for i in range(broker)]
         write_log(tmp_path / f"broker{broker}" / "a-0", batch(0, records))

@@ -1,4 +1,4 @@
-"""Records that do not decode: in a table of their own, or the end of the run."""
+"""Records that do not decode go to a separate table, or end the run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SPLIT = 300
 
 
 def value(n: int) -> bytes | None:
-    """A third of the values are sound, a third are not, a third are tombstones."""
+    """Return a value: a third of them are sound, a third invalid, a third tombstones."""
     return (b'{"n":%d}' % n, b"no JSON %d" % n, None)[n % 3]
 
 
@@ -58,7 +58,7 @@ def good(end: int) -> list[tuple[int, bytes | None]]:
 
 
 def grow(log: Path, first: int, end: int) -> None:
-    """Add a segment, of batches of three records."""
+    """Add a segment with batches of three records."""
     three = [[record(i, b"k", value(n + i)) for i in range(3)] for n in range(first, end, 3)]
     batches = [batch(n, one) for n, one in zip(range(first, end, 3), three, strict=True)]
     write_log(log, *batches, name=f"{first:020}")
@@ -99,7 +99,7 @@ def in_rejects(to: Path, form: TableFormat = FILES) -> list[tuple[int, bytes | N
 
 
 def test_a_record_is_in_one_of_two_tables(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
-    """That of the rejects has its place, its bytes, the id of its schema, and the reason."""
+    """The rejects have the record's place, bytes, schema id, and the reason."""
     framed = b"\0\0\0\0\7"
     keys = [framed + b'{"n":1}', None, framed + b"no JSON", b"\0\0\0\0\x08{}", b"short"]
     log, schema, to = tmp_path / "a-3", tmp_path / "s.json", tmp_path / "lake"
@@ -136,7 +136,7 @@ def test_a_record_is_in_one_of_two_tables(tmp_path: Path, kafkalog: Callable[...
 
 @pytest.mark.parametrize("form", [FILES, DELTA])
 def test_too_many_end_the_run(tmp_path: Path, form: TableFormat) -> None:
-    """Nothing stays of it, and the same directory takes another run: 10 of 30 do not decode."""
+    """Nothing of the run remains, and the directory accepts another run: 10 of 30 are rejects."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 30)
     for most, message in [
@@ -158,7 +158,7 @@ def test_too_many_end_the_run(tmp_path: Path, form: TableFormat) -> None:
 
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_too_many_end_a_commit(tmp_path: Path, form: TableFormat) -> None:
-    """The commits before stay, and the limit is that of each."""
+    """Earlier commits stay, and the limit applies to each commit."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 9)
     add(log, to, form, 3)
@@ -181,7 +181,7 @@ def test_too_many_end_a_commit(tmp_path: Path, form: TableFormat) -> None:
 def test_an_iceberg_table_has_a_table_of_rejects(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """Next to it, with the same columns as elsewhere; a run without rejects leaves it alone."""
+    """It is next to the table, with the usual columns; a run without rejects does not touch it."""
     log, to, schema = tmp_path / "a-0", tmp_path / "lake", tmp_path / "s.json"
     schema.write_bytes(SCHEMA)
     grow(log, 0, 9)
@@ -254,7 +254,7 @@ def test_rejects_of_an_iceberg_table_once_wherever_a_run_stops(
 
 
 def test_rejects_of_an_iceberg_table_that_is_set_back(tmp_path: Path) -> None:
-    """They are set back, too, also behind a compaction: the next run adds again what is lacking."""
+    """They are set back, too, even after a compaction: the next run adds what is missing."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     for end in (6, 12, 18):
         grow(log, end - 6, end)
@@ -302,7 +302,7 @@ def test_snapshots_of_rejects_that_have_expired(tmp_path: Path) -> None:
 def test_another_run_between_the_commits_of_an_iceberg_table_and_of_its_rejects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It adds the rejects of the first before its own."""
+    """It adds the rejects of the first run before its own."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 6)
     settle = RejectsTable.settle
@@ -323,7 +323,7 @@ def test_another_run_between_the_commits_of_an_iceberg_table_and_of_its_rejects(
 
 
 def test_another_table_with_the_name_of_the_rejects(tmp_path: Path) -> None:
-    """It is left alone."""
+    """It stays unchanged."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 6)
     to.mkdir()
@@ -337,7 +337,7 @@ def test_another_table_with_the_name_of_the_rejects(tmp_path: Path) -> None:
 
 
 def test_rejects_of_a_delta_table_are_merged(tmp_path: Path) -> None:
-    """As the table is, with the same rows, and the next run goes on."""
+    """They are merged like the table, with the same rows, and the next run continues."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     for end in (6, 12, 18):
         grow(log, end - 6, end)
@@ -360,7 +360,7 @@ def test_rejects_of_a_delta_table_are_merged(tmp_path: Path) -> None:
 def test_each_reject_once_wherever_a_run_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat
 ) -> None:
-    """Killed before or after any of its writes, and given again."""
+    """The run is killed before or after any of its writes, and repeated."""
     first, table = tmp_path / "a-0", tmp_path / "lake"
     grow(first, 0, 6)
     add(first, table, form)
@@ -387,7 +387,7 @@ def test_each_reject_once_wherever_a_run_stops(
 def test_a_run_that_was_stopped_is_counted_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it rejected before counts for the limit of the run that continues it."""
+    """Its earlier rejects count towards the limit of the run that continues it."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 30)
     killing = Killing(monkeypatch)
@@ -405,7 +405,7 @@ def test_a_run_that_was_stopped_is_counted_whole(
 
 @pytest.mark.parametrize("form", [FILES, DELTA])
 def test_nothing_but_rejects(tmp_path: Path, form: TableFormat) -> None:
-    """The table has no row, and no file."""
+    """The table has no rows and no files."""
     write_log(tmp_path / "a-0", batch(0, [record(0, b"k", b"no JSON")]))
     with Export(asked(tmp_path / "a-0", form), str(tmp_path / "lake"), max_rejects=1) as run:
         run.run(LocalEngine(1))
@@ -417,7 +417,7 @@ def test_nothing_but_rejects(tmp_path: Path, form: TableFormat) -> None:
 def test_a_delta_table_that_is_there_keeps_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that stopped after the commit is completed, also if fewer rejects are allowed now."""
+    """A run that stopped after the commit is completed, even if fewer rejects are allowed now."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     grow(log, 0, 9)
     with monkeypatch.context() as patched:
@@ -433,7 +433,7 @@ def test_a_delta_table_that_is_there_keeps_its_files(
 
 
 def test_rejects_in_row_groups(tmp_path: Path) -> None:
-    """Of limited size, as the rows of the table."""
+    """Their size is limited, like those of the table."""
     grow(tmp_path / "a-0", 0, 60)
     request = replace(asked(tmp_path / "a-0"), writing=Writing(row_group_rows=3), request=Request())
     with Export(request, str(tmp_path / "lake"), max_rejects=99) as run:

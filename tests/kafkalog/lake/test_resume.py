@@ -1,4 +1,4 @@
-"""An export that was killed goes on; at its end there is what was to be, and nothing else."""
+"""A killed export continues; at its end exactly the planned files exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEED = random.SystemRandom().randrange(1 << 32)
 
 
 def logs(root: Path, partitions: int = 3, segments: int = 10, batches: int = 3) -> Path:
-    """Segments of so many batches of ten records."""
+    """Write segments with this number of batches of ten records."""
     for partition in range(partitions):
         for segment in range(segments):
             first = segment * batches
@@ -46,7 +46,7 @@ def source(tmp_path: Path) -> list[Path]:
 
 
 def test_killed_runs_leave_what_one_run_leaves(tmp_path: Path, source: list[Path]) -> None:
-    """`kill -9` at any moment, again and again, until a run comes to its end."""
+    """Runs are killed with `kill -9` at any moment until one completes."""
     print("seed", SEED)
     chance = random.Random(SEED)
     export(source, tmp_path / "whole", Request(split_bytes=1))
@@ -75,11 +75,11 @@ def test_killed_runs_leave_what_one_run_leaves(tmp_path: Path, source: list[Path
 
 
 class EngineStoppedError(Exception):
-    """As if the process ended."""
+    """Stands for the end of the process."""
 
 
 class StoppingEngine(LocalEngine):
-    """Ends after so many tasks, as if the process did."""
+    """Ends after this number of tasks, as if the process did."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__(1)
@@ -99,7 +99,7 @@ def interrupt(paths: list[Path], to: Path, tasks: int, **options: Any) -> None:
 
 
 def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
-    """Unless its file is not what it was."""
+    """A file that has changed since is written again."""
     source = sorted(logs(tmp_path / "logs", 8, 1, 400).iterdir())
     request = Request(split_bytes=1 << 19)
     interrupt(source, tmp_path / "to", 0, request=request)
@@ -116,7 +116,7 @@ def test_what_was_written_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_second_run_does_nothing(tmp_path: Path, source: list[Path]) -> None:
-    """And says so; it starts no engine."""
+    """It reports that, and starts no engine."""
     first = export(source, tmp_path / "to")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "to").rglob("*")}
     asked = ExportRequest(tuple(map(str, source)))
@@ -128,7 +128,7 @@ def test_a_second_run_does_nothing(tmp_path: Path, source: list[Path]) -> None:
 
 
 def test_a_file_that_was_taken_away_is_written_again(tmp_path: Path, source: list[Path]) -> None:
-    """Of an export that was finished."""
+    """The export was already finished."""
     export(source, tmp_path / "to")
     before = files_of(tmp_path / "to")
     next((tmp_path / "to").rglob("*.parquet")).unlink()
@@ -137,7 +137,7 @@ def test_a_file_that_was_taken_away_is_written_again(tmp_path: Path, source: lis
 
 
 def test_an_interrupted_export_ends_where_it_was_to(tmp_path: Path, source: list[Path]) -> None:
-    """Logs that grow meanwhile make no difference: the plan says where they end."""
+    """Logs that grow meanwhile make no difference: the plan fixes where they end."""
     export(source, tmp_path / "whole", Request(split_bytes=1))
     interrupt(source, tmp_path / "to", 0, request=Request(split_bytes=1))
     with max(source[2].glob("*.log")).open("ab") as log:
@@ -150,7 +150,7 @@ def test_an_interrupted_export_ends_where_it_was_to(tmp_path: Path, source: list
 
 
 def test_logs_that_lost_bytes_are_refused(tmp_path: Path, source: list[Path]) -> None:
-    """Cut, or gone: what is there cannot become what was planned."""
+    """They were cut or removed: what remains does not match the plan."""
     interrupt(source, tmp_path / "to", 0)
     log = next(source[0].glob("*.log"))
     data = log.read_bytes()
@@ -160,7 +160,7 @@ def test_logs_that_lost_bytes_are_refused(tmp_path: Path, source: list[Path]) ->
 
 
 def test_another_export_is_refused(tmp_path: Path, source: list[Path]) -> None:
-    """Finished or not; nothing is changed."""
+    """Whether the other one is finished or not, nothing is changed."""
     interrupt(source, tmp_path / "begun", 0)
     export(source, tmp_path / "done")
     for name in ("begun", "done"):
@@ -175,7 +175,7 @@ def test_another_export_is_refused(tmp_path: Path, source: list[Path]) -> None:
 
 
 def test_something_else_is_refused(tmp_path: Path, source: list[Path]) -> None:
-    """A directory with a file of somebody's, a file, a directory in the source."""
+    """A directory with a foreign file, a file, a directory in the source."""
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "mine").write_text("mine")
     with pytest.raises(DestinationExistsError, match="not an export"):
@@ -188,7 +188,7 @@ def test_something_else_is_refused(tmp_path: Path, source: list[Path]) -> None:
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path, source: list[Path]) -> None:
-    """While the first one has the destination."""
+    """The first run still holds the destination."""
     asked = ExportRequest(tuple(map(str, source)))
     with (
         Export(asked, str(tmp_path / "to")),
@@ -198,7 +198,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path, source: list[P
 
 
 def test_damage_is_passed_over_and_told(tmp_path: Path, source: list[Path]) -> None:
-    """Or it ends the export, which can go on without `fail_fast`."""
+    """With `fail_fast` it ends the export, which can continue without that option."""
     log = next(source[1].glob("*.log"))
     log.write_bytes(flip(log.read_bytes(), 8 * 2000))
     with pytest.raises(CorruptDataError) as raised:

@@ -27,13 +27,13 @@ def table_with(chance: random.Random, rows: int) -> Any:
 
 
 def size_of(row: dict[str, Any]) -> int:
-    """By hand: 8 bytes of an offset, the bytes of the value and of all headers."""
+    """Compute the size by hand: 8 bytes per offset, and the bytes of value and headers."""
     headers = sum(len(one["key"]) + len(one["value"]) for one in row["headers"])
     return 8 + len(row["value"] or b"") + headers
 
 
 def test_groups_end_where_their_rows_say() -> None:
-    """As counted by hand, row by row, however the record batches were cut."""
+    """The test counts by hand, row by row, however the record batches were cut."""
     print("seed", SEED)
     chance = random.Random(SEED)
     for _ in range(20):
@@ -53,7 +53,7 @@ def test_groups_end_where_their_rows_say() -> None:
 
 
 def test_a_value_larger_than_a_group_is_a_group() -> None:
-    """With what stood before it."""
+    """Its group also has the rows before it."""
     values = [b"a", b"b" * 1000, b"c"]
     batch = pa.record_batch([pa.array(values, pa.binary())], names=["value"])
     assert [len(group) for group in row_groups([batch], 100, 500)] == [2, 1]

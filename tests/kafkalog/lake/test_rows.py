@@ -1,4 +1,4 @@
-"""The rows of an export are what real consumers were given, in every format."""
+"""The rows of an export are what real consumers got, in every format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about crashes, and most of the time would go into waiting for the disk."""
+    """Skip syncs: nothing here is about crashes, and they would take most of the time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -53,7 +53,7 @@ def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> N
 
 
 def test_committed_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
-    """With isolation read_committed."""
+    """The isolation level is read_committed."""
     for partition in any_state.partitions():
         wanted = committed_offsets(any_state, partition.name)
         if wanted is not None:
@@ -65,7 +65,7 @@ def test_committed_records_are_what_a_consumer_read(any_state: State, tmp_path: 
 
 
 def test_manifest_says_which_offsets_are_in_which_file(corpus_dir: Path, tmp_path: Path):
-    """And how many rows, how many bytes; there is no other file."""
+    """It also has the numbers of rows and bytes; no other file exists."""
     export([corpus_dir / "kafka-4.3" / "codecs"], tmp_path, Request(split_bytes=1 << 14))
     manifest = json.loads((tmp_path / "_kafkalog" / "manifest.json").read_text())
     files = files_of(tmp_path)
@@ -103,7 +103,7 @@ def text_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def plain(row: dict[str, Any], *, is_csv: bool) -> dict[str, Any]:
-    """What a row is as text."""
+    """Return a row as text shows it."""
 
     def text(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode()
@@ -157,7 +157,7 @@ def test_every_table_in_every_format(
 
 
 def test_bounds_are_exact(tmp_path: Path):
-    """Of offsets and times, inside of batches, too."""
+    """Bounds of offsets and times may lie inside batches."""
     for partition in (0, 1):
         batches = [batch(n, [record(i, b"k", b"v", time_delta=i) for i in range(5)],
                          base_time=BASE_TIME + n, max_time=BASE_TIME + n + 4)
@@ -174,7 +174,7 @@ def test_bounds_are_exact(tmp_path: Path):
 def test_both_decoders_write_the_same_bytes(
     corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The kernels and the reference decoder cut record batches elsewhere; row groups do not."""
+    """The decoders cut record batches at different rows, but row groups do not depend on that."""
     source = [corpus_dir / "kafka-4.3" / "codecs" / f"codec-{name}-0" for name in ("gzip", "zstd")]
     for form in FileFormat:
         writing = Writing(form, row_group_rows=97, row_group_size=5000)

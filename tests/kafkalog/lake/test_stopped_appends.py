@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class StoppedError(BaseException):
-    """As if the process was killed."""
+    """Stands for a kill of the process."""
 
 
 class Killing:
-    """Stops a run at its nth call that writes: before, or after it has taken effect."""
+    """Stops a run at its nth call that writes, before or after the write."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: int | None = None
@@ -85,7 +85,7 @@ class Killing:
 def test_a_run_that_stops_at_any_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: TableFormat, changes: str
 ) -> None:
-    """The next one ends with each row once, also if the logs have changed meanwhile."""
+    """The next one ends with each row once, even if the logs have changed meanwhile."""
     make_log(tmp_path / "first")
     append(tmp_path / "first", to=tmp_path / "lake", form=form)
     killing = Killing(monkeypatch)
@@ -130,7 +130,7 @@ def test_a_run_that_stops_at_any_write(
 def test_a_run_into_iceberg_that_stops_at_any_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: str
 ) -> None:
-    """Whether it makes the table or adds to it; files of no snapshot are no rows."""
+    """It creates the table or adds to it; files outside of snapshots are no rows."""
     killing = Killing(monkeypatch)
     step = 1 if tries_everything() else 9
     tries = 0

@@ -1,4 +1,4 @@
-"""Records end at the high watermark that is noted beside a log, and the report says so."""
+"""Records end at the high watermark noted for a log, and the report says so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def make_logs(log_dir: Path) -> None:
-    """Three partitions of thirty records: one noted up to 20, one whole, one not at all."""
+    """Make three partitions of thirty records: one noted up to 20, one whole, one without note."""
     for number in range(3):
         batches = [batch(n, [record(i, b"k", b"v") for i in range(3)]) for n in range(0, 30, 3)]
         write_log(log_dir / f"orders-{number}", *batches)
@@ -32,7 +32,7 @@ def make_logs(log_dir: Path) -> None:
 
 
 def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
-    """In the middle of a batch, too: a consumer is given no record above it."""
+    """It may be in the middle of a batch: a consumer gets no record above it."""
     make_logs(tmp_path / "logs")
     summary = export([tmp_path / "logs"], tmp_path / "lake", Request())
     found = table_of(tmp_path / "lake").to_pylist()
@@ -49,7 +49,7 @@ def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
 
 
 def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
-    """Fewer rows than the log has are no silent answer."""
+    """The export must not leave out rows silently."""
     make_logs(tmp_path / "logs")
     words: list[Any] = ["export", tmp_path / "logs", "--engine", "local", "--to"]
     report = kafkalog(*words, tmp_path / "lake").stdout.decode()
@@ -64,7 +64,7 @@ def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..
 def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """Above the high watermark, of an open transaction, below the log start offset."""
+    """Records above the high watermark, of an open transaction, below the log start offset."""
     make_logs(tmp_path / "logs")
     transaction = batch(30, [record(0, b"k", b"v")], producer=(7, 0, 0), attributes=16)
     log = tmp_path / "logs" / "orders-1" / f"{0:020}.log"
@@ -97,7 +97,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345
 def test_git_lfs_pointers_are_no_empty_logs(
     tmp_path: Path, kafkalog: Callable[..., Result], command: str, target: str
 ) -> None:
-    """As `verify` calls them: nothing is read where the contents are missing."""
+    """Nothing is read if the contents are missing; `verify` uses the same words."""
     logs = tmp_path / "logs"
     make_logs(logs)
     (logs / "orders-1" / f"{0:020}.log").write_text(POINTER.format("4d" * 32))
@@ -110,7 +110,7 @@ def test_git_lfs_pointers_are_no_empty_logs(
 
 
 def test_a_file_that_is_not_there_is_found_before_success(tmp_path: Path) -> None:
-    """As where tasks write into directories of their own machines: no _SUCCESS, and an error."""
+    """Tasks may have written to local directories of other machines: no _SUCCESS, and an error."""
     make_logs(tmp_path / "logs")
     to = tmp_path / "lake"
     with pytest.raises(UnreadableError, match="it is missing"):
@@ -123,7 +123,7 @@ def test_a_file_that_is_not_there_is_found_before_success(tmp_path: Path) -> Non
 
 
 class Elsewhere(LocalEngine):
-    """After its tasks a file is not what they wrote."""
+    """Changes a file after the tasks have written it."""
 
     def __init__(self, change: Callable[[Path], object]) -> None:
         super().__init__(1)

@@ -1,4 +1,4 @@
-"""Scripts of pages are kept where nobody else can put any, or nowhere."""
+"""Scripts of pages are cached where nobody else can write, or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
 
 
 def test_it_is_made_for_this_user_alone(tmp_path: Path):
-    """Whatever the umask; what is above it stays as it is."""
+    """This holds for any umask; the directories above it stay as they are."""
     before = os.umask(0)
     try:
         path = cache_directory({"XDG_CACHE_HOME": str(tmp_path / "x")})
@@ -31,7 +31,7 @@ def test_it_is_made_for_this_user_alone(tmp_path: Path):
 
 
 def test_home_is_the_second_choice(tmp_path: Path):
-    """As the XDG rules have it: a relative path counts as none."""
+    """The XDG rules apply: a relative path does not count."""
     wanted = str(tmp_path / ".cache" / "kafkalog")
     assert cache_directory({"HOME": str(tmp_path)}) == wanted
     assert cache_directory({"HOME": str(tmp_path), "XDG_CACHE_HOME": "here"}) == wanted
@@ -40,7 +40,7 @@ def test_home_is_the_second_choice(tmp_path: Path):
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The words of a refusal."""
+    """Return the message of a refusal."""
     words: list[str] = []
     monkeypatch.setattr(cache, "on_refused", [words.append])
     return words
@@ -50,7 +50,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_directory_that_others_can_write_is_refused_as_it_is(
     tmp_path: Path, refused: list[str], open_to: int
 ):
-    """What others have put there would be in our pages; closing the directory now does not help."""
+    """A script from others would be in our pages; closing the directory now does not help."""
     path = tmp_path / "kafkalog"
     path.mkdir(parents=True)
     path.chmod(open_to)
@@ -63,7 +63,7 @@ def test_a_directory_that_others_can_write_is_refused_as_it_is(
 
 
 def test_a_file_that_others_can_write_is_not_read(tmp_path: Path, refused: list[str]):
-    """Nor a link, nor a FIFO, which would hang; a file of ours replaces it."""
+    """Neither is a link, nor a FIFO, which would hang; a file of ours replaces it."""
     path = tmp_path / "kafkalog" / "x.js"
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     keep(str(path), b"code")
@@ -87,7 +87,7 @@ def test_a_file_that_others_can_write_is_not_read(tmp_path: Path, refused: list[
 def test_what_belongs_to_another_user_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ):
-    """Private or not: whoever owns it writes to it."""
+    """Its owner can write to it, even if it is private."""
     path = tmp_path / "kafkalog" / "x.js"
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     keep(str(path), b"code")
@@ -99,7 +99,7 @@ def test_what_belongs_to_another_user_is_not_read(
 
 
 def test_a_link_or_a_file_is_not_used(tmp_path: Path):
-    """A link could lead to where somebody else writes."""
+    """A link could lead to a directory in which somebody else writes."""
     (tmp_path / "other").mkdir(mode=0o700)
     (tmp_path / "kafkalog").symlink_to(tmp_path / "other")
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) is None
@@ -108,7 +108,7 @@ def test_a_link_or_a_file_is_not_used(tmp_path: Path):
 
 
 def test_somebody_elses_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Whoever owns it can put scripts in."""
+    """Its owner can put scripts into it."""
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) is None

@@ -1,4 +1,4 @@
-"""The facts of a report: those that the checks have seen already are not read again."""
+"""The facts of a report: what the checks have already read is not read again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def facts(one: PartitionFacts) -> tuple[object, ...]:
 def test_what_the_checks_have_seen_is_what_every_question_would_read(
     corpus_dir: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """Retention, log ends, open transactions and all else, of real logs: sound, torn, unclosed."""
+    """Retention, log ends, open transactions and more, of real logs: sound, torn, unclosed."""
     path = corpus_dir / "kafka-4.3" / state
     found = report(path, now_ms=NOW_MS)
     surveys: list[bool] = []

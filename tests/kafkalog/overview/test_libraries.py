@@ -1,4 +1,4 @@
-"""The libraries of the page: the script that is made once, kept, and made again if damaged."""
+"""The libraries of the page: the script is made once, cached, and made again if damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTAINED = "let a = '\\x3Cscript';\n"
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Replace what makes the script; return the list of what it was asked for."""
+    """Replace the function that makes the script; return the list of its calls."""
     asked: list[str] = []
 
     def bundle(text: str) -> str:
@@ -40,7 +40,7 @@ def test_the_script_is_made_once(made: list[str]) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied"])
 def test_a_damaged_script_is_made_again(made: list[str], tmp_path: Path, damage: str) -> None:
-    """A page without its charts would not say so."""
+    """A page without its charts would not report it."""
     page.vega.__wrapped__()
     [kept] = (tmp_path / "kafkalog").iterdir()
     data = bytearray(kept.read_bytes())
@@ -53,7 +53,7 @@ def test_a_damaged_script_is_made_again(made: list[str], tmp_path: Path, damage:
 def test_without_a_cache_it_is_made_each_time(
     made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a user without a home directory."""
+    """A user may have no home directory."""
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
     assert [page.vega.__wrapped__() for _ in range(2)] == [CONTAINED] * 2

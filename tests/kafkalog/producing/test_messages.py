@@ -1,4 +1,4 @@
-"""Messages are the records of the reference decoder, whichever way they are read."""
+"""Messages are the records of the reference decoder, however they are read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STATES += [("kafka-2.8", name) for name in ("v0", "v1", "upgrade")]
 
 @pytest.mark.parametrize("name", STATES, ids="-".join)
 def test_messages_are_the_records(name: tuple[str, str], corpus_dir: Path) -> None:
-    """All codecs and formats, nulls, headers, aborted records and damage; and up to a limit."""
+    """All codecs and formats, nulls, headers, aborted records, damage, and a limit."""
     for path in state(corpus_dir, *name).partitions():
         for selection in (WANTED, replace(WANTED, limit=7)):
             wanted = list(expected(path, selection))
@@ -57,7 +57,7 @@ def test_messages_are_the_records(name: tuple[str, str], corpus_dir: Path) -> No
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_a_header_without_a_text_as_name_is_left_out_and_told(tmp_path: Path, bulk: bool) -> None:
-    """The binding of librdkafka would crash."""
+    """The binding of librdkafka would crash on it."""
     records = [
         record(0, b"a", headers=[(b"ok", None), (b"", b"")]),
         record(1, b"b", headers=[(b"ok", b"1"), (b"\xff", b"2")]),

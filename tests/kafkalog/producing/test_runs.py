@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere goes on where its last transaction ended."""
+"""A run that stops anywhere continues where its last transaction ended."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ RECORDS = 40
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """Stands for a kill of the process."""
 
 
 class Message:
-    """What is told of a delivery."""
+    """What the producer reports about a delivery."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
@@ -122,7 +122,7 @@ def logs(tmp_path: Path) -> Path:
 def part_of_a_run(
     logs: Path, progress: Path, cluster: Cluster, steps: int, wanted: dict[int, list[int]]
 ) -> OffsetMap:
-    """Run until the end, or `KilledError`."""
+    """Run until the end, or until `KilledError`."""
     request = Request(keep_partitions=True)
     replay = run.Replay([open_path(str(logs))], request, ReplayListener())
     names = [(route.path, route.topic, route.partition) for route in replay.routes]
@@ -143,7 +143,7 @@ class _Named:
 def test_a_run_killed_again_and_again_gives_each_record_once(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """And committed offsets lead to the first record at or after them."""
+    """Committed offsets lead to the first record at or after them."""
     monkeypatch.setattr(run, "_COMMIT_RECORDS", 9)
     drawn = random.Random(seed)
     ends = {log: 1000 * log + 2 * RECORDS for log in range(LOGS)}
@@ -170,7 +170,7 @@ def test_a_run_killed_again_and_again_gives_each_record_once(
 
 
 def test_a_lost_progress_is_refused(logs: Path, tmp_path: Path) -> None:
-    """Nobody knows what was produced."""
+    """Without it, nobody knows what was produced."""
     with pytest.raises(KilledError):
         part_of_a_run(logs, tmp_path / "run", Cluster(), 50, {})
     with pytest.raises(RefusedError, match="lost the progress"):
@@ -182,7 +182,7 @@ def progress_file(path: Path, **asked: Any) -> ProgressFile:
 
 
 def test_a_file_that_has_begun_takes_no_other_run(tmp_path: Path) -> None:
-    """Before that it does: nothing was produced."""
+    """Before its first record it does: nothing was produced."""
     with progress_file(tmp_path / "run", end="log") as file:
         name = file.run
     with progress_file(tmp_path / "run", end="watermark") as file:
@@ -202,7 +202,7 @@ def test_two_processes_cannot_use_one_file(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_not_read(tmp_path: Path) -> None:
-    """Whatever of it was written before a crash."""
+    """A crash may have written any part of it."""
     path = tmp_path / "run"
     with progress_file(path) as file:
         file.begin("cluster", "orders")
@@ -227,7 +227,7 @@ def test_a_torn_last_line_is_not_read(tmp_path: Path) -> None:
              b"[" * 100_000 + b"\n"],
 )  # fmt: skip
 def test_another_file_is_not_touched(tmp_path: Path, data: bytes) -> None:
-    """It may be anything."""
+    """It may have any content."""
     path = tmp_path / "run"
     path.write_bytes(data)
     with pytest.raises(CorruptDataError), progress_file(path):
@@ -236,7 +236,7 @@ def test_another_file_is_not_touched(tmp_path: Path, data: bytes) -> None:
 
 
 def test_requests_that_make_no_sense(logs: Path) -> None:
-    """Each with what is wrong."""
+    """Each error says what is wrong."""
     with pytest.raises(UsageError, match="keep"):
         Request(commit_offsets=True)
     with pytest.raises(UsageError, match="last stable offset"):
@@ -265,7 +265,7 @@ class FakeCluster:
 
 
 def test_topics_are_checked_before_anything_is_produced(logs: Path) -> None:
-    """Too few partitions, no topic, no permission; and what is created."""
+    """Too few partitions, no topic, no permission; and the topics that are created."""
     targets = [open_path(str(logs))]
     kept = Request(keep_partitions=True)
     routes = run.Replay(targets, kept, ReplayListener()).routes

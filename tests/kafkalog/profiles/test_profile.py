@@ -1,4 +1,4 @@
-"""Profiles count what real consumers read, whichever way the work is divided."""
+"""Profiles count what real consumers read, however the work is divided."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def profiles_of(*paths: Path, split_bytes: int = 1 << 26, **options: Any) -> lis
 
 
 def size_of(noted: Any) -> int:
-    """Of a key or value as the corpus notes it."""
+    """Return the size of a key or value as the corpus notes it."""
     if noted is None:
         return 0
     return int(noted["len"]) if isinstance(noted, dict) else len(noted) // 2
@@ -46,7 +46,7 @@ def identity(noted: Any) -> str:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES_43)
 def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, name: str) -> None:
-    """Records, sizes, nulls, offsets, times, keys; the work in many small pieces."""
+    """Records, sizes, nulls, offsets, times and keys, with the work in many small pieces."""
     one = state(corpus_dir, "kafka-4.3", name)
     for partition in one.partitions():
         noted = one.expected / "records" / f"{partition.name}.ndjson"
@@ -78,7 +78,7 @@ def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, name: str) ->
 
 
 def test_batches_are_those_of_kafkas_tool(corpus_dir: Path) -> None:
-    """Of each codec."""
+    """The logs use each codec."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     for partition in one.partitions():
         if not partition.name.startswith("codec-"):
@@ -104,7 +104,7 @@ def test_batches_are_those_of_kafkas_tool(corpus_dir: Path) -> None:
 
 
 def test_many_keys_are_estimated_and_hot_ones_found(tmp_path: Path) -> None:
-    """Within the bounds that are told: 60,000 keys, two of which have a tenth of the records."""
+    """The bounds hold for 60,000 keys, two of which have a tenth of the records."""
     batches = []
     offset = 0
     for number in range(600):
@@ -139,7 +139,7 @@ def test_times_before_1970_are_times(tmp_path: Path) -> None:
 
 
 def test_partitions_of_a_topic_come_together(tmp_path: Path) -> None:
-    """A key that is in both is one key; damage is counted."""
+    """A key in both is one key; damage is counted."""
     for number, extra in enumerate((b"b", b"c")):
         good = batch(0, [record(0, b"a"), record(1, extra)])
         write_log(tmp_path / f"orders-{number}", good, flip(batch(2, [record(0, b"z")]), 500))
@@ -150,7 +150,7 @@ def test_partitions_of_a_topic_come_together(tmp_path: Path) -> None:
 
 
 def test_a_histogram_is_bounded() -> None:
-    """Of times from all ages; the same in whatever order its parts are merged."""
+    """Times may be of any age; merging its parts in any order gives the same."""
     times = [n * n * 60_000 for n in range(3 * BUCKETS_MAX)]
     whole, first, second = Histogram(60_000), Histogram(60_000), Histogram(60_000)
     ones = pa.array([1] * len(times), pa.int64())
@@ -166,7 +166,7 @@ def test_a_histogram_is_bounded() -> None:
 
 
 def test_profiles_as_a_table(tmp_path: Path) -> None:
-    """A row each; nothing at all in a partition is told, too."""
+    """Each is a row; even an empty partition has one."""
     write_log(tmp_path / "orders-0")
     table = profile_table(profiles_of(tmp_path / "orders-0"))
     (row,) = table.to_pylist()

@@ -1,4 +1,4 @@
-"""A recovery that stops at any of its steps is completed by the next one, with the same result."""
+"""A recovery that stops at any step is completed by the next one, with the same result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -
 def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """To the same files, byte for byte; some states of each scenario, others in each run."""
+    """The files are the same, byte for byte; each run tries other states of each scenario."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     wrong, count = [], 0
     for scenario in scenarios:

@@ -1,4 +1,4 @@
-"""Indexes made anew are those that Kafka's own scan makes, byte for byte."""
+"""Rebuilt indexes equal those of Kafka's own scan, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rebuild(partition: Path) -> None:
 
 
 def indexes(found: dict[str, list[object]], logs: set[str]) -> dict[str, list[object]]:
-    """Those of segments; what is left over of others is not looked at."""
+    """Return the indexes of segments, without leftovers of others."""
     stems = {name.removesuffix(".log") for name in logs}
     return {
         name: facts
@@ -47,9 +47,9 @@ def others(found: dict[str, list[object]], logs: set[str]) -> dict[str, list[obj
 
 
 def test_rebuilt_indexes_are_kafkas(scenarios: list[Scenario], tmp_path: Path) -> None:
-    """All that were there are deleted; what Kafka's full scan of the same log left is there then.
+    """All indexes are deleted and rebuilt; Kafka's full scan of the same log left the same.
 
-    It is compared wherever that scan cut nothing and found the same segments.
+    The test compares the logs of which that scan cut nothing and found the same segments.
     """
     compared = 0
     for scenario in scenarios:
@@ -119,7 +119,7 @@ def test_one_segment_alone(scenarios: list[Scenario], tmp_path: Path) -> None:
 def test_a_log_that_is_not_sound_is_refused(
     scenarios: list[Scenario], name: str, tmp_path: Path
 ) -> None:
-    """Nothing is changed, and recover or salvage are named."""
+    """Nothing is changed, and the hint names recover or salvage."""
     partition = copy_of(scenarios, name, tmp_path)
     before = files(partition)
     with pytest.raises(CorruptDataError) as stopped:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """The examples', without one index."""
+    """Copy the example log directory, without one index."""
     target = tmp_path / "log-dir"
     shutil.copytree(ROOT / "examples" / "log-dir", target)
     (target / "orders-0" / "00000000000000000250.index").unlink()
@@ -48,7 +48,7 @@ def test_a_missing_index_is_found_and_rebuilt(log_dir: Path, tmp_path: Path) -> 
 
 
 def test_a_log_stands_for_its_segment(log_dir: Path) -> None:
-    """No other segment is scanned."""
+    """Given a `.log`, it scans no other segment."""
     path = log_dir / "orders-0" / "00000000000000000500.log"
     [found] = kafkalog.rebuild_index(path)
     assert {index.base_offset for index in found.indexes} == {500}
@@ -57,7 +57,7 @@ def test_a_log_stands_for_its_segment(log_dir: Path) -> None:
 def test_a_partition_that_fails_costs_no_other(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener hears of it; without one it is raised."""
+    """A listener gets the error; without a listener it is raised."""
     real = rebuild.rebuild_indexes
 
     def failing(partition: Any, *args: Any) -> Any:

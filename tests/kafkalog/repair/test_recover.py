@@ -1,4 +1,4 @@
-"""Recoveries in place against what Kafka 4.3's loader left of the same 117 directories."""
+"""Recoveries in place, compared with what Kafka 4.3's loader left of the same 117 directories."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RESTLESS = {
 
 
 def recovered(scenario: Scenario, mode: StartMode, target: Path) -> Path | None:
-    """The partition after a recovery in place; None where a broker could not load it."""
+    """Recover a copy in place; return the partition, None if a broker could not load it."""
     partition = scenario.copy(target)
     plan = plan_recovery(open_partition(str(partition)), mode, CONFIG)
     if not plan.is_loadable:
@@ -59,7 +59,7 @@ def files(partition: Path) -> dict[str, list[Any]]:
 def test_a_recovered_directory_is_kafkas(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
 ) -> None:
-    """Every name and every byte."""
+    """Every name and every byte is the same."""
     wrong: dict[str, Any] = {}
     by_name = {scenario.name: scenario.facts["modes"][mode] for scenario in scenarios}
     for scenario in sampled(scenarios, 3):
@@ -84,7 +84,7 @@ def test_a_recovered_directory_is_kafkas(
 def test_the_plan_of_what_is_repaired_says_how_kafka_fails(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
 ) -> None:
-    """A start on the directory as it is would not succeed, whatever a recovery makes of it."""
+    """Without a recovery, a start on the directory would fail."""
     for scenario in scenarios:
         plan = plan_recovery(open_partition(str(scenario.copy(tmp_path))), mode, CONFIG)
         error = scenario.facts["modes"][mode].get("error")
@@ -98,7 +98,7 @@ def test_the_plan_of_what_is_repaired_says_how_kafka_fails(
 def test_a_second_recovery_finds_nothing(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
 ) -> None:
-    """Nor does it change a byte."""
+    """It does not change a byte either."""
     wrong = {}
     for scenario in sampled(scenarios, 3):
         partition = recovered(scenario, mode, tmp_path)

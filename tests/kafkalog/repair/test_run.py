@@ -34,7 +34,7 @@ class Remembering(Listener):
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """A log directory of a killed broker, with a torn batch at the end of both partitions."""
+    """The log directory of a killed broker, with a torn batch at the end of both partitions."""
     target = tmp_path / "log-dir"
     for name in ("t-0", "u-0"):
         killed(target, batch(0, [record(), record(1)]), batch(2, [record()])[:-3])
@@ -48,7 +48,7 @@ def offsets(log: Path) -> list[int]:
 
 
 def test_a_plan_writes_nothing_and_is_what_is_done(log_dir: Path) -> None:
-    """The torn batch is cut off, as a start would."""
+    """It cuts off the torn batch, as a start would."""
     before = everything(log_dir)
     planned = kafkalog.recover(log_dir)
     assert everything(log_dir) == before
@@ -63,7 +63,7 @@ def test_a_plan_writes_nothing_and_is_what_is_done(log_dir: Path) -> None:
 
 
 def test_one_that_must_not_be_recovered_stops_the_others(log_dir: Path) -> None:
-    """Records below the high watermark: another replica may still have them."""
+    """It would lose records below the high watermark, which another replica may still have."""
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 3\n")
     before = everything(log_dir)
     planned = kafkalog.recover(log_dir)
@@ -81,7 +81,7 @@ def test_one_that_must_not_be_recovered_stops_the_others(log_dir: Path) -> None:
 def test_a_partition_that_fails_costs_no_other(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener hears of it; without one it is raised."""
+    """A listener gets the error; without a listener it is raised."""
     real = repair_run.perform_recovery
 
     def failing(plan: Any, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Seeded damage to real logs, and what is left of them: by bytes and struct alone.
+"""Seeded damage to real logs, and what survives it: by bytes and struct alone.
 
 Nothing here comes from kafkalog: what must survive a salvage is known from the undamaged bytes.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OriginalBatch:
-    """A batch of an undamaged log: its bytes, and the offsets that are its own."""
+    """A batch of an undamaged log: its bytes, and the offsets that belong to it."""
 
     data: bytes
     first_offset: int
@@ -28,9 +28,9 @@ class OriginalBatch:
 
 
 def batches_of(data: bytes, base_offset: int) -> list[OriginalBatch]:
-    """The batches up to the first that is none, as the length fields have them.
+    """Return the batches up to the first invalid one, by their length fields.
 
-    A compressed message of magic 0 or 1 has only a last offset.
+    For a compressed message of magic 0 or 1 only the last offset is known.
     """
     found, after = [], base_offset
     for position, size in frames_while_sane(data):
@@ -45,12 +45,12 @@ def batches_of(data: bytes, base_offset: int) -> list[OriginalBatch]:
 
 @dataclass
 class Damage:
-    """A copy of a partition in which some logs are hurt.
+    """A copy of a partition with damage in some of its logs.
 
     Attributes:
         partition: the copy.
         survivors: by log, the batches that no damage has touched, in order.
-        words: what was done.
+        words: description of the damage.
     """
 
     original: Path
@@ -65,7 +65,7 @@ class Damage:
             self.survivors[log.name] = batches_of(log.read_bytes(), int(log.stem))
 
     def hurt(self, kind: str) -> None:
-        """Do something to a log with batches in it."""
+        """Damage a log that has batches."""
         names = [name for name, batches in self.survivors.items() if batches]
         name = self.rng.choice(names)
         path = self.partition / name
@@ -85,7 +85,7 @@ class Damage:
         return data
 
     def flip_header(self, data: bytes) -> bytes:
-        """A bit of what no checksum covers: offset, length, epoch, magic."""
+        """Flip a bit that no checksum covers: offset, length, epoch or magic."""
         start, _ = self.rng.choice(frames_while_sane(data) or [(0, 0)])
         return flip(data, 8 * start + self.rng.randrange(8 * 17))
 
@@ -98,7 +98,7 @@ class Damage:
         return data[:start] + self.rng.randbytes(end - start) + data[end:]
 
     def block(self, data: bytes) -> bytes:
-        """A block of the file where another should be, as a disk does that mixes up sectors."""
+        """Overwrite a block of the file with another, like a disk that mixes up sectors."""
         size = min(self.rng.choice((512, 4096)), len(data) // 2)
         here, there = (self.rng.randrange(len(data) - size + 1) for _ in range(2))
         return data[:here] + data[there : there + size] + data[here + size :]
@@ -130,7 +130,7 @@ KINDS = ("flip", "flip_header", "zeros", "noise", "block", "cut", "swap", "dupli
 
 
 def frames_while_sane(data: bytes) -> list[tuple[int, int]]:
-    """Position and size of what looks like a batch, up to the first that does not."""
+    """Return position and size of what looks like a batch, up to the first that does not."""
     found, position = [], 0
     while position + 12 <= len(data):
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
@@ -142,9 +142,9 @@ def frames_while_sane(data: bytes) -> list[tuple[int, int]]:
 
 
 def touched(before: bytes, after: bytes, batches: list[OriginalBatch]) -> list[OriginalBatch]:
-    """The batches of which a byte is another one now, or none.
+    """Return the batches with a byte that has changed or is missing.
 
-    Of one that is there twice it takes a byte of both.
+    A batch that exists twice is only lost if both copies are damaged.
     """
     gone = []
     for batch in batches:
@@ -157,6 +157,6 @@ def touched(before: bytes, after: bytes, batches: list[OriginalBatch]) -> list[O
 
 
 def kafka_records(path: Path) -> dict[int, dict[str, Any]]:
-    """What a consumer read from the undamaged partition, by offset."""
+    """Return what a consumer read from the undamaged partition, by offset."""
     with path.open() as lines:
         return {row["offset"]: row for row in map(json.loads, lines)}

@@ -1,4 +1,4 @@
-"""Which batches are given up where some contradict others: as few as possible, the right ones."""
+"""Which batches to give up if some contradict others: as few as possible, and the right ones."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def chosen(spans: Spans, floor: int = -1) -> list[int]:
          "another block", "swapped", "nothing"],
 )  # fmt: skip
 def test_the_odd_ones_are_given_up(spans: Spans, kept: list[int]):
-    """A wrong offset costs its own batch, and not those behind it."""
+    """A wrong offset costs its own batch, and not those after it."""
     assert chosen(spans) == kept
 
 
 def test_no_chain_is_longer():
-    """Compared with all subsets, on small inputs from a seed."""
+    """All subsets are tried, on small inputs from a seed."""
     rng = random.Random(7)
     for _ in range(300):
         spans = [(low, low + rng.randrange(3)) for low in (rng.randrange(12) for _ in range(7))]
@@ -87,7 +87,7 @@ def test_a_wrong_leader_epoch_costs_its_own_batch(tmp_path: Path):
 
 
 def test_old_leader_epochs_stay_where_no_batch_contradicts_them():
-    """An epoch without a batch, and one that began before the first batch that is left."""
+    """One has no batch, and one begins before the first remaining batch."""
     table = np.zeros((FIELDS, 3), np.int64)
     table[2] = table[3] = (10, 20, 30)
     table[4] = (1, 1, 4)

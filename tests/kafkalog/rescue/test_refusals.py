@@ -1,4 +1,4 @@
-"""What a salvage refuses, and what is on disk when it is interrupted: nothing, or the whole."""
+"""What a salvage refuses, and what an interrupted one leaves: nothing, or the whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A log directory with one partition whose third batch is damaged."""
+    """A log directory with one partition, whose third batch is damaged."""
     batches = [batch(i, [record(value=b"x" * 100)]) for i in range(6)]
     write_log(tmp_path / "logs" / "t-0", *batches[:2], flip(batches[2], 8 * 70), *batches[3:])
     (tmp_path / "logs" / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
@@ -51,7 +51,7 @@ def left(source: Path) -> list[str]:
 
 
 def test_a_directory_with_something_in_it_is_refused(source: Path, tmp_path: Path):
-    """An empty one is taken."""
+    """An empty directory is accepted."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(DestinationExistsError) as caught:
@@ -66,14 +66,14 @@ def test_a_directory_with_something_in_it_is_refused(source: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("place", ["logs/t-0/out", "logs/out", "logs/t-0"])
 def test_nothing_is_written_into_the_source(source: Path, tmp_path: Path, place: str):
-    """Nor beside the partition, where it would keep the broker from starting."""
+    """It must not be next to the partition either: it would keep the broker from starting."""
     with pytest.raises(UsageError):
         run(source / "t-0", tmp_path / place)
     assert sorted(os.listdir(source)) == [".lock", "meta.properties", "t-0"]
 
 
 def test_a_running_broker_is_left_alone(source: Path, tmp_path: Path):
-    """It holds a POSIX lock on `.lock`, as Java's FileChannel takes it."""
+    """The broker holds a POSIX lock on `.lock`, as Java's FileChannel takes it."""
     code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX);"
     code += "print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(source / ".lock")]
@@ -90,7 +90,7 @@ def test_a_running_broker_is_left_alone(source: Path, tmp_path: Path):
 
 
 def test_a_plan_writes_nothing(source: Path, tmp_path: Path):
-    """And tells the rows that the manifest has, as far as they are known without writing."""
+    """It gives the rows of the manifest, as far as they are known without writing."""
     planned: list[Any] = []
     summary = run(source, tmp_path / "out", dry_run=True, tell=planned.append)
     assert left(source) == []
@@ -124,7 +124,7 @@ def test_an_error_leaves_nothing(
     expected: type[BaseException],
     after: int,
 ):
-    """Whenever it comes; here with the sync of some file or directory."""
+    """Here the sync of some file or directory fails."""
     calls = []
 
     def fail(_: int) -> None:
@@ -141,7 +141,7 @@ def test_an_error_leaves_nothing(
 def test_all_is_synced_before_the_name_is_given(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Every file and every directory of the result, then the rename, then the directory around."""
+    """Every file and directory of the result is synced, then renamed, then the parent is synced."""
     synced: list[str] = []
     sync, rename = os.fsync, os.rename
 
@@ -164,7 +164,7 @@ def test_all_is_synced_before_the_name_is_given(
 
 
 def test_what_a_killed_run_left_is_removed(source: Path, tmp_path: Path):
-    """It is told by its name, and by nobody having it open."""
+    """Its name shows that it is a leftover, and nobody has it open."""
     (tmp_path / f"out{BUILDING_SUFFIX}" / "log").mkdir(parents=True)
     assert run(source, tmp_path / "out").left_over_removed
     assert left(source) == ["out"]
@@ -181,7 +181,7 @@ def test_what_another_run_is_writing_is_left_alone(source: Path, tmp_path: Path)
 def test_a_disk_without_room_is_refused_beforehand(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nothing is begun."""
+    """The run does not start."""
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with pytest.raises(UnwritableError, match="has 10 left") as caught:
@@ -193,7 +193,7 @@ def test_a_disk_without_room_is_refused_beforehand(
 def test_what_does_not_read_back_is_not_kept(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A bit that the disk flips on the way is found before the result has its name."""
+    """A bit that the disk flips while writing is found before the result has its name."""
     publish = NewDirectory.write
 
     def spoil(self: NewDirectory, name: str, data: bytes) -> None:
@@ -212,7 +212,7 @@ def test_what_does_not_read_back_is_not_kept(
 
 
 def test_a_log_that_cannot_be_read_stops_it(source: Path, tmp_path: Path, monkeypatch: Any):
-    """A failing disk is imaged first; nothing is guessed of what it does not give."""
+    """A failing disk must be imaged first; unreadable bytes are never guessed."""
 
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "x")
@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_read_stops_it(source: Path, tmp_path: Path, monkey
 
 
 def test_an_index_alone_is_no_log(source: Path, tmp_path: Path):
-    """The words say what is."""
+    """The error names what can be salvaged."""
     index = source / "t-0" / "00000000000000000000.index"
     index.touch()
     with pytest.raises(UsageError, match="Only logs"):
@@ -249,7 +249,7 @@ def test_the_command_says_what_is_lost(
 
 
 def test_one_log_is_salvaged_alone(source: Path, tmp_path: Path):
-    """Into a directory of the partition's name."""
+    """The result is a directory with the partition's name."""
     run(source / "t-0" / "00000000000000000000.log", tmp_path / "out")
     names = os.listdir(tmp_path / "out" / "log" / "t-0")
     assert "00000000000000000000.log" in names

@@ -1,7 +1,7 @@
-"""Seeded damage to real partitions: what no damage touched is in the new log, the rest is booked.
+"""Seeded damage to real partitions: undamaged batches are in the new log, the rest is listed.
 
 The expectation comes from the undamaged bytes and from what Kafka's consumer read of them; the
-manifest is recomputed from the bytes that are there.
+manifest is recomputed from the bytes that exist.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def salvaged(path: Path, destination: Path) -> SalvageSummary:
 
 
 def check_manifest(source: Path, destination: Path) -> None:
-    """Each byte of each log is where the manifest says, and each offset that is gone is named."""
+    """Check that the manifest places each byte of each log, and names each missing offset."""
     manifest = manifest_of(destination)
     logs = rows(manifest, "salvage")
     assert sorted(row["path"] for row in logs) == sorted(map(str, source.glob("*.log")))
@@ -120,7 +120,7 @@ def check_manifest(source: Path, destination: Path) -> None:
 
 
 def check_result(partition: Path) -> None:
-    """The new partition is sound, and a broker would not change a thing, however it comes to it."""
+    """Check that the new partition is sound, and that no start would change it."""
     run = Verification(Level.DEEP)
     found = list(run.verify(str(partition)))
     assert not [d for d in found if d.severity in (Severity.DAMAGE, Severity.INDEX)]
@@ -129,7 +129,7 @@ def check_result(partition: Path) -> None:
 
 
 def check_survivors(damage: Damage, partition: Path, records: dict[int, dict[str, Any]]) -> None:
-    """Every batch that was not touched is there, byte for byte, with every record in it."""
+    """Check that every undamaged batch is copied byte for byte, with every record in it."""
     given = {
         found.offset: found for found in read_records(str(partition)) if isinstance(found, Record)
     }
@@ -190,7 +190,7 @@ def test_a_log_on_its_way_out_is_salvaged_whole(way: str, corpus_dir: Path, tmp_
 
 
 def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> None:
-    """Each file and directory has a row; a log with the number of its records."""
+    """Each file and directory has a row; that of a log has the number of its records."""
     log_dir = tmp_path / "logs"
     shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", log_dir / "orders-0")
     first, *_ = sorted((log_dir / "orders-0").glob("*.log"))
@@ -243,7 +243,7 @@ def test_what_no_damage_touched_is_salvaged(
 
 @pytest.mark.sampled(3)
 def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
-    """Nothing is lost that a healthy broker wrote: any release, killed, compacted, preallocated."""
+    """Logs of any release, killed, compacted or preallocated, lose nothing."""
     for number, log_dir in enumerate(any_state.log_dirs):
         destination = tmp_path / str(number)
         summary = salvaged(log_dir, destination)

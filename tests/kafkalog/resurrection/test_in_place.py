@@ -1,4 +1,4 @@
-"""`resurrect --in-place`: metadata next to partitions; what it refuses; the way back."""
+"""`resurrect --in-place`: metadata next to partitions, refusals, and the undo."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEAD = f"t-0.{'ab' * 16}"
 
 
 def copied(root: Path) -> Path:
-    """Partitions that somebody has copied to one place: of one the topic id is unknown."""
+    """Copy partitions to one directory; the topic id of one is unknown."""
     log_dir = root / "d"
     make(log_dir, "t-0", log_of(5, epoch=4, producer=41))
     make(log_dir, "u-0", log_of(3), topic_id=None)
@@ -44,7 +44,7 @@ def copied(root: Path) -> Path:
 
 
 def of_a_cluster(root: Path) -> Path:
-    """The log directory of a broker, with its metadata log."""
+    """Make the log directory of a broker, with its metadata log."""
     log_dir = root / "d"
     make(log_dir, "t-0", log_of(5, epoch=4))
     write_metadata(log_dir, *topic("t", TOPIC_ID, 1))
@@ -62,7 +62,7 @@ def data(log_dir: Path) -> dict[str, bytes]:
 
 
 def test_metadata_come_next_to_the_partitions(tmp_path: Path, kafkalog: Any) -> None:
-    """No byte of the logs changes; the mark goes, so that the start scans."""
+    """No byte of the logs changes; the mark of a clean shutdown is removed, so the start scans."""
     log_dir = copied(tmp_path)
     before = data(log_dir)
     out = tmp_path / "p.properties"
@@ -110,7 +110,7 @@ def test_undo_restores_every_byte(
 
 
 def test_a_metadata_log_is_read_and_emptied(tmp_path: Path, kafkalog: Any) -> None:
-    """KRaft takes up `bootstrap.checkpoint` only where its log is empty."""
+    """KRaft only reads `bootstrap.checkpoint` if its log is empty."""
     log_dir = of_a_cluster(tmp_path)
     assert in_place(kafkalog, log_dir, "--cluster-id", "new").status == 0
     assert list((log_dir / "__cluster_metadata-0").iterdir()) == []
@@ -118,7 +118,7 @@ def test_a_metadata_log_is_read_and_emptied(tmp_path: Path, kafkalog: Any) -> No
 
 
 def test_after_a_start_it_cannot_be_undone(tmp_path: Path, kafkalog: Any) -> None:
-    """A broker writes a metadata log, and checkpoints."""
+    """The broker has written a metadata log and checkpoints."""
     log_dir = copied(tmp_path)
     assert in_place(kafkalog, log_dir).status == 0
     write_metadata(log_dir, *topic("t", TOPIC_ID, 1))
@@ -163,7 +163,7 @@ def damaged(root: Path) -> None:
 
 
 def bad_epochs(root: Path) -> None:
-    """A broker would not load the log."""
+    """Write a checkpoint of epochs with which a broker would not load the log."""
     (copied(root) / "t-0" / "leader-epoch-checkpoint").write_text("0\n7\n")
 
 

@@ -1,4 +1,4 @@
-"""Partitions that are moved into the log directory of a cluster: what is written, and refused."""
+"""Partitions that are moved into the log directory of a cluster: the results, and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEPT = {"retention.ms": "-1"}
 
 
 def home(root: Path, topic_id: str = TOPIC_ID, **changed: Any) -> Path:
-    """The closed log directory of node 1: topic t of two partitions, and one of another topic."""
+    """Make the closed log directory of node 1: topic t with two partitions, and another topic."""
     log_dir = root / "home"
     configs = changed.pop("configs", KEPT)
     fields = {
@@ -62,7 +62,7 @@ def home(root: Path, topic_id: str = TOPIC_ID, **changed: Any) -> Path:
 
 
 def put(log_dir: Path, name: str, batches: list[bytes], topic_id: str = TOPIC_ID) -> Path:
-    """A partition that is there before."""
+    """Add a partition to a log directory."""
     properties = (log_dir / "meta.properties").read_text()
     place = make(log_dir, name, batches, topic_id=topic_id)
     (log_dir / "meta.properties").write_text(properties)
@@ -80,7 +80,7 @@ def files(log_dir: Path) -> dict[str, bytes]:
 
 
 def test_partitions_arrive_with_their_entries(tmp_path: Path, kafkalog: Any) -> None:
-    """One where nothing is, one where a broker has made an empty log; all else stays."""
+    """One is new, one replaces the empty log of a broker; everything else stays."""
     log_dir = home(tmp_path)
     old = make(tmp_path / "a", "t-0", log_of(5, epoch=2))
     make(tmp_path / "a", "t-1", log_of(3))
@@ -118,7 +118,7 @@ def test_a_plan_changes_nothing(tmp_path: Path, kafkalog: Any) -> None:
 def test_a_deleted_partition_returns_from_the_same_log_directory(
     tmp_path: Path, kafkalog: Any
 ) -> None:
-    """The topic was created again, with another id, and the broker has made an empty log."""
+    """The topic was created again with another id, and the broker has made an empty log."""
     log_dir = home(tmp_path, OTHER_ID)
     dead = put(log_dir, f"t-0.{'ab' * 16}-delete", log_of(5))
     put(log_dir, "t-0", [b""], OTHER_ID)
@@ -149,7 +149,7 @@ def taken(root: Path) -> None:
 
 
 def begun(root: Path) -> None:
-    """No record, but offsets that were given."""
+    """Make a log without records, in which offsets were already assigned."""
     plain(root)
     put(root / "home", "t-0", [b""])
     place = root / "home" / "t-0"
@@ -284,7 +284,7 @@ def test_one_of_the_two_places_is_needed(tmp_path: Path, kafkalog: Any) -> None:
 def test_a_crash_leaves_the_checkpoints_whole(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the logs are durable, no entry and no directory of them is there."""
+    """Before the logs are durable, neither entries nor directories of them exist."""
     plain(tmp_path)
     before = files(tmp_path / "home")
 
@@ -300,7 +300,7 @@ def test_a_crash_leaves_the_checkpoints_whole(
 def test_what_was_interrupted_goes_on(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error between two partitions is status 8; the same command moves the other one."""
+    """An error between two partitions is status 8; the same command moves the second one."""
     log_dir = home(tmp_path)
     for number in (0, 1):
         make(tmp_path / "a", f"t-{number}", [*log_of(3 + number), b"torn"])

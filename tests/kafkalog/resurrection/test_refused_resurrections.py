@@ -1,4 +1,4 @@
-"""What a resurrection refuses, with which status and which words; then nothing is written."""
+"""What a resurrection refuses, with which status and message; nothing is written then."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def damaged(root: Path) -> None:
 
 
 def magic_3(root: Path) -> None:
-    """Kafka's recovery keeps such a batch, and no consumer gets past it."""
+    """Make a log with a batch that Kafka's recovery keeps, and that no consumer can pass."""
     make(root / "a", "t-0", [*log_of(2), batch(2, [record()], magic=3)])
 
 
@@ -174,7 +174,7 @@ sys.stdin.read()
 def test_a_broker_keeps_its_log_directory(
     tmp_path: Path, kafkalog: Any, words: tuple[str, ...]
 ) -> None:
-    """Of two sources one is locked: nothing is written, not even what would share its blocks."""
+    """One of two sources is locked: nothing is written, not even files that share its blocks."""
     plain(tmp_path)
     make(tmp_path / "b", "u-0", log_of(3), topic_id=OTHER_ID)
     lock = tmp_path / "b" / ".lock"
@@ -213,7 +213,7 @@ def test_the_destination_is_a_free_place(
 
 
 def test_copies_need_room(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is written; whether blocks can be shared is only known by trying."""
+    """The check comes before any write; only a try shows whether blocks can be shared."""
     plain(tmp_path)
     monkeypatch.setattr("kafkalog.storage.directories.free_space", lambda _: 10)
     done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q", "--copy", "copy")
@@ -222,7 +222,7 @@ def test_copies_need_room(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.Mon
 
 
 def test_blocks_are_shared_or_it_is_refused(tmp_path: Path, kafkalog: Any) -> None:
-    """`--copy reflink` never copies: where the file system has no reflinks, nothing is written."""
+    """`--copy reflink` never copies: if the file system has no reflinks, nothing is written."""
     plain(tmp_path)
     done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q",
                     "--copy", "reflink", "--format", "ndjson")  # fmt: skip
@@ -268,7 +268,7 @@ def test_a_full_disk_leaves_nothing(
 
 
 def test_a_hostile_partition_number_costs_no_memory(tmp_path: Path, kafkalog: Any) -> None:
-    """The number in a directory's name is not trusted: no record per hole up to it."""
+    """The number in a directory's name is not trusted: no record is made per missing partition."""
     make(tmp_path / "a", "t-2147483647", log_of(1))
     for missing in ("refuse", "empty"):
         done = kafkalog("resurrect", tmp_path / "a", "--to", tmp_path / "out", "-q",

@@ -1,4 +1,4 @@
-"""What a resurrection writes, read back; what Kafka makes of it is tested beside real brokers."""
+"""What a resurrection writes, read back; tests with real brokers show what Kafka makes of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC_ID, OTHER_ID = "T" * 21 + "A", "U" * 21 + "A"
 
 
 def log_of(count: int, *, epoch: int = 0, first: int = 0, producer: int = -1) -> list[bytes]:
-    """Batches of one record each."""
+    """Build batches of one record each."""
     who = (producer, 0, 0) if producer >= 0 else (-1, -1, -1)
     return [
         batch(first + i, [record(key=b"k", value=b"%d" % i)], epoch=epoch, producer=who)
@@ -43,7 +43,7 @@ def make(
     topic_id: str | None = TOPIC_ID,
     epochs: str = "",
 ) -> Path:
-    """A partition directory, and its log directory around it."""
+    """Make a partition directory, and its log directory around it."""
     partition = log_dir / name
     write_log(partition, *batches)
     if topic_id is not None:
@@ -58,7 +58,7 @@ def make(
 
 
 def write_metadata(log_dir: Path, *values: bytes) -> None:
-    """A metadata log with some records."""
+    """Write a metadata log with some records."""
     records = [record(delta, None, value) for delta, value in enumerate(values)]
     write_log(log_dir / "__cluster_metadata-0", batch(0, records, epoch=1))
 

@@ -1,4 +1,4 @@
-"""Read all there is by a client in Python: `read.py CLIENT BOOTSTRAP ISOLATIONS`, topics on stdin.
+"""Read everything with a Python client: `read.py CLIENT BOOTSTRAP ISOLATIONS`, topics on stdin.
 
 Each record is a line of JSON, with keys and values in base64.
 """
@@ -25,7 +25,7 @@ def write(**row: Any) -> None:
 
 
 def write_record(isolation: str, record: Any, kind: str) -> None:
-    """A record as kafka-python and aiokafka have it."""
+    """Write a record as kafka-python and aiokafka represent it."""
     write(
         isolation=isolation, topic=record.topic, partition=record.partition, offset=record.offset,
         timestamp=record.timestamp, type=kind, key=text(record.key), value=text(record.value),
@@ -34,7 +34,7 @@ def write_record(isolation: str, record: Any, kind: str) -> None:
 
 
 class Deadline:
-    """Ends a client that gets no further."""
+    """Ends a client that makes no more progress."""
 
     def __init__(self) -> None:
         self._end = time.monotonic() + PATIENCE_SECONDS
@@ -45,7 +45,7 @@ class Deadline:
 
 
 def librdkafka(bootstrap: str, isolation: str, topics: list[str]) -> None:
-    """The end of a partition is told by the client itself."""
+    """Read with confluent-kafka, which reports the end of a partition itself."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({

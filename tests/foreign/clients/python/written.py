@@ -1,4 +1,4 @@
-"""What each client writes, so far as it can; the programs in other languages follow this one."""
+"""What each client writes, as far as it can; the programs in other languages follow this one."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ BIG = b"big " * 10_000
 
 
 def value(number: int) -> bytes:
-    """One of some values that compress well."""
+    """Return one of several values that compress well."""
     return b"value %d " % number * 5

@@ -1,4 +1,4 @@
-"""Spark's source for Kafka reads all there is: `read.py BOOTSTRAP ISOLATIONS`, topics on stdin.
+"""Read everything with Spark's Kafka source: `read.py BOOTSTRAP ISOLATIONS`, topics on stdin.
 
 Each record is a line of JSON, with keys and values in base64.
 """
