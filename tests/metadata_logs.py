@@ -1,7 +1,7 @@
 """Random metadata logs: records of all kinds, built by the schemas; one operation per batch.
 
-An operation is what a controller writes at once. Kafka's brokers make of two of them in one batch
-what depends on how records are fetched: see `MetadataBatchLoader` after an ABORT, and
+An operation is what a controller writes at once. With two of them in one batch, the result on a
+broker depends on how records are fetched: see `MetadataBatchLoader` after an ABORT, and
 `ConfigurationsDelta` of a topic that is created and deleted at once.
 """
 
@@ -24,7 +24,7 @@ FEATURES = ("group.version", "transaction.version", "kraft.version", "share.vers
 
 
 def value_of(name: str, version: int | None = None, /, **fields: Any) -> bytes:
-    """The value of a metadata record: frame version, type, version, message."""
+    """Encode a metadata record: frame version, type, version, message."""
     found = message(name)
     version = found.versions[-1] if version is None else version
     assert found.api_key is not None
@@ -32,7 +32,7 @@ def value_of(name: str, version: int | None = None, /, **fields: Any) -> bytes:
 
 
 class MetadataLife:
-    """A cluster that lives at random; `step` gives the records of its next operation."""
+    """A cluster with random changes; `step` returns the records of its next operation."""
 
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
@@ -61,7 +61,7 @@ class MetadataLife:
         return self.rnd.sample(range(1, 7), self.rnd.randint(0, 3) if count is None else count)
 
     def maybe(self, **fields: Any) -> dict[str, Any]:
-        """Some of these fields."""
+        """Return some of these fields."""
         return {name: value for name, value in fields.items() if self.rnd.random() < 0.4}
 
     def create(self) -> list[bytes]:

@@ -1,6 +1,6 @@
 """Log directories as public repositories hold them: old, cut short, cloned, or left by a crash.
 
-Made with struct alone from a seed; nothing here comes from kafkalog.
+Made from a seed with struct alone; nothing here comes from kafkalog.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class OddLogDir:
     """One kind of directory.
 
     Attributes:
-        name: of the kind.
+        name: the name of the kind.
         make: writes it to a path.
-        findings: what is to be told of it above a note; nothing of what a broker wrote.
+        findings: the expected findings above a note; none for what a broker wrote.
         is_loadable: whether Kafka's loader can be asked about its partitions.
     """
 
@@ -48,7 +48,7 @@ class Log:
     offset: int = 0
 
     def segment(self, count: int, magic: int, *, epoch: int = 0, suffix: str = "") -> None:
-        """Some records in batches of their own, with the indexes of that time."""
+        """Write records in one batch each, with the indexes of that release."""
         base, data, largest = self.offset, b"", (-1, 0)
         for _ in range(count):
             time = BASE_TIME + self.offset * SECOND_MS
@@ -65,17 +65,17 @@ class Log:
             self.files(base, {"timeindex": struct.pack(">qi", *largest)}, suffix)
 
     def files(self, base: int, contents: dict[str, bytes], suffix: str = "") -> None:
-        """Files of a segment."""
+        """Write the files of a segment."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for kind, data in contents.items():
             (self.directory / f"{base:020d}.{kind}{suffix}").write_bytes(data)
 
     def name(self, base: int, kind: str) -> Path:
-        """A file of a segment."""
+        """Return the path of a segment's file."""
         return self.directory / f"{base:020d}.{kind}"
 
     def text(self, name: str, *lines: str) -> None:
-        """A checkpoint."""
+        """Write a checkpoint."""
         write_checkpoint(self.directory / name, *lines)
 
 
@@ -84,7 +84,7 @@ def write_checkpoint(path: Path, *lines: str) -> None:
 
 
 def close(root: Path, logs: Sequence[Log], *, is_old: bool = False) -> None:
-    """The files of a broker that shut down cleanly."""
+    """Write the files that a broker leaves when it shuts down cleanly."""
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         entries = [f"{log.directory.name.replace('-', ' ')} {log.offset}" for log in logs]
         write_checkpoint(root / name, *entries)
@@ -104,7 +104,7 @@ def identity(rng: random.Random) -> str:
 
 
 def of_zookeeper(root: Path, rng: random.Random) -> None:
-    """Brokers 0.10.1 to 2.7: `broker.id`, no topic ids, formats as they followed one another."""
+    """Brokers 0.10.1 to 2.7: `broker.id`, no topic ids, and the successive record formats."""
     logs = [Log(root / f"events-{number}", rng) for number in range(3)]
     for log in logs:
         log.segment(rng.randrange(5, 30), 1)
@@ -141,12 +141,12 @@ def of_kraft(root: Path, rng: random.Random, cluster_id: str | None = None) -> l
 
 
 def named_cluster(root: Path, rng: random.Random) -> None:
-    """A cluster id that somebody made up, as compose files do."""
+    """A cluster id that a person made up, as compose files have it."""
     of_kraft(root, rng, rng.choice(("my-cluster", "dev", "5L6g3nShT-eMCtK--X86sw!", "a b")))
 
 
 def cloned(root: Path, rng: random.Random) -> None:
-    """Git LFS pointers: all that is binary, and sometimes more."""
+    """Git LFS pointers in the place of all binary files, and sometimes of others."""
     of_kraft(root, rng)
     for path in sorted(root.rglob("*")):
         if path.suffix in (".log", ".index", ".timeindex") or (
@@ -157,7 +157,10 @@ def cloned(root: Path, rng: random.Random) -> None:
 
 
 def emptied(root: Path, rng: random.Random) -> None:
-    """The machine stopped before the small files were on disk: their names are, no byte of them."""
+    """The machine stopped before the small files were on disk.
+
+    Their names exist without content.
+    """
     logs = of_kraft(root, rng)
     (root / ".kafka_cleanshutdown").unlink()
     for path in [*root.glob("*checkpoint"), root / "meta.properties"]:
@@ -167,7 +170,7 @@ def emptied(root: Path, rng: random.Random) -> None:
 
 
 def overlapping(root: Path, rng: random.Random) -> None:
-    """A segment that was copied back beside the one that replaced it."""
+    """A segment that was copied back next to the one that replaced it."""
     log = of_kraft(root, rng)[0]
     end = log.offset
     log.offset = rng.randrange(1, 5)
@@ -179,7 +182,7 @@ def overlapping(root: Path, rng: random.Random) -> None:
 
 
 def in_mid_swap(root: Path, rng: random.Random) -> None:
-    """A broker killed while its cleaner put a cleaned segment in the place of two."""
+    """The broker was killed while its cleaner replaced two segments by a cleaned one."""
     logs = of_kraft(root, rng)
     log = Log(root / "orders-2", rng)
     log.segment(10, 2)
@@ -216,7 +219,7 @@ ODD_LOG_DIRS = (
 
 
 def make(kind: OddLogDir, root: Path, seed: int) -> Path:
-    """A directory of a kind, by a seed."""
+    """Make a directory of a kind from a seed."""
     root.mkdir(parents=True)
     kind.make(root, random.Random(f"{kind.name} {seed}"))
     return root

@@ -1,8 +1,8 @@
 """Writes tiers as Aiven's plugin for tiered storage does, from the description in its repository.
 
-Nothing of this is kafkalog's: chunks, manifest and sizes follow the README and the javadoc of
+No part of kafkalog is used: chunks, manifest and sizes follow the README and the javadoc of
 `ChunkSizesBinaryCodec`, the padding of the data key RFC 8017, and the ciphers are those of
-`cryptography`, where kafkalog uses another library. The plugin itself has not written any of it.
+`cryptography`, where kafkalog uses another library. None of it was written by the plugin itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INDEXES = {
 
 @dataclass(frozen=True)
 class Packing:
-    """How segments are packed; `key` is the id of the key and the key that encrypts data keys."""
+    """How segments are packed; `key` is the key that encrypts data keys, with its id."""
 
     chunk_size: int = 1000
     compression: bool = False
@@ -54,7 +54,7 @@ def new_key(directory: Path, name: str) -> rsa.RSAPrivateKey:
 
 
 def _mask(seed: bytes, size: int) -> bytes:
-    """MGF1 of RFC 8017 with SHA3-512."""
+    """Return MGF1 of RFC 8017 with SHA3-512."""
     blocks = (
         hashlib.sha3_512(seed + number.to_bytes(4, "big")).digest()
         for number in range(-(-size // 64))
@@ -67,7 +67,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def sealed_key(key: rsa.RSAPublicKey, data_key: bytes) -> bytes:
-    """RSAES-OAEP of RFC 8017 with SHA3-512 in both places: `OAEPWithSHA3-512AndMGF1Padding`."""
+    """Encrypt with RSAES-OAEP of RFC 8017 and SHA3-512: `OAEPWithSHA3-512AndMGF1Padding`."""
     numbers = key.public_numbers()
     size = key.key_size // 8
     block = hashlib.sha3_512(b"").digest()
@@ -80,7 +80,7 @@ def sealed_key(key: rsa.RSAPublicKey, data_key: bytes) -> bytes:
 
 
 def packed_sizes(values: list[int]) -> str:
-    """The sizes of chunks as a manifest has them: a base, and few bytes for what is above it."""
+    """Encode chunk sizes as a manifest does: a base, and a few bytes for each difference."""
     *others, last = values
     packed = len(values).to_bytes(4, "big")
     if others:
@@ -94,7 +94,7 @@ def packed_sizes(values: list[int]) -> str:
 
 
 def pack(directory: Path, target: Path, packing: Packing) -> Path:
-    """Write a partition of `LocalTieredStorage` again, below `target`; return where."""
+    """Write a partition of `LocalTieredStorage` in packed form below `target`; return its path."""
     topic, number, topic_id = _place_of(directory.name)
     found = target / f"{topic}-{topic_id}" / number
     found.mkdir(parents=True)
@@ -109,7 +109,7 @@ def _place_of(name: str) -> tuple[str, str, str]:
 
 
 def _described(log: Path, target: Path, whole: bytes) -> dict[str, Any]:
-    """What `KafkaTypeSerdeModule` of the plugin writes of a segment's metadata."""
+    """Return a segment's metadata as the plugin's `KafkaTypeSerdeModule` writes it."""
     at, end = 0, int(log.name[:20])
     while at < len(whole):
         base, size = struct.unpack_from(">qi", whole, at)

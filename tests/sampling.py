@@ -1,4 +1,4 @@
-"""What is tried of proofs that are long: a share, or everything in `make soak`."""
+"""How much of long proofs is run: a share, or everything in `make soak`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
-    """Return every n-th case, from a random one on; a failing test shows which."""
+    """Return every n-th case from a random one on; a failing test prints which."""
     if tries_everything():
         return cases
     first = drawn_for(f"{len(cases)} cases").randrange(one_of)
@@ -26,9 +26,9 @@ def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
 
 
 def halves(cases: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    """Return a random half of the cases, and the other one: two proofs share them.
+    """Return a random half of the cases and the other half, for two proofs that share them.
 
-    Twice all where everything is tried.
+    Both are all cases if everything is tried.
     """
     if tries_everything():
         return cases, cases
@@ -40,12 +40,12 @@ def halves(cases: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis is to try of so many in `make soak`."""
+    """Return how many examples Hypothesis tries, given the number for `make soak`."""
     return count if tries_everything() else max(count // 4, 15)
 
 
 def drawn_for(what: str) -> random.Random:
-    """Return random numbers for this run: other ones each time, the same in all its processes."""
+    """Return random numbers that differ in each run but are equal in all its processes."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or random.SystemRandom().randbytes(8).hex()
     return random.Random(f"{run} {what}")
 
@@ -53,7 +53,7 @@ def drawn_for(what: str) -> random.Random:
 def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Return the tests to run and those left out: of a test marked `sampled(n)` one case in n runs.
 
-    One marked `soak` needs much from elsewhere, and runs where everything is tried.
+    A test marked `soak` needs much from elsewhere, and runs only if everything is tried.
 
     The id of a case repeats it, since at least one case of a test is kept. All processes of a run
     draw the same cases.

@@ -21,7 +21,7 @@ BUCKET = "logs"
 
 
 class Store:
-    """A bucket of a server that speaks S3."""
+    """A bucket on a server that speaks S3."""
 
     def __init__(self, server: ThreadedMotoServer) -> None:
         self._server = server
@@ -35,22 +35,22 @@ class Store:
         self._names: set[str] = set()
 
     def uri(self, path: str, bucket: str = BUCKET) -> str:
-        """What is read, with all that is needed to read it."""
+        """Return the URI to read, with all that is needed to read it."""
         options = f"endpoint_override={quote(self.endpoint, safe='')}&scheme=http"
         return f"s3://{KEY}:{SECRET}@{bucket}/{path}?{options}&region=eu-central-1"
 
     def put(self, name: str, data: bytes) -> None:
-        """Into the memory of the server, which is in this process."""
+        """Store an object in the memory of the server, which runs in this process."""
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, name, data)
         self._names.add(name)
 
     def upload(self, directory: Path, name: str) -> None:
-        """All files of a directory, below a prefix."""
+        """Upload all files of a directory below a prefix."""
         for file in sorted(path for path in directory.rglob("*") if path.is_file()):
             self.put(f"{name}/{file.relative_to(directory)}", file.read_bytes())
 
     def stop(self) -> None:
-        """Go away, with what was put: all servers of this process share one memory."""
+        """Stop the server and drop its objects, as all servers of this process share one memory."""
         self._server.stop()
         for name in self._names:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(BUCKET, name)
@@ -59,7 +59,7 @@ class Store:
 
 @contextmanager
 def running_store() -> Iterator[Store]:
-    """A store with an empty bucket."""
+    """Run a store with an empty bucket."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

@@ -1,4 +1,4 @@
-"""Everything that reads, run over a path: whatever is there, only our own errors may come out."""
+"""Everything that reads, run over a path: only our own errors may result, whatever is there."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STATUSES = {0, 1, 3, 5, 6, 7}
 
 
 def covers(found: Iterable[Batch | Defect], size: int) -> bool:
-    """Whether batches and defects cover every byte exactly once, in order."""
+    """Return whether batches and defects cover every byte exactly once, in order."""
     position = 0
     for item in found:
         if item.position != position or not item.size_bytes:
@@ -72,7 +72,7 @@ def covers(found: Iterable[Batch | Defect], size: int) -> bool:
 
 
 def read_file_in_every_way(path: Path) -> None:
-    """Each reader of single files, whatever kind of file it is meant for."""
+    """Run each reader of single files on any kind of file."""
     for reader in FILE_READERS:
         with suppress(KafkaLogError):
             reader(str(path))
@@ -87,7 +87,7 @@ def read_file_in_every_way(path: Path) -> None:
 
 
 def read_log_in_every_way(path: Path) -> list[Record | Batch | Defect]:
-    """Batches, records and selections of a file or partition directory."""
+    """Read batches, records and selections of a file or partition directory."""
     rows: list[Record | Batch | Defect] = []
     for selection in (
         Selection(),
@@ -103,7 +103,7 @@ def read_log_in_every_way(path: Path) -> list[Record | Batch | Defect]:
 
 
 def look_up_in_every_way(path: Path) -> None:
-    """Offsets, times and special times, with and without indexes."""
+    """Look up offsets, times and special times, with and without indexes."""
     with suppress(KafkaLogError):
         partition = open_partition(str(path))
         for use_index in (True, False):
@@ -120,7 +120,7 @@ def look_up_in_every_way(path: Path) -> None:
 
 
 def verify_at_every_level(path: Path) -> list[Defect]:
-    """The findings of both levels."""
+    """Return the findings of both levels."""
     found = []
     for level in Level:
         with suppress(KafkaLogError):
@@ -130,7 +130,7 @@ def verify_at_every_level(path: Path) -> list[Defect]:
 
 
 def simulate_in_every_way(path: Path) -> None:
-    """Retention now and long ago, rolls under tight limits."""
+    """Simulate retention now and long ago, and rolls under tight limits."""
     with suppress(KafkaLogError):
         partition = open_partition(str(path))
         given = {"retention.ms": "1", "retention.bytes": "50", "segment.bytes": "500"}
@@ -143,7 +143,7 @@ def simulate_in_every_way(path: Path) -> None:
 
 
 def audit_in_every_way(path: Path) -> None:
-    """A log beside itself, up to its end and in its middle."""
+    """Audit a log against itself, up to its end and to its middle."""
     with suppress(KafkaLogError):
         partition = open_partition(str(path))
         log = UnifiedLog(partition)
@@ -153,7 +153,7 @@ def audit_in_every_way(path: Path) -> None:
 
 
 def list_in_every_way(path: Path) -> None:
-    """Log directories, partitions, segments, files."""
+    """List log directories, partitions, segments and files."""
     with suppress(KafkaLogError):
         targets: list[LogDirListing | PartitionDir | FileEntry] = [open_path(str(path))]
         list(inventory.list_log_dirs(targets))
@@ -163,7 +163,7 @@ def list_in_every_way(path: Path) -> None:
 
 
 def sweep(path: Path) -> None:
-    """All of the library over a partition directory and its files."""
+    """Run all of the library over a partition directory and its files."""
     list_in_every_way(path)
     verify_at_every_level(path)
     read_log_in_every_way(path)
@@ -173,7 +173,7 @@ def sweep(path: Path) -> None:
 
 
 def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
-    """Every read command over a directory and some files of it."""
+    """Return every read command over a directory and some of its files."""
     lines: list[list[object]] = [
         ["lookup-offset", directory, "0", "17", "--timestamp", "1700000000000", "--explain"],
         ["lookup-offset", directory, "--special", "latest", "--no-index", "--format", "ndjson"],
@@ -199,7 +199,7 @@ def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
 
 
 def run_some(kafkalog: Callable[..., Result], path: Path) -> None:
-    """A few commands over a log file and the partition around it, each with its own renderer."""
+    """Run a few commands, each with another renderer, over a log file and its partition."""
     for line in (
         ["dump-segment", path.parent, "--format", "ndjson"],
         ["dump-segment", path, "--batches"],
@@ -212,7 +212,7 @@ def run_some(kafkalog: Callable[..., Result], path: Path) -> None:
 
 
 def run_all(kafkalog: Callable[..., Result], directory: Path, files: Iterable[Path]) -> set[int]:
-    """Run every read command; the statuses they ended with, all of the contract."""
+    """Run every read command; require statuses of the contract, and return them."""
     statuses = set()
     for line in command_lines(directory, list(files)):
         result = kafkalog(*line)
@@ -223,7 +223,7 @@ def run_all(kafkalog: Callable[..., Result], directory: Path, files: Iterable[Pa
 
 
 def small_log(corpus_dir: Path, target: Path) -> Path:
-    """A copy of a small partition with all kinds of files, and its log directory's files."""
+    """Copy a small partition with all kinds of files, and its log directory's files."""
     origin = corpus_dir / "lookup" / "transactions"
     target.mkdir(parents=True, exist_ok=True)
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):

@@ -1,4 +1,4 @@
-"""No module of the packages imports itself by way of others, imports within functions included."""
+"""No module imports itself through others, even by imports within functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def test_there_is_no_circle() -> None:
-    """A circle is where nobody can begin to read."""
+    """A reader cannot start anywhere in a circle."""
     graph = imports()
     assert len(graph) > 200
     assert graph["kafkalog.batches.reader"] > {"kafkalog.batches.selection"}

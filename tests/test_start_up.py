@@ -1,4 +1,4 @@
-"""What is loaded at start: the import rules, looked at while they work."""
+"""What is loaded at start: checks that the import rules have their effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT = (
 
 
 def loaded(statement: str) -> set[str]:
-    """The top-level modules in memory after a statement, in a fresh interpreter."""
+    """Return the top-level modules in memory after a statement, in a fresh interpreter."""
     code = (
         f"import sys, json\n{statement}\nsys.stdout.flush()\n"
         "print()\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
@@ -47,7 +47,7 @@ def loaded(statement: str) -> set[str]:
          "--version", "ls", "count"],
 )  # fmt: skip
 def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
-    """Start-up stays fast, and the library complete without the command line."""
+    """Start-up stays fast, and the library is complete without the command line."""
     assert loaded(statement) & set(forbidden) == set()
 
 

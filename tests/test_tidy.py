@@ -1,4 +1,4 @@
-"""The house style that no linter knows: sizes, names and first lines of modules."""
+"""The parts of the house style that no linter checks: sizes, names and first lines of modules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
 def test_modules_are_tidy() -> None:
-    """Short enough to read, say what they are in the first line, have names that say something."""
+    """Short enough to read, described in the first line, with a meaningful name."""
     for name in SOURCES:
         text = (ROOT / name).read_text()
         assert Path(name).stem not in FORBIDDEN_NAMES, name
@@ -73,7 +73,7 @@ def functions(name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def test_exceptions_are_needed() -> None:
-    """An exception that nothing needs any more is taken off the list."""
+    """An exception that is no longer needed is removed from the list."""
     for name in LONG_MODULES:
         assert len((ROOT / name).read_text().splitlines()) > MODULE_LINES_MAX, name
     for place in LONG_FUNCTIONS:

@@ -1,4 +1,4 @@
-"""What a broker does to a partition while somebody reads it, one step on disk after another.
+"""Changes a partition as a broker does while it is read, one step on disk after another.
 
 The steps are those of Kafka: an append is a write that can be seen half-way, a cleaning renames
 `.cleaned` to `.swap`, the old files to `.deleted` and `.swap` to its final name, checkpoints are
@@ -32,16 +32,16 @@ _KEYS: Final = 6
 
 
 class Broker:
-    """One partition, `t-0` of a log directory, and what happens to it.
+    """One partition, `t-0` of a log directory, and the steps that change it.
 
     Args:
         log_dir: an empty directory.
-        rng: decides what happens.
+        rng: chooses the steps.
 
     Attributes:
         partition: the directory.
-        appended: all rows that ever were, by offset.
-        live: the offsets that are in the log now, below the log start too.
+        appended: all rows ever appended, by offset.
+        live: the offsets now in the log, including those below the log start.
         log_start: the log start offset.
     """
 
@@ -76,14 +76,14 @@ class Broker:
 
     @property
     def end(self) -> int:
-        """The log end offset, of an append that has begun as well."""
+        """Return the log end offset, including an append that has begun."""
         return len(self.appended)
 
     def require_read(self, rows: list[Row], before: set[int], start: int = 0) -> None:
-        """Require each row once, in order, as it was appended, and all that were there all along.
+        """Require each row once, in order and as appended, and every row that was live throughout.
 
         Args:
-            rows: what was read.
+            rows: the rows read.
             before: the offsets that were live when the reading began.
             start: the offset that was read from.
         """
@@ -94,12 +94,12 @@ class Broker:
         assert sorted(stayed - set(offsets)) == []
 
     def settle(self) -> None:
-        """Finish what has begun."""
+        """Finish all steps that have begun."""
         while self._steps:
             self._steps.popleft()()
 
     def step(self) -> None:
-        """Do the next step of what has begun, or begin something."""
+        """Take the next step of a change that has begun, or begin one."""
         if not self._steps:
             choices = [self._append, self._roll, self._clean, self._clean, self._retain, self._trim]
             self._rng.choice(choices)()
@@ -145,7 +145,7 @@ class Broker:
             self._path(base, suffix).touch()
 
     def _append(self) -> None:
-        """A batch, whose first half is written before the second."""
+        """Append a batch whose first half is written before the second."""
         rows = []
         for offset in range(self.end, self.end + self._rng.randint(1, 5)):
             key = b"k%d" % self._rng.randrange(_KEYS)
@@ -174,7 +174,7 @@ class Broker:
         )
 
     def _clean(self) -> None:
-        """Replace some neighbouring closed segments by one without superseded records."""
+        """Replace adjacent closed segments by one without superseded records."""
         closed = sorted(self._segments)[:-1]
         if not closed:
             return
@@ -216,7 +216,7 @@ class Broker:
         self._removals(self._renames([closed[0]], "", ".deleted"))
 
     def _trim(self) -> None:
-        """Move the log start, as DeleteRecords does, up to somewhere in the first segment."""
+        """Move the log start to an offset in the first segment, as DeleteRecords does."""
         bases = sorted(self._segments)
         end = bases[1] if len(bases) > 1 else self.end
         if self._steps or end - 1 <= self.log_start:
@@ -244,7 +244,7 @@ class Broker:
 
 
 def encoded(rows: list[Row], base: int | None = None, last: int | None = None) -> bytes:
-    """A batch of rows; a cleaned one keeps the offsets that it began and ended with."""
+    """Encode a batch of rows; a cleaned one keeps its original first and last offset."""
     base = rows[0][0] if base is None else base
     last = rows[-1][0] if last is None else last
     made = [record(row[0] - base, row[1], row[2], time_delta=row[0] - base) for row in rows]
@@ -255,7 +255,7 @@ def encoded(rows: list[Row], base: int | None = None, last: int | None = None) -
 
 
 def time_index(base: int, batches: list[list[Row]]) -> bytes:
-    """One entry: the largest timestamp, which is the last."""
+    """Encode one entry: the largest timestamp, which is the last."""
     last = batches[-1][-1][0]
     return struct.pack(">qi", BASE_TIME + last, last - base)
 

@@ -1,4 +1,4 @@
-"""`kafkalog.anatomy`: every byte belongs to one field, and its value is that of the readers."""
+"""`kafkalog.anatomy`: every byte belongs to one field, and values equal those of the readers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DAMAGED = "examples/damaged/orders-0/00000000000000000250.log"
 
 @dataclass
 class Tiled:
-    """The fields of one file, found to tile it."""
+    """The fields of one file, checked to cover it without gaps."""
 
     fields: list[Field] = field(default_factory=list)
     structures: list[Structure] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Tiled:
 
 
 def tiled(items: Iterable[Item], size: int) -> Tiled:
-    """Collect the fields; those of each level follow one another without a gap or an overlap."""
+    """Collect the fields, and check that those of each level leave no gap and do not overlap."""
     found, ends = Tiled(), [0, 0]
     for item in items:
         if isinstance(item, Structure):
@@ -92,7 +92,7 @@ def kafka_files(root: Path) -> list[Path]:
 def test_fields_tile_every_file_of_the_corpus(
     corpus_dir: Path, tell: Callable[[str], None]
 ) -> None:
-    """With and without a limit; a file that no broker finished is no exception."""
+    """With and without a limit, also for files that a broker left unfinished."""
     files = [one for one in kafka_files(corpus_dir) if ".expected" not in str(one)]
     chosen = sampled(files, 60)
     fields = 0
@@ -105,7 +105,7 @@ def test_fields_tile_every_file_of_the_corpus(
 def test_fields_tile_damaged_copies(
     corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """Flipped, cut, extended, with bytes taken out: there is always a whole answer."""
+    """Files with flipped, removed or added bytes: every byte still belongs to one field."""
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -143,7 +143,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("name", ["codecs", "txn", "timestamps", "internal-topics"])
 def test_values_of_logs_are_those_of_the_reference_reader(corpus_dir: Path, name: str) -> None:
-    """Headers, and keys, values, offsets and times of records."""
+    """Batch headers, and the keys, values, offsets and times of records."""
     logs = sorted((corpus_dir / "kafka-4.3" / name).rglob("*.log"))
     for path in sampled(logs, 8):
         found = of_file(path)
@@ -168,7 +168,7 @@ def test_values_of_logs_are_those_of_the_reference_reader(corpus_dir: Path, name
 
 
 def test_kafkas_own_topics_are_opened(corpus_dir: Path) -> None:
-    """Keys, values, markers and what members of groups said: as the decoder of payloads has it."""
+    """Keys, values, markers and group member metadata: the same as the payload decoder returns."""
     root = corpus_dir / "kafka-4.3" / "internal-topics"
     fields: dict[str, set[object]] = {}
     for path in root.rglob("__*/*.log"):
@@ -202,7 +202,7 @@ def found_types(root: Path) -> Iterable[Field]:
 
 
 def test_subscriptions_of_members_are_opened(tmp_path: Path) -> None:
-    """Those of a classic group of consumers; the bytes of other protocols stay bytes."""
+    """Subscriptions of classic consumer groups are decoded; those of other protocols stay bytes."""
     for protocol in ("consumer", "connect"):
         name = protocol.encode()
         subscription = bytes.fromhex("0000 00000001 0001 74 ffffffff")
@@ -223,7 +223,7 @@ def test_subscriptions_of_members_are_opened(tmp_path: Path) -> None:
 
 
 def test_values_of_old_logs_are_those_of_the_reference_reader(corpus_dir: Path) -> None:
-    """Messages of magic 0 and 1, wrapped ones, too: every key and value, in order."""
+    """Messages of magic 0 and 1, wrapped ones included: every key and value, in order."""
     logs = sorted(path for name in ("v0", "v1") for path in
                   (corpus_dir / "kafka-2.8" / name).rglob("*.log"))  # fmt: skip
     for path in sampled(logs, 6):
@@ -236,7 +236,7 @@ def test_values_of_old_logs_are_those_of_the_reference_reader(corpus_dir: Path) 
 
 
 def test_values_of_indexes_and_snapshots_are_those_of_their_readers(corpus_dir: Path) -> None:
-    """Entry by entry."""
+    """Compares them entry by entry."""
     root = corpus_dir / "kafka-4.3"
     for path in sampled(sorted(root.rglob("*.index")), 20):
         with OffsetIndex(str(path)) as index:
@@ -262,7 +262,7 @@ def test_values_of_indexes_and_snapshots_are_those_of_their_readers(corpus_dir: 
 
 
 def test_every_field_of_the_layouts_has_a_meaning() -> None:
-    """A new field must be explained: no name of a schema is without words."""
+    """Every name in a schema has an explanation, so a new field needs one, too."""
     assert set(RECORD_BATCH_HEADER.fields) == {*BATCH, "crc", "attributes"}
     found = of_file("examples/log-dir/payments-0/00000000000000000000.log")
     for one in found.fields:
@@ -272,7 +272,7 @@ def test_every_field_of_the_layouts_has_a_meaning() -> None:
 
 
 def test_the_first_record_byte_by_byte(tmp_path: Path) -> None:
-    """The documented example of a batch: deltas resolved, varints by their groups."""
+    """The documented example of a batch: deltas are resolved, varints split into their groups."""
     path = builders.write_log(
         tmp_path / "t-0",
         builders.batch(100, [builders.record(0, b"k", time_delta=0),
@@ -305,7 +305,7 @@ def test_the_first_record_byte_by_byte(tmp_path: Path) -> None:
 def test_damage_is_marked_where_it_lies(
     change: Callable[[bytes], bytes], damage: str, name: str, tmp_path: Path
 ) -> None:
-    """One batch after a sound one is hurt, the sound one is not."""
+    """A damaged batch after a sound one is marked; the sound one is not."""
     first = builders.batch(0, [builders.record()])
     data = change(builders.batch(1, [builders.record(0, b"key", b"some value")] * 1))
     second = builders.batch(2, [builders.record()]) if damage == "batch-length-invalid" else b""
@@ -319,14 +319,14 @@ def test_damage_is_marked_where_it_lies(
 
 @pytest.mark.parametrize(("count", "attributes"), [(-3, 0), (-3, 4), (2, 0), (2, 4), (0, 0)])
 def test_a_header_alone_is_a_whole_batch(count: int, attributes: int, tmp_path: Path) -> None:
-    """No field has no bytes; a count that nothing follows is damage."""
+    """A batch without records has no empty field; a count without records is damage."""
     data = builders.batch(0, (), count=count, last_delta=2, attributes=attributes)
     found = of_file(builders.write_log(tmp_path / "t-0", data))
     assert found.damage == ({"records-count-invalid"} if count else set())
 
 
 def test_an_index_that_points_nowhere_says_so(tmp_path: Path) -> None:
-    """An entry beside a batch, one after the end, and a part of an entry."""
+    """An entry inside a batch, one after the end of the log, and an incomplete entry."""
     builders.write_log(tmp_path / "t-0", builders.batch(0, [builders.record()]))
     path = tmp_path / "t-0" / f"{builders.SEGMENT}.index"
     path.write_bytes(struct.pack(">iiii", 1, 5, 2, 5000) + b"\0\0\1")
@@ -338,7 +338,7 @@ def test_an_index_that_points_nowhere_says_so(tmp_path: Path) -> None:
 
 
 def test_a_place_is_a_position_or_an_offset() -> None:
-    """A position anywhere in a batch is that batch; what comes before is one field."""
+    """A position inside a batch selects that batch; all bytes before it are one field."""
     path = f"{ORDERS}/00000000000000000250.log"
     [first, second, third] = [start for start, _ in builders.frames(Path(path).read_bytes())][:3]
     for place in (second, second + 1, third - 1):
@@ -372,7 +372,7 @@ def test_what_cannot_be_shown_is_an_error(what: str, error: type[KafkaLogError])
 
 
 def test_a_limit_bounds_what_is_kept(tmp_path: Path) -> None:
-    """A batch of many records, records of many headers: the answer stays small, and whole."""
+    """With many records of many headers the answer stays small, and still covers the file."""
     headers = [(b"h", b"v")] * 5000
     many = [builders.record(n, b"k", headers=headers if n == 1 else ()) for n in range(3000)]
     path = builders.write_log(tmp_path / "t-0", *[builders.batch(3000 * n, many) for n in range(9)])
@@ -384,14 +384,14 @@ def test_a_limit_bounds_what_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_name_with_an_at_sign_is_a_file(tmp_path: Path) -> None:
-    """What exists is taken as it is."""
+    """A path that exists is taken as it is."""
     directory = tmp_path / "a@7"
     shutil.copytree(ORDERS, directory)
     assert of_file(directory / "00000000000000000000.log", 1).values("batch.base_offset") == [0]
 
 
 def test_how_a_log_was_written(tmp_path: Path) -> None:
-    """Offsets rise, times need not; what is no batch is counted; the disk is asked."""
+    """Order of offsets and times, bytes outside of batches, and the extents on disk."""
     batches = [
         builders.batch(n, [builders.record()], base_time=time, max_time=time)
         for n, time in enumerate((1000, 3000, 2000, 2000, 4000))
@@ -406,7 +406,7 @@ def test_how_a_log_was_written(tmp_path: Path) -> None:
 
 
 def test_extents_are_counted_where_the_system_counts_them(disk_path: Path) -> None:
-    """A hole divides a file; a file system that does not say gives no number."""
+    """A hole splits a file in two; without support by the file system the count is None."""
     path = disk_path / "file"
     with path.open("wb") as file:
         file.write(b"x" * 65536)
@@ -421,7 +421,7 @@ def test_extents_are_counted_where_the_system_counts_them(disk_path: Path) -> No
 
 
 def test_an_empty_file_says_so(tmp_path: Path) -> None:
-    """The lock of a log directory, the transaction index that nobody needed."""
+    """Empty are the lock of a log directory, and a transaction index that was never needed."""
     for name in (".lock", f"{builders.SEGMENT}.txnindex", f"{builders.SEGMENT}.log"):
         (tmp_path / name).touch()
         [found] = dissect(str(tmp_path / name), 1)
@@ -429,7 +429,7 @@ def test_an_empty_file_says_so(tmp_path: Path) -> None:
 
 
 def test_a_text_of_millions_of_lines_costs_little(tmp_path: Path) -> None:
-    """Only what is shown is parsed; a line without an end is left out whole."""
+    """Only the lines shown are parsed; a line without an end is left out as a whole."""
     path = tmp_path / "replication-offset-checkpoint"
     path.write_bytes(b"0\n1000000\n" + b"t 0 1\n" * 1_000_000)
     tracemalloc.start()

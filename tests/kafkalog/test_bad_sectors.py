@@ -1,4 +1,4 @@
-"""A bad sector costs the batches that lie on it: it is a finding, and reading goes on after it."""
+"""A bad sector costs only the batches on it: it becomes a finding, and reading continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ by_kernels = pytest.mark.parametrize("size_min", [0, 1 << 60], ids=["kernels", "
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log of some hundred sectors: the batches of a broker, over and over."""
+    """A log of several hundred sectors: a broker's batches, repeated."""
     origin = ROOT / "examples" / "log-dir" / "orders-0"
     target = tmp_path / "orders-0"
     shutil.copytree(origin, target)
@@ -60,7 +60,7 @@ def batches_of(path: Path) -> list[Batch]:
 
 
 def spoiled(rng: random.Random, size: int) -> list[int]:
-    """Some bad sectors, alone and in a row; sometimes the first or the last."""
+    """Choose bad sectors, single and in a row, sometimes the first or the last."""
     sectors = -(-size // SECTOR)
     starts = rng.sample(range(sectors), rng.randint(1, 4))
     return sorted({s for start in starts for s in range(start, start + rng.choice((1, 1, 2, 12)))
@@ -76,7 +76,7 @@ def test_every_batch_beside_bad_sectors_is_read(
     size_min: int, log: Path, disk: BadDisk, monkeypatch: pytest.MonkeyPatch,
     tell: Callable[[str], None],
 ):  # fmt: skip
-    """Each other batch is judged and counted; each bad byte lies in a finding."""
+    """Every other batch is checked and counted; each bad byte is part of a finding."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
@@ -106,16 +106,16 @@ def test_every_batch_beside_bad_sectors_is_read(
 
 
 def covered(defect: Defect, sector: int, log: Path) -> bool:
-    """Whether the part of the file in a sector is in the defect's range, but for sound batches."""
+    """Return whether the defect's range overlaps the part of the file in a sector."""
     end = min((sector + 1) * SECTOR, log.stat().st_size)
     start = defect.position or 0
     return start < end and sector * SECTOR < start + (defect.size_bytes or 0)
 
 
 def test_few_reads_fail_however_much_of_a_disk_is_gone(log: Path, disk: BadDisk):
-    """Each can take a drive half a minute: a sector is asked for once, and not every one.
+    """Each failed read can take a drive half a minute: no bad sector is read twice, and most never.
 
-    Where a read fails as a whole, it is a read of a window that finds the sector.
+    If the read of a window fails, single reads find the bad sector.
     """
     disk.spoil(log, [20, 60])
     with Source(str(log)) as source:
@@ -137,7 +137,7 @@ def test_a_dump_goes_on_after_a_bad_sector(
     size_min: int, form: str, log: Path, disk: BadDisk, kafkalog: Run,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    """All lines of the sound batches, the finding, and status 1."""
+    """All rows of the sound batches, the finding, and status 1."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     whole = batches_of(log)
     bad = [7, 30]
@@ -157,7 +157,7 @@ def test_a_dump_goes_on_after_a_bad_sector(
 def test_salvage_copies_around_a_bad_sector(
     log: Path, disk: BadDisk, kafkalog: Run, tmp_path: Path
 ):
-    """Sound batches are there byte for byte; in place of the sector lost+found has zeros."""
+    """Sound batches are copied byte for byte; in lost+found, zeros replace the bad sector."""
     log.write_bytes((ROOT / "examples/log-dir/orders-0" / NAME).read_bytes())
     data, whole = log.read_bytes(), batches_of(log)
     bad = [1]
@@ -181,7 +181,7 @@ def test_salvage_copies_around_a_bad_sector(
 def test_verify_reports_a_bad_sector_in_each_format(
     form: str, log: Path, disk: BadDisk, kafkalog: Run
 ):
-    """With its position; the report is whole."""
+    """Each report is complete and gives the position of the bad sector."""
     disk.spoil(log, [3])
     done = kafkalog("verify", "--level", "deep", log, "--format", form)
     assert done.status == 1
@@ -193,7 +193,7 @@ def test_verify_reports_a_bad_sector_in_each_format(
 
 
 def test_a_compaction_does_not_begin_on_a_bad_sector(log: Path, disk: BadDisk, kafkalog: Run):
-    """Batches that cannot be read would be gone."""
+    """Compacting would lose the batches that cannot be read."""
     before = log.read_bytes()
     (log.parent / f"{10**9:020d}.log").touch()
     disk.spoil(log, [3])

@@ -1,4 +1,4 @@
-"""Text checkpoints: what Kafka reads is read, what it calls malformed is malformed (§6.7)."""
+"""Text checkpoints: what Kafka reads is accepted, what it calls malformed is rejected (§6.7)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_texts_that_kafka_accepts(file: Path, data: bytes, entries: list[tuple[s
     ],
 )
 def test_texts_that_kafka_calls_malformed(file: Path, data: bytes):
-    """Version, count, fields and numbers; the whole log directory goes offline over them."""
+    """A wrong version, count, field or number takes the whole log directory offline."""
     file.write_bytes(data)
     with pytest.raises(CorruptDataError) as caught:
         read_offset_checkpoint(str(file))
@@ -117,7 +117,7 @@ def test_epochs_are_ints_and_offsets_longs(file: Path):
 )
 @example(b"0\n1\n\xd9\xa3 0 5\n")
 def test_any_bytes_give_entries_or_our_error(file: Path, data: bytes):
-    """Nothing else comes out of a text."""
+    """Any text gives entries or an error of ours, nothing else."""
     file.write_bytes(data)
     for read in (read_offset_checkpoint, read_leader_epochs, read_number_pairs):
         try:
@@ -128,7 +128,7 @@ def test_any_bytes_give_entries_or_our_error(file: Path, data: bytes):
 
 
 def test_corpus_checkpoints_are_read(any_state: State):
-    """As lines and fields, without our parser."""
+    """Compared with a plain split into lines and fields."""
     for path in sorted(any_state.root.rglob("*checkpoint")):
         if not path.is_file() or path.suffix == ".checkpoint":
             continue

@@ -6,7 +6,7 @@ from kafkalog.codecs import crc32, crc32c
 
 
 def test_both_give_their_published_check_value():
-    """The value of "123456789" in every catalogue of checksums."""
+    """Every catalogue of checksums lists the value of "123456789"."""
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32(b"123456789") == 0xCBF43926
 

@@ -97,7 +97,7 @@ def memory_below(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_kafka_wrote_is_decompressed(codec: int):
-    """The vectors of all four codecs hold the same record."""
+    """The vectors of all four codecs contain the same record."""
     assert decompress(blob(codec), codec, magic=2) == RECORD
     assert decompress(memoryview(b"x" + blob(codec))[1:], codec, magic=2) == RECORD
 
@@ -114,7 +114,7 @@ def test_what_kafka_wrote_is_decompressed(codec: int):
 def test_wrappers_of_magic_0_and_1_are_decompressed(
     value: str, codec: int, magic: int, messages: bytes
 ):
-    """The inner messages are those of the documented records."""
+    """The inner messages equal those of the documented records."""
     assert decompress(bytes.fromhex(value), codec, magic=magic) == messages
 
 
@@ -127,7 +127,7 @@ def test_no_codec_means_the_bytes_themselves():
 
 @pytest.mark.parametrize(("codec", "magic"), [(5, 2), (6, 2), (7, 0), (ZSTD, 0), (ZSTD, 1)])
 def test_a_codec_that_kafka_has_not_is_damage(codec: int, magic: int):
-    """Kafka raises another class of error here, so it has a reference of its own."""
+    """Kafka raises another class of error for it, so it has a reference of its own."""
     with pytest.raises(CorruptDataError) as caught:
         decompress(b"x", codec, magic=magic)
     assert caught.value.reference == "unknown-codec"
@@ -138,7 +138,7 @@ def test_a_codec_that_kafka_has_not_is_damage(codec: int, magic: int):
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.binary(max_size=300), times=st.integers(1, 2000))
 def test_what_is_compressed_comes_back(codec: int, data: bytes, times: int):
-    """Over several blocks of snappy and lz4, too."""
+    """The data span several blocks of snappy and lz4, too."""
     for magic in (0, 1, 2) if codec != ZSTD else (2,):
         assert decompress(compress(data * times, codec, magic=magic), codec, magic=magic) == (
             data * times
@@ -146,7 +146,7 @@ def test_what_is_compressed_comes_back(codec: int, data: bytes, times: int):
 
 
 def test_other_libraries_read_what_is_compressed():
-    """Each codec against a decoder that is not ours."""
+    """A third-party decoder checks each codec."""
     data = bytes(range(256)) * 2000
     assert gzip.decompress(compress(data, GZIP, level=9)) == data
     assert lz4.frame.decompress(compress(data, LZ4, level=9)) == data
@@ -170,7 +170,7 @@ def test_lz4_has_the_header_that_kafka_writes():
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_cut_blob_is_damage(codec: int):
-    """None of Kafka's readers takes a truncated blob, but for snappy's last 1 to 3 stray bytes."""
+    """Kafka rejects every truncated blob, except for up to 3 stray bytes at the end of snappy."""
     data = blob(codec)
     for size in range(len(data)):
         if codec == SNAPPY and 16 <= size < 20:
@@ -185,7 +185,7 @@ def test_a_cut_blob_is_damage(codec: int):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_damage_raises_nothing_else(codec: int):
-    """Every bit of every vector flipped."""
+    """Flips every bit of every vector."""
     for position, bit in itertools.product(range(len(blob(codec))), range(8)):
         damaged = bytearray(blob(codec))
         damaged[position] ^= 1 << bit
@@ -194,7 +194,7 @@ def test_damage_raises_nothing_else(codec: int):
 
 @given(st.sampled_from(CODECS), st.binary(max_size=80), st.integers(0, 16))
 def test_any_bytes_are_data_or_damage(codec: int, data: bytes, kept: int):
-    """The magic bytes let the rest get further."""
+    """Correct magic bytes let random bytes get further into the decoder."""
     try:
         decompress(blob(codec)[:kept] + data, codec, magic=2, limit=1 << 20)
     except (CorruptDataError, LimitExceededError):
@@ -202,7 +202,7 @@ def test_any_bytes_are_data_or_damage(codec: int, data: bytes, kept: int):
 
 
 def test_gzip_members_are_one_stream_and_trailing_junk_is_ignored():
-    """Java reads on as long as a header follows."""
+    """Java continues as long as another header follows."""
     two = gzip.compress(b"ab") + gzip.compress(b"cd")
     for junk in (b"", bytes(40), b"junk" * 20, b"\x1f\x8b\x07" + bytes(30), b"\x1f\x8b\x08"):
         assert decompress(two + junk, GZIP, magic=2) == b"abcd"
@@ -222,20 +222,20 @@ def test_gzip_headers_may_have_all_parts():
 
 @pytest.mark.parametrize("position", [-8, -1])
 def test_gzip_checks_its_trailer(position: int):
-    """CRC-32 and size are verified by Java."""
+    """Java verifies CRC-32 and size."""
     damaged = bytearray(blob(GZIP))
     damaged[position] ^= 1
     assert refused(bytes(damaged), GZIP)
 
 
 def test_a_thousand_gzip_members_are_read_in_no_time():
-    """The rest of the input must not be copied once a member."""
+    """The rest of the input must not be copied once per member."""
     member = gzip.compress(b"a")
     assert decompress(member * 20_000, GZIP, magic=2) == b"a" * 20_000
 
 
 def test_snappy_chunks_and_headers_may_repeat():
-    """Streams are concatenated by some writers; versions are checked in repeated headers only."""
+    """Some writers concatenate streams; the version is checked in repeated headers only."""
     one, two = chunk(b"ab"), chunk(b"cd" * 50)
     assert decompress(XERIAL_HEADER + one + two, SNAPPY, magic=2) == b"ab" + b"cd" * 50
     assert decompress(XERIAL_HEADER + one + XERIAL_HEADER + one, SNAPPY, magic=2) == b"abab"
@@ -248,14 +248,14 @@ def test_snappy_chunks_and_headers_may_repeat():
 
 
 def test_snappy_ignores_up_to_three_stray_bytes():
-    """They are no whole size of a chunk; four are."""
+    """Up to three bytes cannot hold a chunk size; four can."""
     for size in (1, 2, 3):
         assert decompress(blob(SNAPPY) + b"\x01" * size, SNAPPY, magic=2) == RECORD
     assert refused(blob(SNAPPY) + b"\x01" * 4, SNAPPY)
 
 
 def test_snappy_without_header_is_one_raw_block():
-    """What librdkafka and everything built on it write."""
+    """This is what librdkafka and everything built on it writes."""
     raw = bytes(cramjam.snappy.compress_raw(RECORD * 9))
     assert decompress(raw, SNAPPY, magic=2) == RECORD * 9
     assert refused(b"", SNAPPY)
@@ -264,7 +264,7 @@ def test_snappy_without_header_is_one_raw_block():
 
 @pytest.mark.parametrize("size", [0, 1, 2**31 - 1, 2**31, 2**32 - 1])
 def test_a_false_size_of_a_snappy_chunk_is_damage(size: int):
-    """Empty, too short for its block, beyond the data, negative."""
+    """A size that is zero, too short for its block, beyond the data, or negative."""
     assert refused(XERIAL_HEADER + struct.pack(">I", size) + chunk(b"ab"), SNAPPY)
 
 
@@ -273,7 +273,7 @@ def frame(data: bytes = b"abc" * 99, **options: object) -> bytes:
 
 
 def test_lz4_takes_one_frame_and_ignores_the_rest():
-    """A second frame is lost to Kafka, so it must be to us."""
+    """Kafka ignores a second frame, so kafkalog must ignore it, too."""
     for rest in (b"x", bytes(9), frame(b"second")):
         assert decompress(frame() + rest, LZ4, magic=2) == b"abc" * 99
 
@@ -291,7 +291,7 @@ def test_lz4_frames_of_all_shapes_are_read(options: dict[str, object], checked: 
 
 
 def test_lz4_does_not_verify_what_kafka_does_not():
-    """Content checksum and content size are read and forgotten; the checksum must be there."""
+    """Content checksum and content size are ignored, but the checksum must be present."""
     stream = bytearray(frame(content_checksum=True, store_size=False))
     stream[-1] ^= 1
     assert decompress(bytes(stream), LZ4, magic=2) == b"abc" * 99
@@ -302,14 +302,14 @@ def test_lz4_does_not_verify_what_kafka_does_not():
 
 
 def test_lz4_verifies_block_checksums():
-    """Kafka does, if they are flagged."""
+    """Kafka verifies them if the header announces them."""
     stream = bytearray(frame(block_checksum=True, store_size=False))
     stream[-5] ^= 1
     assert refused(bytes(stream), LZ4)
 
 
 def test_lz4_verifies_its_header_but_for_magic_0():
-    """Old clients of magic 0 wrote either form of the checksum, so Kafka ignores it."""
+    """Old clients of magic 0 wrote either form of the checksum, so Kafka does not verify it."""
     broken = bytes.fromhex(LZ4_V0)
     assert refused(broken, LZ4, magic=1)
     assert refused(broken, LZ4, magic=2)
@@ -318,19 +318,19 @@ def test_lz4_verifies_its_header_but_for_magic_0():
 
 
 def test_lz4_refuses_linked_blocks():
-    """Kafka decodes block by block, without the blocks before."""
+    """Kafka decodes each block without the blocks before it."""
     assert refused(bytes(lz4.frame.compress(bytes(200_000), block_linked=True)), LZ4)
 
 
 def test_lz4_needs_its_end_mark():
-    """A stored block of size 0 is one, too: Kafka masks the bit before it looks."""
+    """A stored block of size 0 ends the frame, too: Kafka masks the bit before the check."""
     header = frame(store_size=False)[:7]
     assert decompress(header + b"\x00\x00\x00\x80", LZ4, magic=2) == b""
     assert refused(header, LZ4)
 
 
 def test_zstd_frames_and_skippable_frames_are_one_stream():
-    """With and without content size and checksum, also empty ones."""
+    """With and without content size and checksum, and with empty frames."""
     frames = [
         zstandard.ZstdCompressor(write_checksum=c, write_content_size=s).compress(data)
         for c, s, data in itertools.product((True, False), (True, False), (b"", b"ab" * 999))
@@ -341,12 +341,12 @@ def test_zstd_frames_and_skippable_frames_are_one_stream():
 
 @pytest.mark.parametrize("rest", [b"\x00", bytes(4), b"junk!", blob(GZIP)])
 def test_zstd_refuses_what_is_no_frame(rest: bytes):
-    """Unlike gzip and lz4."""
+    """gzip and lz4 ignore such bytes instead."""
     assert refused(blob(ZSTD) + rest, ZSTD)
 
 
 def test_zstd_ends_quietly_where_zstd_jni_does():
-    """It forgets an open frame that began in the last 131075 bytes it read, behind another one."""
+    """It drops an incomplete later frame that began in the last 131075 bytes read."""
     for size in range(1, len(blob(ZSTD))):
         found = decompress(blob(ZSTD) + blob(ZSTD)[:size], ZSTD, magic=2)
         assert found[: len(RECORD)] == RECORD
@@ -359,7 +359,7 @@ def test_zstd_ends_quietly_where_zstd_jni_does():
 
 
 def bomb(codec: int, size: int) -> bytes:
-    """Data that would become `size` zeros, by repeating members, chunks or blocks."""
+    """Return data that decompress to `size` zeros, by repeating members, chunks or blocks."""
     million = bytes(1 << 20)
     count = size >> 20
     if codec == GZIP:
@@ -376,7 +376,7 @@ def bomb(codec: int, size: int) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_stops_at_the_limit(codec: int):
-    """Gigabytes out of megabytes must cost no more than the limit and a few buffers."""
+    """Gigabytes out of megabytes must take no more memory than the limit and a few buffers."""
     data = bomb(codec, 200 << 20 if codec == SNAPPY else 1 << 30)
     limit = 4 << 20
     with memory_below(5 * limit), pytest.raises(LimitExceededError):
@@ -385,7 +385,7 @@ def test_a_bomb_stops_at_the_limit(codec: int):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_limit_is_the_last_size_that_passes(codec: int):
-    """Neither one byte more nor one less."""
+    """One byte more fails, one byte less passes."""
     data = compress(bytes(100_000), codec)
     assert len(decompress(data, codec, magic=2, limit=100_000)) == 100_000
     with pytest.raises(LimitExceededError):
@@ -401,7 +401,7 @@ def test_a_false_size_of_a_snappy_block_allocates_nothing():
 
 
 def test_errors_have_the_exit_status_of_their_kind():
-    """Damage is 6, a limit 7, a codec that cannot be written 5."""
+    """Damage ends with 6, an exceeded limit with 7, a codec that cannot be written with 5."""
     statuses = []
     for call in (
         lambda: decompress(b"x", GZIP, magic=2),
@@ -417,7 +417,7 @@ def test_errors_have_the_exit_status_of_their_kind():
 def test_what_is_wrong_with_a_frame_does_not_depend_on_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Several threads decode a log, each with a decompressor of its own: one word for all."""
+    """Several threads decode a log, each with its own decompressor: all report the same error."""
     wide = bytes.fromhex("28b52ffd00686f78c8373704c15c93614d57ebb895b40100d258000505")
     bad = bytes.fromhex(
         "28b52ffd001d23c2a4f9de5ba9414a93ab4cac790c00e9060063fe060002d01292ca485bf98b98151a0602200100"

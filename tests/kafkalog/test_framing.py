@@ -1,4 +1,4 @@
-"""Batches come from bytes as Kafka frames them, and reading goes on behind damage."""
+"""Batches are framed as by Kafka, and reading continues after damage."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def scan(path: Path, *, check_crc: bool = True) -> list[Batch | Defect]:
 
 
 def covered(found: list[Batch | Defect], size: int) -> bool:
-    """Whether batches and defects cover every byte exactly once, in order."""
+    """Return whether batches and defects cover every byte exactly once, in order."""
     position = 0
     for item in found:
         if item.position != position or not item.size_bytes:
@@ -64,7 +64,7 @@ def one(tmp_path: Path, data: bytes) -> Batch:
 
 
 def test_the_builder_makes_the_bytes_of_the_reference():
-    """What the other tests are built with is right: byte-identical to Kafka's classes."""
+    """The other tests rely on the builder: its bytes are identical to those of Kafka's classes."""
     first = record(0, b"k1", b"hello", headers=[(b"h", b"x")])
     assert (
         batch(
@@ -111,7 +111,7 @@ def test_a_marker_is_a_control_batch(tmp_path: Path):
 
 
 def test_old_messages_are_batches_of_one(tmp_path: Path):
-    """§4: what the format does not have is -1 or false."""
+    """§4: values that the format lacks are -1 or false."""
     found = one(tmp_path, MESSAGE_V0)
     assert (found.magic, found.base_offset, found.last_offset, found.count) == (0, 7, 7, 1)
     assert (found.max_timestamp, found.timestamp_type) == (-1, TimestampType.NO_TIMESTAMP_TYPE)
@@ -123,7 +123,7 @@ def test_old_messages_are_batches_of_one(tmp_path: Path):
 
 
 def test_batches_of_different_magic_follow_each_other(tmp_path: Path):
-    """A log that was upgraded in place."""
+    """A log that was upgraded in place holds several versions."""
     data = MESSAGE_V0 + MESSAGE_V1 + TWO_RECORDS + COMMIT
     found = scan(write_log(tmp_path, data))
     assert [item.magic for item in found if isinstance(item, Batch)] == [0, 1, 2, 2]
@@ -137,7 +137,7 @@ def test_sequences_wrap(tmp_path: Path):
 
 
 def test_corpus_batches_are_where_the_lengths_say(any_state: State):
-    """Every live and closed segment of every broker; the checksums match, too."""
+    """Every live and closed segment of every broker; the checksums match as well."""
     for path in sorted(any_state.root.rglob("*.log*")):
         data = path.read_bytes().rstrip(b"\0")
         if any_state.name == "crash-1-torn" or not data:
@@ -155,7 +155,7 @@ def test_corpus_batches_are_where_the_lengths_say(any_state: State):
 
 @pytest.mark.parametrize("zeros", [1, 17, 18, 4096])
 def test_a_tail_of_zeros_is_no_damage_when_it_could_be_preallocated(tmp_path: Path, zeros: int):
-    """§1.7: up to 17 zero bytes are too few for Kafka's scanner to notice: an offset begun."""
+    """§1.7: Kafka's scanner cannot see up to 17 zero bytes; they count as a begun offset."""
     found = scan(write_log(tmp_path, TWO_RECORDS, bytes(zeros)))
     [_, tail] = found
     assert isinstance(tail, Defect)
@@ -165,7 +165,7 @@ def test_a_tail_of_zeros_is_no_damage_when_it_could_be_preallocated(tmp_path: Pa
 
 
 def test_a_hole_of_a_gibibyte_is_seen_at_once(tmp_path: Path):
-    """A preallocated segment is sparse: what is not there is not read."""
+    """A preallocated segment is sparse: its hole is not read."""
     path = write_log(tmp_path, TWO_RECORDS)
     with path.open("r+b") as out:
         out.truncate(1 << 30)
@@ -178,7 +178,7 @@ def test_a_hole_of_a_gibibyte_is_seen_at_once(tmp_path: Path):
 
 
 def test_a_cut_batch_is_a_torn_tail(tmp_path: Path):
-    """Every length of what is left of it."""
+    """Every possible length of the incomplete batch."""
     for left in range(1, len(TWO_RECORDS)):
         found = scan(write_log(tmp_path, COMMIT, TWO_RECORDS[:left]))
         assert len(found) == 2
@@ -191,7 +191,7 @@ def test_a_cut_batch_is_a_torn_tail(tmp_path: Path):
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 48, 0x7FFFFFFF, 100_000])
 def test_reading_resumes_behind_a_wrong_length(tmp_path: Path, length: int):
-    """§1.7: Kafka cannot tell a large length from a torn tail; what follows tells us."""
+    """§1.7: Kafka cannot tell a large length from a torn tail; the bytes after it decide here."""
     damaged = TWO_RECORDS[:8] + struct.pack(">i", length) + TWO_RECORDS[12:]
     data = COMMIT + damaged + COMMIT + TWO_RECORDS
     found = scan(write_log(tmp_path, data))
@@ -204,7 +204,7 @@ def test_reading_resumes_behind_a_wrong_length(tmp_path: Path, length: int):
 
 @pytest.mark.parametrize("size", [61, 88, 90, 100, 89 + 78])
 def test_a_length_that_swallows_or_cuts_is_found_by_its_checksum(tmp_path: Path, size: int):
-    """The frame fits the file, yet the batches behind it must not be lost."""
+    """The frame fits into the file, yet the batches after it must not be lost."""
     damaged = TWO_RECORDS[:8] + struct.pack(">i", size - 12) + TWO_RECORDS[12:]
     data = COMMIT + damaged + COMMIT + TWO_RECORDS
     found = scan(write_log(tmp_path, data))
@@ -216,7 +216,7 @@ def test_a_length_that_swallows_or_cuts_is_found_by_its_checksum(tmp_path: Path,
 
 
 def test_a_wrong_checksum_keeps_the_batch(tmp_path: Path):
-    """Its frame is right: the batch is given, marked, and the next one is where it says."""
+    """Its frame is correct: the batch is returned and marked, and the next one follows as usual."""
     data = COMMIT + flip(TWO_RECORDS, 8 * 80) + COMMIT
     found = scan(write_log(tmp_path, data))
     assert [item.crc_valid for item in found if isinstance(item, Batch)] == [True, False, True]
@@ -225,7 +225,7 @@ def test_a_wrong_checksum_keeps_the_batch(tmp_path: Path):
 
 
 def test_negative_magic_is_damage(tmp_path: Path):
-    """Kafka's parser of old messages would take it; nobody has written it."""
+    """Kafka's parser of old messages would accept it, but nothing ever wrote it."""
     data = COMMIT + TWO_RECORDS[:16] + b"\xff" + TWO_RECORDS[17:] + COMMIT
     found = scan(write_log(tmp_path, data))
     assert [item.reference for item in found if isinstance(item, Defect)] == ["magic-unknown"]
@@ -233,7 +233,7 @@ def test_negative_magic_is_damage(tmp_path: Path):
 
 
 def test_magic_above_two_is_framed_as_two(tmp_path: Path):
-    """As Kafka's file scanner does: the magic is outside of the checksum."""
+    """Kafka's file scanner does the same: the checksum does not cover the magic."""
     found = one(tmp_path, batch(5, [record()], magic=3))
     assert (found.magic, found.base_offset, found.crc_valid) == (3, 5, True)
 
@@ -249,7 +249,7 @@ def test_garbage_between_batches_is_one_defect(tmp_path: Path, garbage: int):
 
 
 def test_a_zeroed_page_inside_a_log_is_skipped(tmp_path: Path):
-    """A write that was lost: zeros that are not at the end are damage."""
+    """Zeros in the middle of a log are damage: a write was lost."""
     data = COMMIT + bytes(4096) + TWO_RECORDS
     found = scan(write_log(tmp_path, data))
     assert covered(found, len(data))
@@ -258,7 +258,7 @@ def test_a_zeroed_page_inside_a_log_is_skipped(tmp_path: Path):
 
 
 def test_every_flip_leaves_the_other_batches(tmp_path: Path):
-    """One bit, any bit of the middle batch: the neighbours are read, no byte is lost."""
+    """One flipped bit anywhere in the middle batch: the neighbours are read, no byte is lost."""
     for bit in range(8 * len(TWO_RECORDS)):
         data = COMMIT + flip(TWO_RECORDS, bit) + COMPACTED
         found = scan(write_log(tmp_path, data))
@@ -268,7 +268,7 @@ def test_every_flip_leaves_the_other_batches(tmp_path: Path):
 
 
 def test_a_scan_may_start_and_end_anywhere(tmp_path: Path):
-    """From each position on, the next whole batches are found."""
+    """From any start position, the next whole batches are found."""
     data = COMMIT + TWO_RECORDS + COMPACTED + MESSAGE_V1
     starts = [position for position, _ in frames(data)]
     with Source(str(write_log(tmp_path, data))) as source:
@@ -283,7 +283,7 @@ def test_a_scan_may_start_and_end_anywhere(tmp_path: Path):
 
 
 def test_the_next_batch_is_found_across_chunks(tmp_path: Path):
-    """The search reads a mebibyte at a time; a header may lie across the border."""
+    """The search reads a mebibyte at a time; a header may cross the border."""
     for shift in range(-70, 10, 7):
         garbage = b"\xfe" * ((1 << 20) + shift)
         with Source(str(write_log(tmp_path, garbage, TWO_RECORDS))) as source:
@@ -302,7 +302,7 @@ def test_the_next_batch_is_found_behind_random_bytes(tmp_path: Path):
 
 
 def hostile_files() -> dict[str, bytes]:
-    """Inputs that make a naive search quadratic."""
+    """Return inputs that make a naive search quadratic."""
     bad = bytearray(batch(0, [record()]))
     bad[17] ^= 1
     senseless = bytearray(batch(0, [record()], last_delta=-5))
@@ -325,7 +325,7 @@ def hostile_files() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", hostile_files())
 def test_hostile_bytes_are_searched_in_linear_time(tmp_path: Path, name: str):
-    """About a mebibyte each; a quadratic search takes minutes."""
+    """Each has about a mebibyte; a quadratic search takes minutes."""
     data = hostile_files()[name]
     path = write_log(tmp_path, data)
     started = time.process_time()
@@ -335,7 +335,7 @@ def test_hostile_bytes_are_searched_in_linear_time(tmp_path: Path, name: str):
 
 
 def test_checksums_are_computed_piece_by_piece(tmp_path: Path):
-    """A header that claims a gibibyte of a sparse file must not make us hold it."""
+    """A header that claims a huge batch of a sparse file must not make the reader hold it."""
     import tracemalloc
 
     size = 1 << 26

@@ -1,4 +1,4 @@
-"""Every decoder on random bytes and on mutated real ones: values, defects or our own errors."""
+"""Every decoder on random bytes and on mutated real ones: values, defects, or our own errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _clean_up():
 
 @cache
 def real_files(suffix: str) -> list[bytes]:
-    """Small files of the corpus, straight from its archives."""
+    """Return small files of the corpus, straight from its archives."""
     found = []
     for archive in ("kafka-4.3/txn", "kafka-2.8/v0", "kafka-2.8/v1", "kafka-4.3/internal-topics"):
         with tarfile.open(CORPUS / f"{archive}.tar.gz") as tar:
@@ -62,7 +62,7 @@ def real_files(suffix: str) -> list[bytes]:
 
 @st.composite
 def mutated(draw: st.DrawFn, suffix: str) -> bytes:
-    """A real file with some of it flipped, inserted, deleted, duplicated or overwritten."""
+    """Return a real file with some bytes flipped, inserted, deleted, duplicated or overwritten."""
     data = bytearray(draw(st.sampled_from(real_files(suffix))))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(len(data) - 1, 0)))
@@ -91,7 +91,7 @@ def put(name: str, data: bytes) -> Path:
 
 
 def read_all(data: bytes) -> None:
-    """Framing with its promise, then every record."""
+    """Scan the batches, check that they cover the data, then decode every record."""
     path = put(f"{SEGMENT}.log", data)
     with Source(str(path)) as source:
         for check_crc in (True, False):
@@ -114,7 +114,7 @@ def read_all(data: bytes) -> None:
 @FUZZ
 @given(st.binary(max_size=300))
 def test_random_bytes_as_a_log(data: bytes):
-    """Nothing is a batch by chance that should not be; nothing is lost."""
+    """No batch is found by chance, and no byte is lost."""
     read_all(data)
 
 
@@ -136,7 +136,7 @@ PIECES = st.one_of(
 @FUZZ
 @given(st.lists(PIECES, max_size=8), st.integers(0, 200), st.integers(0, 400))
 def test_sound_batches_between_garbage(pieces: list[bytes], start: int, end: int):
-    """Scans from anywhere to anywhere cover just that range; a search finds what a scan finds."""
+    """Scans over any range cover exactly that range; a search finds what a scan finds."""
     data = b"".join(pieces)
     path = put(f"{SEGMENT}.log", data)
     with Source(str(path)) as source:
@@ -159,7 +159,7 @@ def test_sound_batches_between_garbage(pieces: list[bytes], start: int, end: int
 def test_random_payloads_behind_a_right_checksum(
     payload: bytes, codec: int, count: int, attributes: int
 ):
-    """The decoder proper: whatever a producer may have sent."""
+    """The decoder alone: anything that a producer may have sent."""
     read_all(batch(0, payload=payload, count=count, attributes=attributes & ~7 | codec))
     read_all(message(3, None, payload, attributes=codec, magic=count & 1))
 
@@ -182,7 +182,7 @@ def test_random_payloads_behind_a_right_checksum(
     st.data(),
 )
 def test_mutated_records_behind_a_right_checksum(records: list[bytes], data: st.DataObject):
-    """Sound records with one byte changed or one slice gone."""
+    """Sound records with one byte changed or one slice removed."""
     payload = bytearray(b"".join(records))
     if payload:
         at = data.draw(st.integers(0, len(payload) - 1))
@@ -193,7 +193,7 @@ def test_mutated_records_behind_a_right_checksum(records: list[bytes], data: st.
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_indexes(suffix: str):
-    """Entries in any order, any size; lookups end."""
+    """Entries in any order and of any size; each lookup ends."""
 
     @FUZZ
     @given(st.binary(max_size=200) | mutated(suffix))
@@ -217,7 +217,7 @@ def test_indexes(suffix: str):
 
 @pytest.mark.parametrize("number", range(len(FILE_READERS)))
 def test_readers_of_small_files(number: int):
-    """Each of them on random bytes, on text and on every small file of the corpus, mutated."""
+    """Each reader on random bytes, on text and on every small file of the corpus, mutated."""
     reader: Callable[[str], object] = FILE_READERS[number]
     small = ["checkpoint", "partition.metadata", "quorum-state", "meta.properties", ".snapshot"]
 
@@ -237,7 +237,7 @@ def test_readers_of_small_files(number: int):
 @FUZZ
 @given(st.binary(max_size=150))
 def test_producer_snapshots_behind_a_right_checksum(rest: bytes):
-    """Any count, any entries."""
+    """Any count and any entries."""
     data = b"\0\1" + wheel.crc32c(rest).to_bytes(4, "big") + rest
     read_file_in_every_way(put("00000000000000000007.snapshot", data))
 
@@ -245,7 +245,7 @@ def test_producer_snapshots_behind_a_right_checksum(rest: bytes):
 @settings(FUZZ, max_examples=examples(60))
 @given(mutated(".log"), st.binary(max_size=40), mutated(".snapshot"), st.binary(max_size=60))
 def test_a_log_of_mutated_files(log: bytes, index: bytes, snapshot: bytes, epochs: bytes):
-    """All files of one partition at once, and the questions a broker asks at its start."""
+    """All files of one partition at once, as a broker's start reads them."""
     directory = PLACE / "t-0"
     directory.mkdir(exist_ok=True)
     (directory / f"{SEGMENT}.log").write_bytes(log)
@@ -266,6 +266,6 @@ def test_a_log_of_mutated_files(log: bytes, index: bytes, snapshot: bytes, epoch
 
 
 def test_the_corpus_behind_the_mutations_is_not_empty():
-    """Mutating nothing finds nothing."""
+    """The unmutated corpus gives no findings."""
     for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint"):
         assert all(BytesIO(data).read(1) for data in real_files(suffix))

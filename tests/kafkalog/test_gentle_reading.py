@@ -1,4 +1,4 @@
-"""Reading that leaves the page cache as it was and keeps a pace gives the same bytes."""
+"""Reading gives the same bytes when it spares the page cache and limits its rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def cached(path: Path) -> list[bool]:
-    """Of each page whether it is in the page cache, as mincore(2) tells the file's owner."""
+    """Return for each page whether it is cached, as mincore(2) reports to the file's owner."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
@@ -49,7 +49,7 @@ def evict(path: Path) -> None:
 
 @pytest.fixture
 def file(disk_path: Path) -> Path:
-    """On the disk, not in memory; a file system that has no disk keeps everything."""
+    """A file on disk, not in memory: without a disk, a file system caches everything."""
     path = disk_path / "file"
     path.write_bytes(bytes(range(256)) * (SIZE // 256) + b"tail")
     evict(path)
@@ -68,7 +68,7 @@ TRIES = 5
 
 @pytest.mark.parametrize("step", [1000, 70_000, 1 << 20, 3_000_001])
 def test_what_was_not_cached_is_not_cached_afterwards(file: Path, step: int):
-    """A few pages may stay: those that the disk delivers while they are asked about."""
+    """A few pages may stay: those that the disk delivers during the check."""
     left = []
     for _ in range(TRIES):
         evict(file)
@@ -84,7 +84,7 @@ def test_what_was_not_cached_is_not_cached_afterwards(file: Path, step: int):
 
 
 def test_what_was_cached_stays(file: Path):
-    """The end of an active segment, say, which a broker serves from memory."""
+    """For example the end of an active segment, which a broker serves from memory."""
     block = (1 << 18) // PAGE
     added = []
     for _ in range(TRIES):
@@ -116,7 +116,7 @@ def test_buffers_are_filled_in_the_same_way(file: Path):
 
 
 def test_a_file_that_became_shorter_is_an_error(file: Path):
-    """As it is without the options."""
+    """The error is the same without the options."""
     with reading(leaves_cache=True, rate_limit=1 << 40), Source(str(file)) as source:
         os.truncate(file, 5000)
         with pytest.raises(UnreadableError, match="shorter"):
@@ -124,7 +124,7 @@ def test_a_file_that_became_shorter_is_an_error(file: Path):
 
 
 def test_a_rate_limit_holds(file: Path):
-    """Eight megabytes at 32 a second; the pace itself is tested with a clock."""
+    """Eight megabytes at 32 per second; the rate limiter itself is tested with a clock."""
     with reading(rate_limit=32 << 20):
         started = time.monotonic()
         read_all(file, 100_000)
@@ -132,7 +132,7 @@ def test_a_rate_limit_holds(file: Path):
 
 
 def test_the_options_end_with_their_block(file: Path):
-    """A file that is opened afterwards is read as fast as it goes, and is cached."""
+    """A file opened afterwards is read at full speed, and cached."""
     with reading(leaves_cache=True, rate_limit=1):
         pass
     read_all(file, 1 << 20)
@@ -140,7 +140,7 @@ def test_the_options_end_with_their_block(file: Path):
 
 
 def test_a_system_without_advice_says_so(monkeypatch: pytest.MonkeyPatch):
-    """Instead of doing as if."""
+    """The option is refused instead of silently ignored."""
     monkeypatch.delattr(os, "posix_fadvise")
     with pytest.raises(UnsupportedError), reading(leaves_cache=True):
         pass

@@ -1,7 +1,7 @@
-"""Decompression bombs of every codec, through every command that decompresses.
+"""Decompression bombs of every codec, in every command that decompresses.
 
-Each ends at the limit of 512 MiB a batch: a defect in its place, exit status 7, what follows it is
-read. The memory is measured in a process of its own.
+Each ends at the limit of 512 MiB per batch: a defect in its place, exit status 7, and reading goes
+on. Memory is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ os.write(answer, json.dumps([found, peak]).encode())
 
 
 def gzip_in_one_member() -> bytes:
-    """640 MiB in one deflate stream."""
+    """Return 640 MiB in one deflate stream."""
     maker = zlib.compressobj(9, zlib.DEFLATED, 31)
     start = maker.compress(bytes(64 * MIB)) + maker.flush(zlib.Z_FULL_FLUSH)
     piece = maker.compress(bytes(64 * MIB)) + maker.flush(zlib.Z_FULL_FLUSH)
@@ -57,18 +57,18 @@ def gzip_in_one_member() -> bytes:
 
 
 def snappy_in_one_block() -> bytes:
-    """640 MiB as copies of 64 bytes from one byte before."""
+    """Return 640 MiB as copies of 64 bytes from one byte before."""
     return varint(320 * MIB)[:5] + b"\x00\x00" + b"\xfe\x01\x00" * (10 * MIB)
 
 
 def zstd_of_equal_bytes() -> bytes:
-    """1 GiB in 32 KiB: blocks that are one byte repeated 128 Ki times."""
+    """Return 1 GiB in 32 KiB: blocks that repeat one byte 128 Ki times."""
     block = (128 << 10 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
     return b"\x28\xb5\x2f\xfd\x00\x58" + block * 8192 + b"\1\0\0"
 
 
 def repeated(codec: int) -> bytes:
-    """1 GiB as members, blocks or frames behind each other."""
+    """Return 1 GiB as consecutive members, blocks or frames."""
     unit = compress(bytes(64 * MIB), codec)
     if codec == SNAPPY:
         return unit[:16] + unit[16:] * 16
@@ -99,7 +99,7 @@ EVERYWHERE = {"gzip", "zstd", "control batch"}
 
 
 def run_all(directory: Path, lines: list[list[str]]) -> tuple[list[tuple[int, float, bytes]], int]:
-    """Status, seconds and output of each line, and the peak of memory over all of them."""
+    """Run the lines; return status, seconds and output of each, and the peak memory of all."""
     out = directory / "out"
     out.mkdir()
     done = subprocess.run(
@@ -118,7 +118,7 @@ def run_all(directory: Path, lines: list[list[str]]) -> tuple[list[tuple[int, fl
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
-    """As a defect with status 7, whichever command meets it; the batch after it is there."""
+    """Every command reports a defect with status 7, and the batch after the bomb is read."""
     path = str(write_log(tmp_path / "t-0", BOMBS[name](), batch(1, [record(0, b"after")])))
     lines = [
         ["dump-segment", path, "--records"],
@@ -142,7 +142,7 @@ def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
 
 
 def test_what_seeks_meets_no_bomb_it_need_not_open(tmp_path: Path):
-    """Headers alone answer: listings, checks of headers and checksums, searches behind it."""
+    """Listings, checks of headers and checksums, and lookups after the bomb need headers only."""
     path = write_log(tmp_path / "t-0", BOMBS["zstd frames"](), batch(1, [record(0, b"after")]))
     path.with_suffix(".index").touch()
     path.with_suffix(".timeindex").touch()
@@ -189,7 +189,7 @@ LIES = {
 
 
 def test_lies_about_sizes_take_no_memory(tmp_path: Path):
-    """What a header says is no reason to allocate it, and many empty pieces are no hang."""
+    """A size in a header is never allocated unchecked, and many empty pieces cause no hang."""
     lines = []
     for number, data in enumerate(LIES.values()):
         path = str(write_log(tmp_path / f"t-{number}", data, batch(1, [record(0, b"after")])))
@@ -206,7 +206,7 @@ def test_lies_about_sizes_take_no_memory(tmp_path: Path):
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_few_bytes_with_many_records_are_decoded_fast(tmp_path: Path, magic: int):
-    """The size of a file says nothing of how long the reference decoder would take: minutes."""
+    """File size says nothing about decoding time: the reference decoder would take minutes."""
     count = 300_000
     if magic == 2:
         packed = compress(record() * count, ZSTD)

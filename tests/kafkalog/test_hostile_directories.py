@@ -1,4 +1,4 @@
-"""Directories with very many files, files that are one hole, and files that change while read."""
+"""Directories with very many files, files with huge holes, and files that change while read."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ TIB = 1 << 40
 
 
 def test_a_hundred_thousand_files_in_a_partition(tmp_path: Path, kafkalog: Run):
-    """Most of them not Kafka's: each is looked at once, none is opened that need not be.
+    """Most files are not Kafka's: each is checked once, and none is opened without need.
 
-    A hundred thousand in `make soak`, a quarter of them in CI, in a quarter of the time.
+    There are a hundred thousand in `make soak`, a quarter of them in CI with a quarter of the time.
     """
     count = 100_000 if tries_everything() else 25_000
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
@@ -52,8 +52,9 @@ def test_a_hundred_thousand_files_in_a_partition(tmp_path: Path, kafkalog: Run):
 
 
 def test_the_start_of_a_log_of_many_segments_takes_time_by_their_number(tmp_path: Path):
-    """Every segment is recovered and leaves a snapshot: four times as many take no sixteen times
-    as long.
+    """Four times as many segments must not take sixteen times as long.
+
+    Every segment is recovered and leaves a snapshot.
     """
     seconds = []
     for count in (400, 1600):
@@ -69,7 +70,7 @@ def test_the_start_of_a_log_of_many_segments_takes_time_by_their_number(tmp_path
 
 
 def test_directories_nested_deeply_and_links_in_circles(tmp_path: Path, kafkalog: Run):
-    """Kafka has two levels; nothing goes further down, or round and round."""
+    """Kafka has two levels; nothing descends further or follows a circle."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     deep = path.parent
     for _ in range(40):
@@ -88,7 +89,7 @@ SMALL_HOLES = ("leader-epoch-checkpoint", "partition.metadata", "quorum-state")
 
 
 def test_holes_of_a_tebibyte(tmp_path: Path, kafkalog: Run):
-    """What a disk does not store is not read: a second, not hours."""
+    """Holes are not read: it takes a second, not hours."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     paths = [directory / f"{SEGMENT}{suffix}" for suffix in HOLES]
@@ -108,7 +109,7 @@ def test_holes_of_a_tebibyte(tmp_path: Path, kafkalog: Run):
 
 
 def test_a_batch_behind_a_hole_of_a_tebibyte_is_found(tmp_path: Path):
-    """Wherever it lies to the hole: its first bytes may be zeros of the hole itself."""
+    """For any alignment to the hole: the batch's first bytes may be zeros like the hole."""
     for shift in (0, 1, 8, 11, 12, 17, 60):
         path = write_log(tmp_path, batch(0, [record()]))
         data = batch(1, [record()])
@@ -126,7 +127,7 @@ def test_a_batch_behind_a_hole_of_a_tebibyte_is_found(tmp_path: Path):
 
 
 def test_a_transaction_index_of_a_tebibyte_is_streamed(tmp_path: Path):
-    """It has entries without end: they come at once, in a little memory, until the reader stops."""
+    """Entries come at once and in little memory, until the reader stops, though there is no end."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     path = directory / f"{SEGMENT}.txnindex"
@@ -146,23 +147,23 @@ def test_a_transaction_index_of_a_tebibyte_is_streamed(tmp_path: Path):
 
 
 def peak_in(status: str) -> int:
-    """The most memory a process took since it began, by its status in /proc.
+    """Return the peak memory of a process since it began, from its status in /proc.
 
-    What wait4 tells counts the memory of the process that started it, too.
+    The value of wait4 includes the memory of the process that started it.
     """
     [kilobytes] = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
     return int(kilobytes) << 10
 
 
 def peak_of(code: str, *argv: object) -> int:
-    """The most memory a process takes that runs this code."""
+    """Run the code in a process; return its peak memory."""
     code += "\nprint(open('/proc/self/status').read())"
     command = [sys.executable, "-c", code, *map(str, argv)]
     return peak_in(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
-    """Parsed, a line end is five hundred times as large as on the disk."""
+    """A parsed line break takes five hundred times as much memory as on disk."""
     code = (
         "import sys\nfrom kafkalog.text_files import read_leader_epochs\n"
         "from kafkalog.errors import KafkaLogError\n"
@@ -186,7 +187,7 @@ def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
 @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 1 << 18])
 @pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
 def test_checkpoints_longer_than_what_is_parsed_at_a_time(tmp_path: Path, size: int, line_end: str):
-    """Nothing is lost where they are cut, whatever ends a line."""
+    """No text is lost where pieces are cut, for any kind of line break."""
     path = tmp_path / "leader-epoch-checkpoint"
     wanted = [(number, 3 * number) for number in range(size // 12)]
     lines = ["0", str(len(wanted)), *(f"{epoch} {offset}" for epoch, offset in wanted)]
@@ -199,7 +200,7 @@ def test_checkpoints_longer_than_what_is_parsed_at_a_time(tmp_path: Path, size: 
 
 
 def test_files_that_vanish_behind_the_listing(tmp_path: Path):
-    """Retention of a running broker: what is there now is judged, as if it had just been listed."""
+    """A running broker deletes old segments: the files left are checked as if just listed."""
     for base in (0, 5, 9):
         write_log(tmp_path / "t-0", batch(base, [record()]), name=f"{base:020d}")
         (tmp_path / "t-0" / f"{base:020d}.index").touch()
@@ -214,7 +215,7 @@ def test_files_that_vanish_behind_the_listing(tmp_path: Path):
 
 
 def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path):
-    """A broker appends: batches of the moment it was opened, whole ones."""
+    """A broker appends: the reader sees the whole batches of the moment it opened the file."""
     path = write_log(tmp_path / "t-0", *[batch(i, [record()]) for i in range(3)])
     rows = read_records(open_path(str(path)))  # type: ignore[arg-type] # it is a file
     first = next(rows)
@@ -226,7 +227,7 @@ def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path):
 def test_a_device_in_the_place_of_a_file_that_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Between the look and the opening there is time: what was opened is looked at again."""
+    """The file can be exchanged between check and opening, so it is checked again when open."""
     path = tmp_path / f"{SEGMENT}.log"
     path.touch()
     fifo = tmp_path / "fifo"
@@ -239,7 +240,7 @@ def test_a_device_in_the_place_of_a_file_that_was_looked_at(
 
 
 def test_a_disk_that_fails_anywhere(tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch):
-    """Every read is refused in turn, whichever file it is of: a defect or an error of ours.
+    """Each read fails in turn, in any file: a defect or an error of ours results.
 
     Or the right answer: an index only makes a search shorter.
     """
@@ -277,7 +278,7 @@ def test_a_disk_that_fails_anywhere(tmp_path: Path, kafkalog: Run, monkeypatch: 
 
 
 def test_open_files_stay_few(tmp_path: Path, kafkalog: Run):
-    """However many segments there are."""
+    """The number does not depend on the number of segments."""
     for base in range(300):
         path = write_log(tmp_path / "t-0", batch(base, [record()]), name=f"{base:020d}")
         path.with_suffix(".index").touch()

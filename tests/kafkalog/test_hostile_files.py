@@ -1,4 +1,4 @@
-"""Whatever is on the disk: our own errors and defects, in bounded time and memory."""
+"""Any bytes on the disk give our own errors and defects, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _never_hangs() -> Iterator[None]:
-    """A FIFO that is opened, or a loop without end, ends the run with all stacks shown."""
+    """End the run with all stacks shown if it opens a FIFO or loops forever."""
     faulthandler.dump_traceback_later(120, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -48,19 +48,19 @@ def _never_hangs() -> Iterator[None]:
 
 @pytest.fixture
 def log(corpus_dir: Path, tmp_path: Path) -> Path:
-    """A partition of three segments with indexes, snapshots, epochs: a few kilobytes."""
+    """A partition of a few kilobytes: three segments with indexes, snapshots and epochs."""
     return small_log(corpus_dir, tmp_path / "data")
 
 
 def test_the_sweep_reaches_what_is_there(log: Path, kafkalog: Run):
-    """On a sound log everything is found and nothing is wrong: the other tests test something."""
+    """On a sound log it finds everything and reports nothing, so the other tests test something."""
     assert run_all(kafkalog, log, sorted(log.iterdir())) <= {0, 2}
     assert len(list(read_log_in_every_way(log))) > 100
     assert {d.severity for d in verify_at_every_level(log)} <= {"note"}
 
 
 def test_each_truncation_of_a_segment(log: Path):
-    """At every byte: whole batches are read, the rest is one defect or none."""
+    """At every byte: whole batches are read; the rest is one defect or nothing."""
     path = log / "00000000000000000032.log"
     data = path.read_bytes()
     ends = set()
@@ -80,7 +80,7 @@ def test_each_truncation_of_a_segment(log: Path):
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
 def test_each_truncation_of_an_index(log: Path, suffix: str):
-    """A part of an entry is left out, and told; a sample has a third of the sizes."""
+    """An incomplete entry is left out and reported. A sample covers a third of the sizes."""
     path = log / f"00000000000000000016.{suffix}"
     data = path.read_bytes()
     width = {"index": 8, "timeindex": 12, "txnindex": 34}[suffix]
@@ -97,7 +97,7 @@ def test_each_truncation_of_an_index(log: Path, suffix: str):
              "../replication-offset-checkpoint"],
 )  # fmt: skip
 def test_each_truncation_of_a_small_file(log: Path, name: str):
-    """All readers over all of them; a sample has a quarter of the sizes."""
+    """All readers over all of them. A sample covers a quarter of the sizes."""
     path = log / name
     data = path.read_bytes()
     for size in sampled(range(len(data)), 8):
@@ -107,7 +107,7 @@ def test_each_truncation_of_a_small_file(log: Path, name: str):
 
 
 def test_single_bit_flips(log: Path):
-    """Some dozens over all files, hundreds in a soak; every one of them is put back."""
+    """A few dozen flips over all files, hundreds in a soak; each is undone afterwards."""
     rng = random.Random(SEED)
     files = sorted(path for path in log.parent.rglob("*") if path.is_file())
     for number in range(400 if tries_everything() else 25):
@@ -132,7 +132,7 @@ def test_single_bit_flips(log: Path):
 
 
 def test_flips_behind_the_header_are_found_by_the_checksum(log: Path):
-    """From the checksum's own field on, every bit of a batch counts."""
+    """From the checksum field on, every bit of a batch counts."""
     rng = random.Random(SEED)
     path = log / "00000000000000000016.log"
     data = path.read_bytes()
@@ -148,7 +148,7 @@ def test_flips_behind_the_header_are_found_by_the_checksum(log: Path):
 
 
 def test_commands_on_flipped_and_cut_files(log: Path, kafkalog: Run):
-    """A few of them through the command line, in every format."""
+    """A few files through the command line, in every format."""
     rng = random.Random(SEED)
     path = log / "00000000000000000016.log"
     data = path.read_bytes()
@@ -167,7 +167,7 @@ def test_commands_on_flipped_and_cut_files(log: Path, kafkalog: Run):
 
 
 def oddities(directory: Path) -> dict[str, Callable[[Path], object]]:
-    """What may be in the place of a file."""
+    """Return functions that create each odd thing in the place of a file."""
 
     def bind(path: Path) -> None:
         here = os.getcwd()
@@ -194,7 +194,7 @@ def oddities(directory: Path) -> dict[str, Callable[[Path], object]]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", oddities(Path()))
 def test_odd_things_in_the_place_of_files(log: Path, kafkalog: Run, kind: str):
-    """The files of the partition and its log directory: every third, another third each time."""
+    """A third of the partition's and log directory's files, another third for each kind."""
     turn = sorted(oddities(Path())).index(kind)
     for path in sorted(p for p in log.parent.rglob("*") if p.is_file())[turn % 3 :: 3]:
         kept = path.with_name("kept")
@@ -217,7 +217,7 @@ def test_odd_things_in_the_place_of_files(log: Path, kafkalog: Run, kind: str):
 
 @pytest.mark.parametrize("kind", [name for name in oddities(Path()) if name != "directory"])
 def test_odd_things_in_the_place_of_directories(tmp_path: Path, kafkalog: Run, kind: str):
-    """A partition, or a log directory, that is none."""
+    """A partition or a log directory that is something else."""
     for name in ("t-0", f"{SEGMENT}.log"):
         path = tmp_path / name
         oddities(tmp_path / "none")[kind](path)
@@ -230,7 +230,7 @@ def test_odd_things_in_the_place_of_directories(tmp_path: Path, kafkalog: Run, k
 
 
 def test_exit_statuses_are_those_of_the_contract(log: Path, kafkalog: Run):
-    """1 defects, 2 usage, 3 unreadable; the gravest of several inputs."""
+    """1 for defects, 2 for usage, 3 for unreadable; the gravest of several inputs counts."""
     path = log / f"{SEGMENT}.log"
     assert kafkalog("verify", log).status == 0
     assert kafkalog("dump-segment", log).status == 0
@@ -255,7 +255,7 @@ def test_exit_statuses_are_those_of_the_contract(log: Path, kafkalog: Run):
 
 @pytest.mark.parametrize("option", ["--from-time", "--to-time", "--max-bytes", "--from-offset"])
 def test_endless_numbers_are_usage(log: Path, kafkalog: Run, option: str):
-    """More digits than Python turns into a number."""
+    """More digits than Python converts to a number."""
     assert kafkalog("dump-segment", log, option, "9" * 5000).status == 2
     assert kafkalog("lookup-offset", log, "--timestamp", "9" * 5000).status == 2
     assert kafkalog("lookup-offset", log, "--timestamp", f"-{'9' * 5000}d").status == 2
@@ -263,7 +263,7 @@ def test_endless_numbers_are_usage(log: Path, kafkalog: Run, option: str):
 
 
 def test_long_names_are_not_found(log: Path, kafkalog: Run):
-    """Names that no file can have: a broken shell script."""
+    """Names too long for any file, as a broken shell script passes them."""
     name = "9" * 5000
     for line in (["kafka-dump-log", "--files", log / f"{name}.log"],
                  ["dump-segment", log / f"{name}.log"], ["ls", log / f"t-{name}"]):  # fmt: skip
@@ -275,9 +275,9 @@ def test_long_names_are_not_found(log: Path, kafkalog: Run):
              b"t-0.x-delete", b"t-99999999999999999999", b"." * 200 + b"-0"],
 )  # fmt: skip
 def test_odd_names_of_directories_and_files(tmp_path: Path, kafkalog: Run, name: bytes):
-    """Control characters, no UTF-8, no partition: listed, checked, read.
+    """Names with control characters or invalid UTF-8, and names of no partition are all read.
 
-    A broker does not start beside a `.log` without a number, which is a finding.
+    A broker does not start next to a `.log` without a number, which is a finding.
     """
     directory = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path / "data"), name)))
     path = write_log(directory, batch(0, [record()]))
@@ -294,7 +294,7 @@ def test_odd_names_of_directories_and_files(tmp_path: Path, kafkalog: Run, name:
 def test_an_unreadable_file_is_status_three(
     log: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """Tests may run as root, whom no mode stops: the refusal is played."""
+    """Tests may run as root, which no mode stops, so the refusal is mocked."""
     real = os.open
 
     def refuse(path: str | Path, *arguments: int, **options: int) -> int:
@@ -313,7 +313,7 @@ def test_an_unreadable_file_is_status_three(
 
 
 def test_a_file_that_shrinks_while_it_is_read(log: Path, monkeypatch: pytest.MonkeyPatch):
-    """A broker truncates: an error of ours, wherever the file is cut."""
+    """A broker truncates it: an error of ours, wherever the file is cut."""
     path = log / f"{SEGMENT}.log"
     real = os.fstat
     data = path.read_bytes()
@@ -335,7 +335,7 @@ def test_a_file_that_shrinks_while_it_is_read(log: Path, monkeypatch: pytest.Mon
 
 
 def test_errors_say_where(log: Path):
-    """Path and, where there is one, position."""
+    """The path and, if there is one, the position."""
     for reader in (OffsetIndex, TimeIndex, Source):
         with pytest.raises(KafkaLogError) as caught:
             reader(str(log / "none"))

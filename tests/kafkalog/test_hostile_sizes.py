@@ -1,4 +1,4 @@
-"""Absurd numbers, holes, bombs, endless lists: bounded time and memory, whatever is claimed."""
+"""Absurd numbers, holes, bombs and endless lists take bounded time and memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _never_hangs() -> Iterator[None]:
-    """A FIFO that is opened, or a loop without end, ends the run with all stacks shown."""
+    """End the run with all stacks shown if it opens a FIFO or loops forever."""
     faulthandler.dump_traceback_later(120, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -67,7 +67,7 @@ ABSURD = {
 
 @pytest.mark.parametrize("name", ABSURD)
 def test_absurd_numbers_take_no_memory(tmp_path: Path, kafkalog: Run, name: str):
-    """Tiny files that promise gigabytes."""
+    """Tiny files that claim gigabytes."""
     path = write_log(tmp_path / "t-0", ABSURD[name])
     run_some(kafkalog, path)
     tracemalloc.start()
@@ -79,7 +79,7 @@ def test_absurd_numbers_take_no_memory(tmp_path: Path, kafkalog: Run, name: str)
 
 @pytest.mark.parametrize("kind", ["index", "timeindex", "txnindex", "snapshot"])
 def test_absurd_side_files_take_no_memory(tmp_path: Path, kafkalog: Run, kind: str):
-    """All ones: negative offsets and positions, counts of -1, times before the big bang."""
+    """Bytes of all ones: negative offsets and positions, counts of -1, absurd times."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]) * 3)
     for content in (b"\xff" * 340, b"\x7f" * 340, b"\x80" + bytes(339),
                     struct.pack(">hIi", 1, wheel.crc32c(b"\x7f\xff\xff\xff"),
@@ -96,7 +96,7 @@ def test_absurd_side_files_take_no_memory(tmp_path: Path, kafkalog: Run, kind: s
 
 
 def test_holes_of_a_gibibyte_are_fast(tmp_path: Path, kafkalog: Run):
-    """Preallocated logs and indexes: what is not there is neither read nor held."""
+    """Holes of preallocated logs and indexes are neither read nor held in memory."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     for suffix in (".log", ".index", ".timeindex"):
         with path.with_suffix(suffix).open("ab") as out:
@@ -114,7 +114,7 @@ def test_holes_of_a_gibibyte_are_fast(tmp_path: Path, kafkalog: Run):
 
 
 def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
-    """Holes are skipped, the batch behind them is found."""
+    """The hole is skipped, and the batch after it is found."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     with path.open("r+b") as out:
         out.seek(1 << 28)
@@ -127,7 +127,7 @@ def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
-    """Two gibibytes of zeros in one batch, in a process that must not have more than 1.5."""
+    """Two gibibytes of zeros in one batch, in a process limited to 1.5."""
     unit = compress(bytes(64 << 20), codec)
     payload = unit
     if codec in (1, 4):
@@ -153,7 +153,7 @@ def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
 
 
 def test_a_record_of_headers_only(tmp_path: Path):
-    """As many as there is room for: linear, not quadratic."""
+    """As many headers as fit: linear time, not quadratic."""
     path = write_log(tmp_path, batch(0, [record(0, headers=[(b"", None)] * 30_000)]))
     started = time.process_time()
     [found] = read_records(path)
@@ -163,7 +163,7 @@ def test_a_record_of_headers_only(tmp_path: Path):
 
 
 def test_many_tiny_batches_and_defects(tmp_path: Path):
-    """Every other batch is damaged: each is told, in one pass."""
+    """Every other batch is damaged: each is reported, in one pass."""
     good = batch(0, [record()])
     data = b"".join(batch(i, [record()]) if i % 2 else flip(good, 8 * 65) for i in range(2000))
     rows = list(read_records(write_log(tmp_path, data)))

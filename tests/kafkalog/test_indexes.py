@@ -1,4 +1,4 @@
-"""Index entries and their search, padding told apart from entries (kafka-formats §6.4 to §6.6)."""
+"""Index entries and their lookup; padding is distinguished from entries (§6.4 to §6.6)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def time_index(directory: Path, entries: list[tuple[int, int]], padding: int = 0
 
 @pytest.mark.parametrize("padding", [0, 8, 976, 10 << 20])
 def test_an_offset_index_is_offsets_and_positions(tmp_path: Path, padding: int):
-    """Offsets count from the base in the name; zeros behind are no entries."""
+    """Offsets count from the base in the name; trailing zeros are no entries."""
     with offset_index(tmp_path, ENTRIES, padding) as index:
         wanted = [OffsetIndexEntry(i, BASE + o, p) for i, (o, p) in enumerate(ENTRIES)]
         assert list(index.entries()) == wanted
@@ -72,7 +72,7 @@ def test_a_time_index_is_timestamps_and_offsets(tmp_path: Path, padding: int):
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 11, 12, 10_485_756])
 def test_an_index_of_zeros_has_no_entries(tmp_path: Path, size: int):
-    """Preallocated and unused, or shorter than one entry."""
+    """Preallocated but unused, or shorter than one entry."""
     with offset_index(tmp_path, [], size) as index:
         assert index.entry_count == 0
         assert list(index.entries()) == []
@@ -117,7 +117,7 @@ def test_lookup_is_the_floor(
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("kind", "size"), [("index", 8), ("timeindex", 12)])
 def test_corpus_entries_are_those_of_the_bytes(any_state: State, kind: str, size: int):
-    """Every index of every broker, padded or not, against struct and the padding rule of §6.4/5."""
+    """Every index of every broker, padded or not, compared with struct and the rule of §6.4/5."""
     layout, opened = (">ii", OffsetIndex) if kind == "index" else (">qi", TimeIndex)
     for path in sorted(any_state.root.rglob(f"*.{kind}")):
         data = path.read_bytes()
@@ -136,7 +136,7 @@ def test_corpus_entries_are_those_of_the_bytes(any_state: State, kind: str, size
 
 
 def test_aborted_transactions_are_read(tmp_path: Path):
-    """§8.4, and a part of an entry behind it."""
+    """§8.4, followed by an incomplete entry."""
     entry = bytes.fromhex("00000000000000000fa1000000000000000a000000000000002a000000000000002b")
     path = tmp_path / f"{NAME}.txnindex"
     for rest in range(34):
@@ -148,7 +148,7 @@ def test_aborted_transactions_are_read(tmp_path: Path):
 
 
 def test_missing_indexes_are_our_error(tmp_path: Path):
-    """Whoever opens an index learns which."""
+    """The error names the missing index."""
     for opened in (OffsetIndex, TimeIndex, lambda path: list(read_aborted_transactions(path))):
         with pytest.raises(KafkaLogError) as caught:
             opened(str(tmp_path / f"{NAME}.index"))

@@ -1,6 +1,6 @@
-"""How often a store is asked: a log directory of many segments takes few requests to plan.
+"""Counts requests to a store: planning a log directory of many segments takes few.
 
-Requests are counted, not timed: the least that is needed is known from the layout.
+Requests are counted, not timed: the layout determines how many are needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def running() -> Iterator[CountedStore]:
 
 @pytest.fixture
 def store(running: CountedStore) -> CountedStore:
-    """A log directory that was closed cleanly, and nothing known of it."""
+    """A log directory in the store, closed cleanly, of which nothing is cached."""
     fill(running, log_dir(PARTITIONS, SEGMENTS))
     return running
 
@@ -66,7 +66,7 @@ def on_disk(store: CountedStore, to: Path) -> Path:
 
 
 def asked_of_files(store: CountedStore) -> dict[str, list[str]]:
-    """The kinds of requests for each object, by name."""
+    """Return the kinds of requests for each object, by name."""
     found: dict[str, list[str]] = {}
     for kind, name in store.asked:
         if kind != "LIST":
@@ -75,7 +75,7 @@ def asked_of_files(store: CountedStore) -> dict[str, list[str]]:
 
 
 def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
-    """Two files of each partition, and three checkpoints; a listing per thousand names."""
+    """Two files per partition and three checkpoints; one listing per thousand names."""
     splits = plan_splits([store.uri(PREFIX)], Request(gaps_when_read=True), gaps=print)
     assert len(splits) == PARTITIONS * SEGMENTS
     last = f"{(SEGMENTS - 1) * BATCHES:020d}"
@@ -104,7 +104,7 @@ def test_a_plan_looks_at_the_ends_of_logs_only(store: CountedStore) -> None:
 def test_commands_ask_little_before_they_begin(
     words: list[str], store: CountedStore, kafkalog: Callable[..., Any]
 ) -> None:
-    """At most 1.2 requests per segment, of all kinds."""
+    """At most 1.2 requests of all kinds per segment."""
     done = kafkalog(*(word.replace("{}", store.uri(PREFIX)) for word in words))
     assert done.status == 0, done.stderr
     before = len(store.asked)
@@ -117,7 +117,7 @@ def test_commands_ask_little_before_they_begin(
 def test_an_export_reads_each_object_once(
     store: CountedStore, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """Its plan asks as little; then each log is opened, and read in pieces that do not overlap."""
+    """The plan needs few requests; then each log is opened once and read in disjoint pieces."""
     done = kafkalog(
         "export", store.uri(PREFIX), "--to", tmp_path / "lake", "--engine", "local", "-q"
     )
@@ -131,7 +131,7 @@ def test_an_export_reads_each_object_once(
 
 
 def test_times_are_looked_up_in_time_indexes(store: CountedStore) -> None:
-    """And only if they are asked for."""
+    """They are read only if times are asked for."""
     bounds = Bounds(from_time=BASE_TIME + 2 * BATCHES + 7)
     splits = plan_splits([store.uri(PREFIX)], Request(bounds=bounds))
     asked = {name.rpartition(".")[2] for name in asked_of_files(store)}
@@ -143,7 +143,7 @@ def test_times_are_looked_up_in_time_indexes(store: CountedStore) -> None:
 
 @pytest.fixture(scope="module")
 def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The same logs on a disk and in the store: one lacks a segment, others are only shorter."""
+    """The same logs on disk and in the store: one lacks a segment, others are only shorter."""
     objects = log_dir(3, 4)
     for number, segment in ((0, 0), (1, 2), (2, 3)):
         for kind in ("log", "index"):
@@ -165,7 +165,7 @@ def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tup
 def test_a_lost_segment_is_told_as_on_a_disk(
     words: list[str], lost: tuple[str, str], tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """By whoever reads the segment before it: the finding is the same, and the status."""
+    """The reader of the segment before it reports it. Finding and status are the same."""
     found = []
     for number, path in enumerate(lost):
         to = str(tmp_path / str(number))
@@ -183,7 +183,7 @@ def test_a_lost_segment_is_told_as_on_a_disk(
 def test_gaps_that_the_cleaner_left_are_none(
     store: CountedStore, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """The log says itself that it is compacted, wherever its segments end."""
+    """The log itself shows that it is compacted, wherever its segments end."""
     first = [batch(0, [record(0, b"a"), record(1, b"b")], last_delta=4, count=2)]
     second = [batch(10, [record(0, b"c")])]
     fill(
@@ -200,7 +200,7 @@ def test_gaps_that_the_cleaner_left_are_none(
 
 
 def test_the_end_of_what_was_read_needs_no_request(store: CountedStore) -> None:
-    """And of a log that was not read, one after it is opened."""
+    """For a log that was not read, one request after opening it is enough."""
     place = store.uri(f"{PREFIX}/topic-0-2/{BATCHES:020d}.log")
     with Source(place) as source:
         assert source.size_bytes > CONTENT_SIZE_MAX
@@ -217,7 +217,7 @@ def _name(source: Source) -> str:
 
 
 def test_nothing_is_listed_twice_while_listings_are_held(store: CountedStore) -> None:
-    """Afterwards a listing is asked for again; each run plans on one."""
+    """Afterwards, the next open lists again: each run plans on one listing."""
     uri = store.uri(PREFIX)
     with file_system.listings_held([uri]):
         first = open_path(uri)
@@ -236,7 +236,7 @@ def test_nothing_is_listed_twice_while_listings_are_held(store: CountedStore) ->
 
 
 def test_an_object_that_was_replaced_after_its_listing(store: CountedStore) -> None:
-    """Is an error for who reads a part of it; small files are read again."""
+    """A reader of part of a replaced log gets an error; small files are read again."""
     partition = open_partition(store.uri(f"{PREFIX}/topic-0-3"))
     log = partition.segments[0].log.path
     epochs = partition.place_of("leader-epoch-checkpoint")
@@ -253,7 +253,7 @@ def test_an_object_that_was_replaced_after_its_listing(store: CountedStore) -> N
 
 
 def test_what_can_be_an_index_is_not_searched_for_pointers(store: CountedStore) -> None:
-    """All indexes here are as small as pointers."""
+    """Here all indexes are as small as Git LFS pointers."""
     partition = open_partition(store.uri(f"{PREFIX}/topic-0-0"))
     sizes = {entry.size_bytes for entry in partition.files if entry.name.kind == "index"}
     assert max(sizes) < 1024
@@ -263,7 +263,7 @@ def test_what_can_be_an_index_is_not_searched_for_pointers(store: CountedStore) 
 
 
 def test_results_come_in_order_and_several_are_in_progress() -> None:
-    """The first one alone: each of the others waits for three more."""
+    """The first task runs alone; each of the others waits until three more are running."""
     together = threading.Barrier(4)
 
     def work(number: int) -> int:
@@ -276,7 +276,7 @@ def test_results_come_in_order_and_several_are_in_progress() -> None:
 
 
 def test_an_error_comes_in_its_place() -> None:
-    """Results before it are returned first; nothing is left running."""
+    """Earlier results are returned first, and no task is left running."""
 
     def work(number: int) -> int:
         if number == 5:
@@ -290,7 +290,7 @@ def test_an_error_comes_in_its_place() -> None:
 
 
 def test_properties_of_two_objects_are_computed_at_the_same_time() -> None:
-    """Each waits for the other; Python 3.11 would compute one after the other."""
+    """Each computation waits for the other; Python 3.11 would run one after the other."""
     both = threading.Barrier(2)
 
     class One:
@@ -310,7 +310,7 @@ def test_properties_of_two_objects_are_computed_at_the_same_time() -> None:
 
 
 def test_the_benchmark_runs() -> None:
-    """With little to measure."""
+    """It has little to measure here."""
     command = [sys.executable, "-m", "benchmarks.stores", "--partitions", "1", "--segments", "2",
                "--delay", "0", "--only", "^find$"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)

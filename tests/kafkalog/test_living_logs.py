@@ -1,6 +1,6 @@
-"""Readers and checks beside a broker that appends, rolls, cleans and deletes under them.
+"""Readers and checks while a broker appends, rolls, cleans and deletes.
 
-Every row once and as it was appended, none missing that was there all the time, and no finding.
+Each row comes once and as appended, none is missing that was there throughout, and no finding.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def by_scan(partition: Path) -> list[Row]:
 
 
 def by_splits(partition: Path) -> list[Row]:
-    """Planned first, then read: what a task of an engine does somewhere else, later."""
+    """Plan, then read, as a task of an engine does later and elsewhere."""
     schema = table_schema(TableName.RECORDS, ["offset", "key", "value"])
     splits = plan_splits([str(partition)], Request(isolation=Isolation.LOG, split_bytes=600))
     lost: list[Defect] = []
@@ -75,7 +75,7 @@ READERS = {"records": by_records, "scan": by_scan, "splits": by_splits}
 def test_readers_give_each_row_once_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, kernels: bool
 ) -> None:
-    """No row twice, none missing that was there all along, and no damage, whatever happens."""
+    """No row comes twice, none that was there throughout is missing, and no damage is reported."""
     monkeypatch.setattr(fast_path, "is_worth_it", lambda _: kernels)
     for seed in SEEDS:
         print("seed", seed)
@@ -92,7 +92,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
 def test_verify_finds_nothing_wrong_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Contradictions between several moments are no damage."""
+    """Differences between several moments are no damage."""
     rng = Random(seed)
     broker = Broker(tmp_path / "log-dir", rng)
     for level in Level:
@@ -106,7 +106,7 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
 def test_verify_finds_real_damage_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a second reading finds in the same place counts, though files change all the time."""
+    """A finding that a second reading confirms counts, though files change all the time."""
     broker = Broker(tmp_path / "log-dir", Random(1))
     active = max(broker.partition.glob("*.log"))
     first = min(broker.partition.glob("*.log"))
@@ -122,7 +122,7 @@ def test_verify_finds_real_damage_beside_a_living_broker(
 def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each reading meets a torn append elsewhere: none of them is damage, and it is said."""
+    """Each reading meets a torn append elsewhere: none is damage, and a note says so."""
     broker = Broker(tmp_path / "log-dir", Random(1))
     active = max(broker.partition.glob("*.log"))
     monkeypatch.setattr(moments, "sleep", lambda _: None)
@@ -137,7 +137,7 @@ def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
 
 
 def segments_of(partition: Path, count: int) -> dict[int, Row]:
-    """One row a segment, whose base offset is its own."""
+    """Write one row per segment, with the row's offset as base offset."""
     rows = {offset: (offset, b"k%d" % offset, b"v") for offset in range(count)}
     for offset, row in rows.items():
         write_log(partition, encoded([row]), name=f"{offset:020}")
@@ -145,7 +145,7 @@ def segments_of(partition: Path, count: int) -> dict[int, Row]:
 
 
 def test_a_reading_goes_on_as_often_as_files_go_away(tmp_path: Path) -> None:
-    """More often than it would try without getting on."""
+    """More often than the number of tries without progress."""
     rows = segments_of(tmp_path / "t-0", 4 * TRIES_MAX)
     found = []
     for one in read_records(tmp_path / "t-0"):
@@ -157,7 +157,7 @@ def test_a_reading_goes_on_as_often_as_files_go_away(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_was_made_again_can_be_made_again(tmp_path: Path) -> None:
-    """Whoever reads a walk's plan by himself is told each time that files went away."""
+    """A caller that reads a walk's plan itself is told each time that files went away."""
     rows = segments_of(tmp_path / "t-0", 4)
     walk = LivingWalk(plan_reading(tmp_path / "t-0", Selection()))
     for offset in list(rows)[:3]:
@@ -173,7 +173,7 @@ def test_a_plan_that_was_made_again_can_be_made_again(tmp_path: Path) -> None:
 def test_a_listing_that_is_outdated_at_once_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of it is gone before it is opened: that is no reason to give the log up."""
+    """A listed file is gone before it is opened: the reader lists again instead of giving up."""
     partition = tmp_path / "t-0"
     rows = segments_of(partition, 4)
     (partition / f"{2:020}.txnindex").touch()
@@ -189,7 +189,7 @@ def test_a_listing_that_is_outdated_at_once_is_made_again(
 
 
 def test_a_partition_that_is_gone_ends_its_reading(tmp_path: Path) -> None:
-    """The error says how far it was read."""
+    """The error says up to which offset it was read."""
     segments_of(tmp_path / "t-0", 3)
     reading = read_records(tmp_path / "t-0")
     next(reading)
@@ -203,7 +203,7 @@ def test_a_partition_that_is_gone_ends_its_reading(tmp_path: Path) -> None:
 def test_the_largest_timestamp_is_that_of_the_log_up_to_the_end_that_was_taken(
     tmp_path: Path, *, is_indexed: bool
 ) -> None:
-    """What is appended meanwhile is of another moment, and no reason to answer nothing."""
+    """Records appended meanwhile belong to a later moment, and must not leave the answer empty."""
     broker = Broker(tmp_path / "log-dir", Random(1))
     log = UnifiedLog(str(broker.partition))
     end = log.log_end_offset
@@ -227,7 +227,10 @@ def test_the_largest_timestamp_is_that_of_the_log_up_to_the_end_that_was_taken(
 def test_indexes_that_are_opened_one_after_the_other_hide_no_timestamp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_entries: tuple[bool, bool]
 ) -> None:
-    """A broker appends between the two; it writes the offset index before the time index."""
+    """A broker appends between the two openings.
+
+    It writes the offset index before the time index.
+    """
     rows = [[(offset, b"k", b"v")] for offset in range(8)]
     data = [encoded(one) for one in rows]
     log = write_log(tmp_path / "t-0", *data[:6])
@@ -266,7 +269,7 @@ Listing = Callable[[str], PartitionDir]
 
 
 def once(first: PartitionDir, following: Listing) -> Listing:
-    """A listing that is outdated the first time."""
+    """Return a listing that is outdated the first time."""
     answers = iter([first])
     return lambda path: next(answers, None) or following(path)
 
@@ -275,7 +278,7 @@ Look = Callable[[PartitionDir], object]
 
 
 def grows(log: Path, look: Look) -> Look:
-    """A look behind which a batch is appended to a log each time."""
+    """Wrap a look at a directory: after each call, append a batch to a log."""
     offsets = itertools.count(10_000)
 
     def grown(directory: PartitionDir) -> object:
@@ -288,7 +291,7 @@ def grows(log: Path, look: Look) -> Look:
 
 
 def torn_again(log: Path, broker: Broker, look: Look) -> Look:
-    """A look before which the last append is finished and half of another one is written."""
+    """Wrap a look at a directory: before each call, finish one append and half-write the next."""
     whole = log.read_bytes()
     offsets = itertools.count(broker.end)
 

@@ -1,4 +1,4 @@
-"""What is at a path is told by name and content; odd entries never stop a listing."""
+"""Paths are recognised by name and content; odd entries never stop a listing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UID = "0123456789abcdef0123456789abcdef"
 
 
 def test_every_corpus_directory_is_what_it_is(any_state: State):
-    """Log directories, partitions in any state, and all their files."""
+    """All log directories, partitions in any state, and all their files."""
     for log_dir in any_state.log_dirs:
         found = open_path(str(log_dir))
         assert isinstance(found, LogDirListing)
@@ -43,7 +43,7 @@ def test_every_corpus_directory_is_what_it_is(any_state: State):
 
 
 def used_bytes(path: Path) -> int:
-    """The length; of an index not more than it occupies: brokers preallocate them."""
+    """Return the file's size; for an index at most what it occupies, as brokers preallocate."""
     status = path.stat()
     if not {".index", ".timeindex"}.intersection(path.suffixes):
         return status.st_size
@@ -51,7 +51,7 @@ def used_bytes(path: Path) -> int:
 
 
 def test_listings_have_a_row_for_each(any_state: State):
-    """Sizes are those of the files; a log end is where the last batch ends."""
+    """Sizes are those of the files; a log end is the end of the last batch."""
     targets = [open_path(str(log_dir)) for log_dir in any_state.log_dirs]
     assert [row.path for row in list_log_dirs(targets)] == [str(p) for p in any_state.log_dirs]
     rows = list(list_partitions(targets))
@@ -67,7 +67,7 @@ def test_listings_have_a_row_for_each(any_state: State):
 
 
 def test_a_file_is_told_by_its_name(tmp_path: Path):
-    """Whatever is in it; other names are refused."""
+    """The content does not matter; other names are refused."""
     path = write_log(tmp_path, b"")
     found = open_path(str(path))
     assert isinstance(found, FileEntry)
@@ -79,7 +79,7 @@ def test_a_file_is_told_by_its_name(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["t-0", f"t-0.{UID}-delete", f"t-0.{UID}-future", "copy"])
 def test_a_directory_with_segments_is_a_partition(tmp_path: Path, name: str):
-    """Also under another name: a copy."""
+    """A copy with another name is one, too."""
     write_log(tmp_path / name, batch(0, [record()]))
     found = open_path(str(tmp_path / name))
     assert isinstance(found, PartitionDir)
@@ -90,7 +90,7 @@ def test_a_directory_with_segments_is_a_partition(tmp_path: Path, name: str):
 
 
 def test_an_empty_partition_is_a_partition(tmp_path: Path):
-    """A broker died between mkdir and the first segment."""
+    """A broker died between mkdir and writing the first segment."""
     (tmp_path / "t-0").mkdir()
     found = open_path(str(tmp_path / "t-0"))
     assert isinstance(found, PartitionDir)
@@ -101,7 +101,7 @@ def test_an_empty_partition_is_a_partition(tmp_path: Path):
 
 
 def test_a_directory_of_nothing_is_refused(tmp_path: Path):
-    """Neither partitions nor segments nor checkpoints."""
+    """It has neither partitions nor segments nor checkpoints."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "README").touch()
     for path in (tmp_path, tmp_path / "sub"):
@@ -110,7 +110,7 @@ def test_a_directory_of_nothing_is_refused(tmp_path: Path):
 
 
 def test_a_log_directory_needs_no_meta_properties(tmp_path: Path):
-    """Partitions are enough; what is no partition is listed as such."""
+    """Partitions are enough; other entries are listed as unknown."""
     write_log(tmp_path / "t-0", b"")
     (tmp_path / "lost+found").mkdir()
     found = open_path(str(tmp_path))
@@ -119,7 +119,7 @@ def test_a_log_directory_needs_no_meta_properties(tmp_path: Path):
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path):
-    """Missing, dangling, looping, too long, with a NUL, below a file."""
+    """Missing, dangling, looping, too long, with a NUL, or below a file."""
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").touch()
@@ -132,7 +132,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path):
 
 
 def test_links_to_directories_are_followed(tmp_path: Path):
-    """`log.dirs` may hold links."""
+    """`log.dirs` may contain links."""
     write_log(tmp_path / "real" / "t-0", batch(0, [record()]))
     (tmp_path / "link").symlink_to("real")
     assert isinstance(open_path(str(tmp_path / "link")), LogDirListing)
@@ -140,7 +140,7 @@ def test_links_to_directories_are_followed(tmp_path: Path):
 
 
 def test_odd_entries_do_not_stop_a_listing(tmp_path: Path):
-    """They are there, with what is wrong with them."""
+    """They are listed with a note of what is wrong."""
     write_log(tmp_path / "t-0", batch(0, [record()]))
     inside = tmp_path / "t-0"
     os.mkfifo(inside / "00000000000000000001.log")
@@ -160,7 +160,7 @@ def test_odd_entries_do_not_stop_a_listing(tmp_path: Path):
 def test_a_directory_that_cannot_be_listed_is_an_error_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The others are listed; root may read everything, so the refusal is played."""
+    """The other directories are listed. The refusal is mocked, as root may read everything."""
     for name in ("t-0", "t-1"):
         write_log(tmp_path / name, batch(0, [record()]))
     real = os.listdir
@@ -180,7 +180,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error_of_its_own(
 
 
 def test_names_that_are_no_text_are_kept(tmp_path: Path):
-    """Bytes that are not UTF-8 come as surrogates and go back as they came."""
+    """Bytes that are not UTF-8 become surrogates and are written back unchanged."""
     directory = os.fsencode(tmp_path) + b"/t-0"
     os.mkdir(directory)
     for name in (b"\xff\xfe.log", b"a\nb", b"\x1b[31m", "\u202egpj.log".encode()):
@@ -201,7 +201,7 @@ def test_the_parent_of_log_directories_names_them(corpus_dir: Path):
 
 
 def test_names_alone_make_no_partitions(tmp_path: Path):
-    """`/etc` has directories such as dbus-1; an empty partition is one all the same."""
+    """`/etc` has directories such as dbus-1; an empty partition directory still counts."""
     (tmp_path / "dbus-1").mkdir()
     (tmp_path / "dbus-1" / "session.conf").touch()
     (tmp_path / "polkit-1").mkdir()

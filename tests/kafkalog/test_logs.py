@@ -1,4 +1,4 @@
-"""The front door: what `kafkalog.open` gives, and how damage reaches the caller."""
+"""The front door: what `kafkalog.open` returns, and how damage reaches the caller."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def damaged(tmp_path: Path) -> kafkalog.Log:
 
 
 def test_a_log_directory_is_a_mapping_of_logs() -> None:
-    """Its names are those of the partition directories."""
+    """Its keys are the names of the partition directories."""
     log_dir = kafkalog.open("examples/log-dir")
     assert isinstance(log_dir, kafkalog.LogDir)
     assert [*log_dir][:2] == ["__cluster_metadata-0", "__consumer_offsets-0"]
@@ -50,7 +50,7 @@ def test_a_log_directory_is_a_mapping_of_logs() -> None:
 
 
 def test_one_segment_is_a_log() -> None:
-    """With the topic and the partition of its directory."""
+    """It has the topic and the partition of its directory."""
     path = f"{ORDERS}/00000000000000000250.log"
     log = kafkalog.open(path)
     assert isinstance(log, kafkalog.Log)
@@ -79,7 +79,7 @@ def test_what_holds_no_records_is_not_opened(name: str, error: type[Exception]) 
 
 
 def test_a_log_directory_is_no_log_and_the_other_way_round() -> None:
-    """The classes say to a type checker which of them a path is."""
+    """`Log` and `LogDir` tell a type checker which of the two a path is."""
     with pytest.raises(UsageError, match="not a log directory"):
         kafkalog.LogDir(ORDERS)
     with pytest.raises(UsageError, match="name one of its partitions"):
@@ -89,7 +89,7 @@ def test_a_log_directory_is_no_log_and_the_other_way_round() -> None:
 def test_a_partition_that_cannot_be_listed_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name is there; who asks it meets the error."""
+    """Its name is listed; only using it raises the error."""
     from kafkalog import log_dir as listing
 
     for name in ("a-0", "b-0"):
@@ -111,7 +111,7 @@ def test_a_partition_that_cannot_be_listed_costs_no_other(
 
 
 def test_records_and_batches_are_those_of_the_readers() -> None:
-    """And in their order."""
+    """They come in the same order."""
     log = kafkalog.Log(ORDERS)
     assert list(log.records()) == list(read_records(ORDERS))
     assert list(log.batches()) == list(read_batches(ORDERS))
@@ -132,7 +132,7 @@ def scanned(log: kafkalog.Log, **options: Any) -> list[int]:
 def test_damage_is_raised_where_it_is_met(
     damaged: kafkalog.Log, size_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By every reader, with what the defect says."""
+    """Every reader raises it with the details of the defect."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     seen: list[int] = []
     with pytest.raises(kafkalog.CorruptDataError) as caught:
@@ -158,7 +158,7 @@ def test_damage_is_raised_where_it_is_met(
 def test_on_defect_is_given_the_damage_and_reading_goes_on(
     damaged: kafkalog.Log, size_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that can be decoded is left out; `sound` leaves out what has a wrong checksum."""
+    """All that can be decoded is returned; `sound` leaves out batches with a wrong checksum."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     sound = [*range(10), *range(20, 30)]
     for read in (lambda **options: rows_of(damaged.records, **options),
@@ -174,7 +174,7 @@ def test_on_defect_is_given_the_damage_and_reading_goes_on(
 
 
 def test_what_a_start_would_cut_off_is_raised_first(tmp_path: Path) -> None:
-    """Hidden records are not left out silently."""
+    """Hidden records are never left out silently."""
     made = batch(2, [record()])
     path = killed(tmp_path, batch(0, [record(), record(1)]), made[:-2] + bytes([made[-2] ^ 1, 0]))
     log = kafkalog.Log(path)
@@ -205,13 +205,13 @@ def test_a_view_that_hides_nothing_is_read(corpus_dir: Path, tmp_path: Path) -> 
 
 
 def test_zeros_after_the_log_are_a_note(tmp_path: Path) -> None:
-    """A preallocated file is no damage."""
+    """A preallocated file is not damaged."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]), bytes(200)).parent
     assert rows_of(kafkalog.Log(path).records) == [0]
 
 
 def test_arguments_are_those_of_a_selection() -> None:
-    """Each field of the one is a keyword of the other."""
+    """Each field of `Selection` is a keyword argument."""
     names = [field.name for field in dataclasses.fields(Selection)]
     assert [*Wanted.__annotations__] == names
     with pytest.raises(TypeError, match="'key_regx'"):
@@ -219,7 +219,7 @@ def test_arguments_are_those_of_a_selection() -> None:
 
 
 def test_arguments_may_be_text_and_times() -> None:
-    """They mean the same as bytes and milliseconds."""
+    """Text and times mean the same as bytes and milliseconds."""
     at = datetime(2024, 1, 1, 0, 17, 40, tzinfo=UTC)
     found = selection_of({
         "from_time": at, "to_time": 1704067461000, "key": "user-1", "key_regex": "^u",
@@ -241,13 +241,13 @@ def test_arguments_may_be_text_and_times() -> None:
     ids=repr,
 )  # fmt: skip
 def test_arguments_without_a_meaning_are_refused(wanted: Any) -> None:
-    """Before anything is read."""
+    """They are refused before anything is read."""
     with pytest.raises(UsageError):
         kafkalog.Log("examples/nowhere").records(**wanted)
 
 
 def test_isolation_is_a_consumers(tmp_path: Path) -> None:
-    """Up to the high watermark, or all of the log; read_committed as Kafka's consumers count."""
+    """Up to the high watermark, or the whole log; read_committed as in Kafka's consumers."""
     write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(10)))
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
@@ -263,7 +263,7 @@ def test_isolation_is_a_consumers(tmp_path: Path) -> None:
 
 
 def test_offsets_have_sources(tmp_path: Path) -> None:
-    """In the order of the log, those that a broker keeps in checkpoints last."""
+    """They come in the order of the log, with those that brokers keep in checkpoints last."""
     write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(10)))
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
     found = kafkalog.Log(tmp_path / "t-0").offsets
@@ -278,7 +278,7 @@ def test_offsets_have_sources(tmp_path: Path) -> None:
 
 
 def test_lookups_answer_as_a_broker() -> None:
-    """By offset, by time, and for the special timestamps of ListOffsets."""
+    """Lookups by offset, by time, and for the special timestamps of ListOffsets."""
     log = kafkalog.Log(ORDERS)
     found = log.lookup(offset=300).record
     assert found is not None
@@ -297,7 +297,7 @@ def test_lookups_answer_as_a_broker() -> None:
 
 
 def test_a_log_is_read_as_it_is_now(tmp_path: Path) -> None:
-    """A handle keeps nothing."""
+    """A handle caches nothing."""
     path = write_log(tmp_path / "t-0", batch(0, [record()])).parent
     log = kafkalog.Log(path)
     assert len(list(log.records())) == 1
@@ -307,7 +307,7 @@ def test_a_log_is_read_as_it_is_now(tmp_path: Path) -> None:
 
 
 def test_arrow_readers_take_a_scan() -> None:
-    """Through the C stream protocol, with only the columns and rows that were asked for."""
+    """The C stream protocol passes only the columns and rows that were asked for."""
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(kafkalog.Log(ORDERS).scan(["offset", "key"], limit=3))
     assert frame["offset"].to_list() == [0, 1, 2]
@@ -315,7 +315,7 @@ def test_arrow_readers_take_a_scan() -> None:
 
 
 def test_verify_finds_what_reading_meets() -> None:
-    """Of one log, and of a log directory."""
+    """For one log and for a log directory."""
     references = ["batch-crc-mismatch", "batch-length-invalid"]
     for target in (kafkalog.Log(DAMAGED), kafkalog.LogDir("examples/damaged")):
         findings = target.verify(level="deep")

@@ -1,4 +1,4 @@
-"""Manifests of Aiven's plugin: none is trusted; what they say is compared with what is there."""
+"""Manifests of Aiven's plugin are not trusted: their claims are compared with the objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def damaged(manifest: dict[str, Any], change: str) -> dict[str, Any]:
-    """A manifest that says nonsense."""
+    """A manifest with nonsense in it."""
     index = manifest["chunkIndex"]
     if change == "huge":
         index |= {"originalFileSize": (1 << 31) - 1, "originalChunkSize": 1}
@@ -36,7 +36,7 @@ def damaged(manifest: dict[str, Any], change: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", ["huge", "bomb", "negative", "no-index", "list", "sizes"])
 def test_manifests_are_not_trusted(tmp_path: Path, kafkalog: Any, change: str) -> None:
-    """No traceback, no memory: the segment is not read, and the status is not 0."""
+    """No traceback and little memory: the segment is not read, and the status is not 0."""
     directory, _ = packed(tmp_path, "orders-0", "zstd")
     path = min(directory.glob("*.rsm-manifest"))
     path.write_text(json.dumps(damaged(json.loads(path.read_text()), change)))
@@ -61,7 +61,7 @@ CONTRADICTIONS = {
 def test_a_manifest_that_contradicts_its_objects(
     tmp_path: Path, kafkalog: Any, change: str
 ) -> None:
-    """Sizes of objects, and the segment that it is of by its name, at the quickest level."""
+    """Object sizes, and the name of the segment, checked even at the quickest level."""
     directory, _ = packed(tmp_path, "orders-0", "zstd")
     path = sorted(directory.glob("*.rsm-manifest"))[1]
     found = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The bounds that `docs/memory.md` states, held with bombs: the peak of whole processes."""
+"""The bounds stated in `docs/memory.md`, checked with bombs: the peak of whole processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROW_GROUPS = 3 * 32 * MIB * min(len(os.sched_getaffinity(0)), 8)
 
 
 def bound(command: str, largest: int) -> int:
-    """What the page says of a command, on a machine of so many processors."""
+    """Return the page's bound for a command, given the number of processors of this machine."""
     text = DOCS.read_text()
     fixed, thread = re.findall(r"^    (\d+) MiB \+ (\d+) MiB per thread", text, re.MULTILINE)[0]
     [factor] = [
@@ -55,7 +55,7 @@ def bound(command: str, largest: int) -> int:
 
 
 def peak_of(*line: object) -> tuple[int, int]:
-    """Status and peak of one command in a process of its own."""
+    """Run one command in a process of its own; return its status and peak memory."""
     done = subprocess.run(
         [sys.executable, "-B", "-c", RUN, *map(str, line)], capture_output=True, timeout=300,
         check=True,
@@ -65,7 +65,7 @@ def peak_of(*line: object) -> tuple[int, int]:
 
 
 def a_log(directory: Path, codec: int, magic: int = 2, pieces: int = 1) -> Path:
-    """Eight batches of 32 MiB, each in a few kilobytes, and an active segment."""
+    """Write eight batches of 32 MiB, each in a few kilobytes, and an active segment."""
     value = bytes(SIZE // pieces)
     if magic == 2:
         body = b"".join(record(n, b"key %d" % n, value) for n in range(pieces))
@@ -136,7 +136,7 @@ def line_of(command: str, partition: Path, to: Path) -> list[str]:
 
 
 def sampled_pairs() -> list[tuple[str, int]]:
-    """Each command with one codec, drawn by a seed; all pairs in a soak."""
+    """Return each command with one codec, drawn by a seed; all pairs in a soak."""
     codecs = (GZIP, SNAPPY, LZ4, ZSTD)
     if os.environ.get(EVERY_PAIR_VARIABLE):
         return [(command, codec) for command in COMMANDS for codec in codecs]
@@ -147,7 +147,7 @@ def sampled_pairs() -> list[tuple[str, int]]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("command", "codec"), sampled_pairs())
 def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> None:
-    """A quarter of a gigabyte in a few bytes: one batch of it is in memory at a time."""
+    """The log has a quarter of a gigabyte in a few bytes; one batch at a time is in memory."""
     partition = a_log(tmp_path / "data", codec)
     status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
     assert status == STATUSES.get(command, 0)
@@ -160,7 +160,7 @@ def test_a_command_keeps_its_bound(tmp_path: Path, command: str, codec: int) -> 
     [(GZIP, 2, 1), (SNAPPY, 2, 40), (LZ4, 2, 1), (GZIP, 1, 1), (SNAPPY, 0, 1), (LZ4, 1, 1)],
 )
 def test_every_codec_keeps_the_bound(tmp_path: Path, codec: int, magic: int, pieces: int) -> None:
-    """Batches and wrappers of old messages, in columns and by the reference decoder."""
+    """Batches and wrappers of old messages, in columns and in the reference decoder."""
     partition = a_log(tmp_path / "data", codec, magic, pieces)
     for command in ("`verify --level deep`", "`dump-segment --format parquet`"):
         status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
@@ -169,7 +169,7 @@ def test_every_codec_keeps_the_bound(tmp_path: Path, codec: int, magic: int, pie
 
 
 def test_large_batches_of_a_large_log_come_one_after_another(tmp_path: Path) -> None:
-    """From 128 KiB on several threads decode, and tasks of an engine work side by side."""
+    """Several threads decode logs from 128 KiB on, but large batches still come one at a time."""
     partition = a_log(tmp_path / "data", ZSTD, pieces=1)
     filler = batch(0, [record(0, b"k", os.urandom(1000))])
     log = partition / f"{0:020d}.log"
@@ -181,7 +181,7 @@ def test_large_batches_of_a_large_log_come_one_after_another(tmp_path: Path) -> 
 
 
 def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
-    """A part of a profile or an export holds no 65,536 values of a megabyte."""
+    """A part of a profile or an export does not hold 65,536 values of a megabyte each."""
     values = [batch(n, [record(0, b"k%d" % n, bytes(MIB))]) for n in range(200)]
     partition = write_log(tmp_path / "t-0", *values).parent
     for number, command in enumerate(("`profile`", "`export`", "`dump-segment --format parquet`")):
@@ -200,7 +200,7 @@ IN_A_HOLE = (
 
 
 def a_log_with_a_hole(directory: Path, codec: int = 0) -> Path:
-    """A batch of 400 MiB as it is stored, whose checksum is right, and one after it."""
+    """Write an uncompressed batch of 400 MiB with a correct checksum, and one batch after it."""
     path = write_log(directory / "t-0", batch(0, [record(0, b"k", b"v")], attributes=codec))
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -222,7 +222,7 @@ def a_log_with_a_hole(directory: Path, codec: int = 0) -> Path:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", IN_A_HOLE)
 def test_a_stored_batch_is_in_memory_record_by_record(tmp_path: Path, command: str) -> None:
-    """However large it is: not 400 MiB at a time; what is left over in it is a finding."""
+    """Its 400 MiB are never in memory at once; bytes left over in it are a finding."""
     partition = a_log_with_a_hole(tmp_path / "data")
     status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
     assert status == (0 if command == "`lookup-offset`" else 1)
@@ -231,7 +231,7 @@ def test_a_stored_batch_is_in_memory_record_by_record(tmp_path: Path, command: s
 
 
 def test_a_record_of_a_stored_batch_has_no_limit(tmp_path: Path) -> None:
-    """It is whole in memory, so many times at most."""
+    """The whole record is in memory, but at most as many times as the page states."""
     size = 72 * MIB  # from 64 MiB on the reference decoder reads it
     partition = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", b"\x01" * size)])).parent
     for number, command in enumerate(("`verify --level deep`", "`dump-segment` as table")):
@@ -241,7 +241,7 @@ def test_a_record_of_a_stored_batch_has_no_limit(tmp_path: Path) -> None:
 
 
 def test_what_is_compressed_is_limited_as_it_is_stored(tmp_path: Path) -> None:
-    """600 MiB of a hole that say they are zstd: nobody reads them, and what follows is read."""
+    """600 MiB of a hole claim to be zstd: they are not read, but the batch after them is."""
     path = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", b"v")], attributes=ZSTD))
     size = 600 * MIB
     with path.open("r+b") as file:
@@ -255,7 +255,7 @@ def test_what_is_compressed_is_limited_as_it_is_stored(tmp_path: Path) -> None:
 
 
 def test_values_of_odd_characters_keep_the_bound(tmp_path: Path) -> None:
-    """A control character becomes six bytes, and one character can make each take four."""
+    """A control character becomes six bytes; one wide character makes each take four."""
     value = b"\x01" * (24 * MIB) + "\U0001f600".encode()
     partition = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", value)])).parent
     for form in sampled(("ndjson", "csv", "json", "table"), 2):

@@ -1,4 +1,4 @@
-"""Logs in a bucket: what is read of them is what is read of the same files on a disk."""
+"""Logs in a bucket give what the same files on disk give."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def log_dir(corpus_dir: Path, store: Store) -> Path:
-    """A log directory of a broker, which is in the bucket as `codecs`, too."""
+    """A broker's log directory, also stored in the bucket as `codecs`."""
     [path] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     store.upload(path, "codecs")
     return path
 
 
 def _without_times(text: str) -> str:
-    """An upload makes a file new."""
+    """Remove file times, as an upload gives files a new one."""
     return re.sub(r'"mtime_ms":\d+', '"mtime_ms":0', text)
 
 
@@ -60,7 +60,7 @@ def _without_times(text: str) -> str:
 def test_a_bucket_says_what_a_disk_says(
     name: str, corpus_dir: Path, tmp_path: Path, store: Store, kafkalog: Callable[..., Any]
 ) -> None:
-    """Each row, each finding and the exit status, but for paths and times of modification."""
+    """All rows, findings and statuses are equal, except for paths and modification times."""
     [unpacked] = state(corpus_dir, "kafka-4.3", name).log_dirs
     path = tmp_path / name
     # A store knows no holes, which `ls` leaves out of the size of an index.
@@ -84,7 +84,7 @@ def test_a_bucket_says_what_a_disk_says(
 def test_partitions_and_single_logs(
     log_dir: Path, store: Store, kafkalog: Callable[..., Any]
 ) -> None:
-    """Records as they are, and where they are."""
+    """Compares the records and their positions."""
     partition = max(
         (path.parent for path in log_dir.glob("*-0/*.log")),
         key=lambda path: sum(file.stat().st_size for file in path.glob("*.log")),
@@ -109,7 +109,7 @@ def test_partitions_and_single_logs(
 def test_exports_are_the_same(
     log_dir: Path, store: Store, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """Byte for byte, but for what says where they are from; nothing secret is in them."""
+    """Byte for byte, except for where the data came from; no secret is in the files."""
     for source, to in ((log_dir, "here"), (store.uri("codecs"), "there")):
         done = kafkalog("export", source, "--to", tmp_path / to, "--engine", "local", "-q")
         assert done.status == 0, done.stderr
@@ -131,7 +131,7 @@ def test_exports_are_the_same(
 def test_no_export_into_its_source(
     log_dir: Path, store: Store, kafkalog: Callable[..., Any]
 ) -> None:
-    """As on a disk: what reads never writes into what it reads."""
+    """As on disk: a reading command never writes into its source."""
     assert log_dir
     found = kafkalog("export", store.uri("codecs"), "--to", store.uri("codecs/lake"))
     assert found.status == UsageError.exit_code
@@ -139,7 +139,7 @@ def test_no_export_into_its_source(
 
 
 def test_profiles_are_the_same(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:
-    """All counts."""
+    """Compares all counts."""
     words = ["profile", "--engine", "local", "--format", "ndjson", "-q"]
     here, there = kafkalog(*words, log_dir), kafkalog(*words, store.uri("codecs"))
     expected = here.stdout.decode().replace(str(log_dir), f"s3://{BUCKET}/codecs")
@@ -148,7 +148,7 @@ def test_profiles_are_the_same(log_dir: Path, store: Store, kafkalog: Callable[.
 
 
 def test_what_is_not_there(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:
-    """One line with the path, for objects, directories and buckets; at once."""
+    """One line names the path: for objects, directories and buckets, without delay."""
     partition = next(path.name for path in log_dir.iterdir() if path.is_dir())
     for uri, shown in (
         (store.uri("codecs/none-0"), f"s3://{BUCKET}/codecs/none-0"),
@@ -167,7 +167,7 @@ def test_what_is_not_there(log_dir: Path, store: Store, kafkalog: Callable[..., 
 
 
 def test_a_server_that_goes_away(log_dir: Path) -> None:
-    """In the middle of a file: an error with the place, no hang."""
+    """It stops in the middle of a file: an error with the position, no hang."""
     data = max((path.read_bytes() for path in log_dir.glob("*/*.log")), key=len) * 50
     with running_store() as store:
         store.put("a-0/00000000000000000000.log", data)
@@ -183,7 +183,7 @@ def test_a_server_that_goes_away(log_dir: Path) -> None:
 
 
 def test_a_server_that_is_not_there(kafkalog: Callable[..., Any]) -> None:
-    """Is told in one line."""
+    """One line reports it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -198,7 +198,7 @@ def test_a_server_that_is_not_there(kafkalog: Callable[..., Any]) -> None:
 
 
 def test_reads_are_those_of_a_file(tmp_path: Path, store: Store) -> None:
-    """Whatever is read in which order; past its end there is nothing."""
+    """For any sizes in any order; a read past the end returns nothing."""
     data = bytes(range(256)) * 9000 + bytes(70_000)
     (tmp_path / "file").write_bytes(data)
     store.put("plain", data)
@@ -220,7 +220,7 @@ def test_reads_are_those_of_a_file(tmp_path: Path, store: Store) -> None:
 
 
 def test_empty_objects(store: Store) -> None:
-    """Are empty files."""
+    """Empty objects are like empty files."""
     store.put("empty-0/00000000000000000000.txnindex", b"")
     with Source(store.uri("empty-0/00000000000000000000.txnindex")) as source:
         assert source.read(0, 10) == b""
@@ -230,7 +230,7 @@ def test_empty_objects(store: Store) -> None:
 def test_a_log_dir_is_listed_with_few_requests(
     log_dir: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not one for each partition."""
+    """There is not one request per partition."""
     asked = []
     selected = object_store._selected
 
@@ -251,7 +251,7 @@ def test_a_log_dir_is_listed_with_few_requests(
 def test_a_check_opens_each_side_file_once(
     log_dir: Path, store: Store, kafkalog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many checks open an index or a checkpoint; a request costs money, and its latency."""
+    """Several checks use an index or a checkpoint, but each request costs money and time."""
     opened: Counter[str] = Counter()
     made = object_store._made
 
@@ -288,7 +288,7 @@ def test_a_check_opens_each_side_file_once(
 
 
 def test_a_small_object_that_is_replaced_is_read_again(store: Store) -> None:
-    """Once it is listed again: it has another time or size."""
+    """A new listing shows another time or size."""
     name = "replaced-0/leader-epoch-checkpoint"
     for content in (b"0\n1\n0 0\n", b"0\n1\n0 17\n", b"0\n1\n1 170\n"):
         store.put(name, content)
@@ -298,7 +298,7 @@ def test_a_small_object_that_is_replaced_is_read_again(store: Store) -> None:
 
 
 def test_an_object_that_is_replaced_by_one_of_the_same_size() -> None:
-    """Its time tells when it is opened, without a request more; later it goes unnoticed."""
+    """Its time reveals it at opening, without another request. Later it goes unnoticed."""
     name, size = "same-0/00000000000000000000.log", 1 << 20
     with counted_store({name: b"a" * size}) as store:
         object_store.prefetch_listing(store.uri("same-0"))
@@ -327,7 +327,7 @@ def test_an_object_that_is_replaced_by_one_of_the_same_size() -> None:
 
 
 def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that were kept first go first."""
+    """The oldest contents are dropped first."""
     monkeypatch.setattr(object_cache, "CONTENTS_SIZE_MAX", 100)
     contents = object_cache.Contents()
     for number in range(30):
@@ -350,7 +350,7 @@ def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_writes_is_refused(
     words: list[str], log_dir: Path, store: Store, kafkalog: Callable[..., Any]
 ) -> None:
-    """With what to do instead; credentials are not shown."""
+    """The error says what to do instead, and shows no credentials."""
     assert log_dir
     found = kafkalog(*(word.replace("{}", store.uri("codecs")) for word in words))
     assert found.status == UsageError.exit_code
@@ -370,7 +370,7 @@ def test_what_writes_is_refused(
 def test_other_stores_that_are_not_there(
     uri: str, shown: str, kafkalog: Callable[..., Any]
 ) -> None:
-    """Are told as well."""
+    """They are reported as well."""
     found = kafkalog("ls", uri.format("127.0.0.1:9"))
     assert found.status == UnreadableError.exit_code
     assert shown in found.stderr
@@ -379,7 +379,7 @@ def test_other_stores_that_are_not_there(
 
 
 def test_without_pyarrow(kafkalog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing is told, and how to get it."""
+    """The error says what is missing and how to install it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     found = kafkalog("ls", "s3://bucket-5/x?region=x")
     assert found.status == UnsupportedError.exit_code
@@ -389,13 +389,13 @@ def test_without_pyarrow(kafkalog: Callable[..., Any], monkeypatch: pytest.Monke
 
 
 def test_file_uris_are_paths(log_dir: Path, kafkalog: Callable[..., Any]) -> None:
-    """Of this machine."""
+    """They are local paths."""
     assert kafkalog("ls", f"file://{log_dir}").stdout == kafkalog("ls", log_dir).stdout
     assert read_file(f"file://{log_dir}/meta.properties")
 
 
 def test_settled_paths() -> None:
-    """Have no options and no credentials; what belongs to which account stays."""
+    """Normalized paths have no options or credentials, but keep what identifies the account."""
     assert file_system.normalize("/a/b") == "/a/b"
     assert file_system.normalize("s3://bucket/a/") == "s3://bucket/a"
     assert file_system.normalize("s3://k:s@bucket-2/a?region=x") == "s3://bucket-2/a"
@@ -412,20 +412,20 @@ def test_settled_paths() -> None:
 
 @pytest.mark.parametrize("wrong", ["http://x/y", "hdfs://x/y", "s3://", "gs:///x"])
 def test_other_places_are_refused(wrong: str) -> None:
-    """With a word about what there is."""
+    """The error lists the places that are supported."""
     with pytest.raises(UsageError):
         open_path(wrong)
 
 
 def test_options_that_are_not_known_are_refused(kafkalog: Callable[..., Any]) -> None:
-    """By name."""
+    """The error names them."""
     found = kafkalog("ls", "s3://key:secret@bucket-4/x?nonsense=1")
     assert found.status == UsageError.exit_code
     assert "nonsense" in found.stderr
 
 
 def test_the_anatomy_of_an_object_is_that_of_the_file(log_dir: Path, store: Store) -> None:
-    """Also where an index points to, and which batch has an offset."""
+    """Also for the target of an index entry, and for the batch of an offset."""
     partition = min(path for path in log_dir.iterdir() if path.name.startswith("codec-"))
     names = [path.name for path in partition.iterdir()][:8]
     for what in (*names, "@30", f"{'0' * 20}.log@100"):

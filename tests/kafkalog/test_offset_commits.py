@@ -1,6 +1,6 @@
-"""Committed offsets decoded without the schemas, beside the decoder that follows them.
+"""Committed offsets decoded without the schemas, compared with the schema-based decoder.
 
-And decoded as columns, beside one at a time.
+The column decoder is compared with the one for single records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEXTS = ("", "orders", "ü", "\U0001f600", "x" * 126, "x" * 127, "long " * 60)
 
 
 def require_same(key: bytes, value: bytes) -> bool:
-    """What the fast decoder says is what the other one says; whether it says anything."""
+    """Require that both decoders agree; return whether the fast one decoded the value."""
     told = decode(PayloadKind.OFFSETS, key, value)
     whose, what = commit_key(key), commit_value(value)
     if whose is not None:
@@ -47,7 +47,7 @@ def require_same(key: bytes, value: bytes) -> bool:
 
 
 def require_same_columns(keys: list[bytes | None], values: list[bytes | None]) -> None:
-    """Whole columns say what single keys and values say; rows before and after are left alone."""
+    """Require that columns give what single keys and values give, and that slices are respected."""
     groups, partitions = group_names(), partition_names()
     cut = slice(1, -1)
     is_plain, group, partition = commit_keys(pa.array(keys, pa.binary())[cut], groups, partitions)
@@ -85,14 +85,14 @@ def random_record(rnd: random.Random) -> tuple[bytes, bytes]:
 
 
 def test_both_decoders_say_the_same() -> None:
-    """Of every version; only long texts in the newest one are left to the other decoder."""
+    """In every version; the fast decoder leaves only long texts of the newest one to the other."""
     rnd = random.Random(7)
     decoded = [require_same(*random_record(rnd)) for _ in range(500)]
     assert sum(decoded) > 400
 
 
 def test_damaged_records_are_not_guessed() -> None:
-    """Cut at any byte, with a bit flipped, or with bytes after the end."""
+    """Cut at any byte, with a flipped bit, or with bytes after the end."""
     rnd = random.Random(8)
     for _ in range(40):
         key, value = random_record(rnd)
@@ -107,7 +107,7 @@ def test_damaged_records_are_not_guessed() -> None:
 
 
 def test_columns_say_what_single_records_say() -> None:
-    """Also of damaged ones, beside sound ones whose bytes must not be read for theirs."""
+    """Damaged records as well, next to sound ones whose bytes must not be mixed up with theirs."""
     rnd = random.Random(9)
     records = [random_record(rnd) for _ in range(60)]
     for _ in range(20):
@@ -128,7 +128,7 @@ def test_columns_say_what_single_records_say() -> None:
 
 
 def test_offsets_of_real_brokers_are_plain(corpus_dir: Path) -> None:
-    """All that brokers of 4.3 wrote is decoded fast."""
+    """The fast decoder handles everything that 4.3 brokers wrote."""
     found = state(corpus_dir, "kafka-4.3", "internal-topics")
     plain = [
         require_same(record.key or b"", record.value)

@@ -1,4 +1,4 @@
-"""A pace is kept to the byte, by a clock of the test."""
+"""The rate limiter keeps its rate to the byte, by a clock of the test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.paths.reading import RateLimiter
 
 
 class Clock:
-    """Time that passes only when somebody sleeps or works."""
+    """Time passes only when code sleeps or works."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -24,7 +24,7 @@ class Clock:
 @pytest.mark.parametrize("rate", [1, 1000, 50 << 20])
 @pytest.mark.parametrize("size", [1, 4096, 2 << 20])
 def test_many_reads_take_as_long_as_the_rate_says(rate: int, size: int):
-    """However large each of them is."""
+    """The size of each read does not matter."""
     clock = Clock()
     pace = RateLimiter(rate, clock, clock.sleep)
     for _ in range(100):
@@ -33,7 +33,7 @@ def test_many_reads_take_as_long_as_the_rate_says(rate: int, size: int):
 
 
 def test_slow_work_is_not_held_back_further():
-    """Who takes longer than the rate asks for never waits."""
+    """Work that is slower than the rate never waits."""
     clock = Clock()
     pace = RateLimiter(1000, clock, clock.sleep)
     for _ in range(10):
@@ -43,7 +43,7 @@ def test_slow_work_is_not_held_back_further():
 
 
 def test_a_pause_saves_up_little():
-    """After an hour of nothing a tenth of a second's bytes are free, no more."""
+    """Even after an idle hour, at most the bytes of a tenth of a second are free."""
     clock = Clock()
     pace = RateLimiter(1000, clock, clock.sleep)
     clock.now += 3600

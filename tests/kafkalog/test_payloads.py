@@ -1,4 +1,4 @@
-"""What internal topics' records say, against lines that Kafka's own tool printed."""
+"""Records of internal topics, compared with the output of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def recorded(line: tuple[str, ...]) -> Record:
 
 
 def coordinator(kind: str, key_type: int, key: dict, version: int, value: dict | None) -> Record:
-    """A coordinator record, its bytes made by the schemas (tests/formats covers these)."""
+    """Make a coordinator record with bytes from the schemas (tests/formats covers these)."""
     key_message, value_message = by_key(kind, key_type, "key"), by_key(kind, key_type, "value")
     encoded = struct.pack(">h", key_type) + schema(key_message.name, 0).build(key)
     if value is None:
@@ -73,7 +73,7 @@ def coordinator(kind: str, key_type: int, key: dict, version: int, value: dict |
 
 @pytest.mark.parametrize("line", PAYLOADS)
 def test_payloads_print_like_kafkas_tool(line: tuple[str, ...]):
-    """Every message family, errors included, byte for byte."""
+    """Every message family, including errors, byte for byte."""
     assert kafka_text(PayloadKind(line[0]), recorded(line)) == line[4]
 
 
@@ -85,7 +85,7 @@ def test_control_records_print_like_kafkas_tool(line: tuple[str, ...]):
 
 @pytest.mark.parametrize("line", JSON_LINES)
 def test_values_are_those_of_the_printed_json(line: tuple[str, ...]):
-    """Where Kafka prints JSON `decode` has the same values, where it prints an error, an error."""
+    """Where Kafka prints JSON, `decode` has the same values; where it prints an error, an error."""
     text = line[4]
     decoded = decode(PayloadKind(line[0]), *data_of(line))
     if "skipping." in text:
@@ -146,7 +146,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize(("made_of", "text"), DOCUMENTED)
 def test_documented_lines_are_printed(made_of: tuple, text: str):
-    """Definition order, tagged fields in their place, versions and types as strings."""
+    """Fields in definition order, tagged fields in place, versions and types as strings."""
     assert kafka_text(PayloadKind(made_of[0]), coordinator(*made_of)) == text
 
 
@@ -190,7 +190,7 @@ def test_the_topic_decides_the_kind(topic: str, kind: str | None):
 
 
 def test_unknown_versions_are_never_guessed():
-    """Kafka's tool prints TopicRecord version 9 as if it were version 0; a value would be a lie."""
+    """Kafka's tool prints TopicRecord version 9 as version 0; values from that would be wrong."""
     topic = bytes.fromhex("01020904666f6f3244d168470a4cfc91ad0a87235ab08500")
     decoded = decode(PayloadKind.CLUSTER_METADATA, None, topic)
     assert decoded == Decoded(None, None, "Unknown version 9 of TOPIC_RECORD")
@@ -198,7 +198,7 @@ def test_unknown_versions_are_never_guessed():
 
 
 def test_a_readable_key_stays_when_the_value_is_not():
-    """Decode as much as can be decoded."""
+    """As much as possible is decoded."""
     key = bytes.fromhex("000100016700017400000003")
     decoded = decode(PayloadKind.OFFSETS, key, b"\x00\x05\x00")
     assert decoded.key == {"type": "1", "data": {"group": "g", "topic": "t", "partition": 3}}
@@ -207,7 +207,7 @@ def test_a_readable_key_stays_when_the_value_is_not():
 
 
 def test_a_tombstone_has_neither_value_nor_error():
-    """Null value: deleted, not damaged."""
+    """A null value means deleted, not damaged."""
     key = bytes.fromhex("000100016700017400000003")
     decoded = decode(PayloadKind.OFFSETS, key, None)
     assert (decoded.value, decoded.error) == (None, None)
@@ -227,7 +227,7 @@ def test_a_coordinator_record_without_key_stops_kafkas_tool():
 
 
 def test_unknown_tags_and_odd_booleans_do_not_show():
-    """Unknown tagged fields are no part of Kafka's JSON; every byte but 0 is true."""
+    """Kafka's JSON omits unknown tagged fields; every byte but 0 is true."""
     fields = {"entity": [], "key": "k", "value": 1.0, "remove": 7, UNKNOWN_TAGS: [(200, b"x")]}
     value = b"\x01\x0e\x00" + schema("ClientQuotaRecord", 0).build(fields)
     decoded = decode(PayloadKind.CLUSTER_METADATA, None, value)
@@ -239,7 +239,7 @@ def test_unknown_tags_and_odd_booleans_do_not_show():
 
 
 def test_remote_log_metadata_has_values_too():
-    """Kafka prints Java's toString; `decode` has the fields."""
+    """Kafka prints Java's toString; `decode` returns the fields."""
     line = next(line for line in LINES if "state=DELETE_SEGMENT_STARTED" in line[4])
     decoded = decode(PayloadKind.REMOTE_LOG_METADATA, *data_of(line))
     assert decoded.value == {
@@ -259,7 +259,7 @@ def test_remote_log_metadata_has_values_too():
 
 
 def test_a_state_that_nobody_knows_stays_a_number():
-    """Kafka's tool cannot make its object of such a record; its fields are readable."""
+    """Kafka's tool cannot represent such a record, but its fields can be read."""
     line = next(line for line in LINES if "state can not be null" in line[4])
     decoded = decode(PayloadKind.REMOTE_LOG_METADATA, *data_of(line))
     assert decoded.value is not None
@@ -270,7 +270,7 @@ def test_a_state_that_nobody_knows_stays_a_number():
 @settings(max_examples=examples(400), deadline=None)
 @given(kind=st.sampled_from(PayloadKind), key=BYTES, value=BYTES)
 def test_no_bytes_break_the_decoders(kind: PayloadKind, key: bytes | None, value: bytes | None):
-    """Random bytes: a value or an error, JSON in any case."""
+    """Random bytes give a value or an error, and valid JSON either way."""
     check_decoders(kind, record(key, value))
 
 
@@ -285,7 +285,7 @@ def test_no_bytes_break_the_decoders(kind: PayloadKind, key: bytes | None, value
 def test_no_damage_breaks_the_decoders(
     line: tuple[str, ...], in_key: bool, at: int, flip: int, cut: bool
 ):
-    """Sound records with one byte flipped or cut somewhere."""
+    """Sound records with one byte flipped, or truncated."""
     key, value = unhex(line[2]), unhex(line[3])
     data = bytearray((key if in_key else value) or b"\0")
     at %= len(data)
@@ -322,7 +322,7 @@ def test_a_kraft_record_says_its_fields():
 
 @pytest.mark.parametrize("type_id", [7, 200, -1, -32768])
 def test_an_unknown_control_type_keeps_its_number(type_id: int):
-    """Later releases may add types; the value is not looked at."""
+    """Later releases may add types; the value is ignored."""
     unknown = record(b"\0\0" + type_id.to_bytes(2, "big", signed=True), None)
     assert control_record(unknown) == ControlRecord(type_id, None)
     assert control_text(unknown) == f" controlType: UNKNOWN({type_id})"
@@ -357,7 +357,7 @@ def test_a_malformed_control_record_is_corrupt(key: str, value: str):
 @settings(max_examples=examples(300), deadline=None)
 @given(type_id=st.integers(0, 7), key_rest=st.binary(max_size=3), value=BYTES)
 def test_no_bytes_break_control_records(type_id: int, key_rest: bytes, value: bytes | None):
-    """A text or damage, nothing else."""
+    """The result is a text or a damage error, nothing else."""
     control = record(struct.pack(">hh", 0, type_id) + key_rest, value)
     try:
         text = control_text(control)
@@ -399,7 +399,7 @@ def test_doubles_are_written_as_java_does(number: float, text: str):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 @example(1e22)
 def test_a_written_double_reads_back(number: float):
-    """No digit too few."""
+    """The text has enough digits."""
     assert float(java_double(number)) == number
 
 
@@ -432,7 +432,7 @@ def test_json_strings_are_escaped_as_jackson_does():
 
 
 def test_json_is_compact_and_keeps_the_order():
-    """No blank, no sorting."""
+    """No spaces, no sorting."""
     assert java_json({"b": [1, True, None], "a": {"x": []}}) == '{"b":[1,true,null],"a":{"x":[]}}'
     with pytest.raises(TypeError):
         java_json(b"bytes")

@@ -1,4 +1,4 @@
-"""Reading ahead: the bytes of the file, in few requests, within a bound."""
+"""Read-ahead returns the bytes of the file, with few requests and bounded memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.paths.reading import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, Re
 
 
 class Far:
-    """A file whose every request takes its time."""
+    """A file whose every request takes some time."""
 
     def __init__(self, data: bytes, delay_s: float = 0.0) -> None:
         self.data = data
@@ -40,7 +40,7 @@ class Far:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_bytes_are_those_of_the_file(seed: int) -> None:
-    """Forward, backward and anywhere, small and large."""
+    """Forward, backward and random reads, small and large."""
     luck = random.Random(seed)
     far = Far(luck.randbytes(3 << 20))
     ahead = ReadAhead(far.fetch, len(far.data))
@@ -55,7 +55,7 @@ def test_the_bytes_are_those_of_the_file(seed: int) -> None:
 
 
 def test_forward_reading_waits_for_requests_together() -> None:
-    """Several are under way; the whole file is asked for once; none is larger than a piece."""
+    """Several requests run at once, each at most a piece long; the file is requested only once."""
     far = Far(bytes(96 << 20), delay_s=0.05)
     ahead = ReadAhead(far.fetch, len(far.data))
     for position in range(0, len(far.data), 2 << 20):
@@ -69,7 +69,7 @@ def test_forward_reading_waits_for_requests_together() -> None:
 
 
 def test_a_huge_read_is_bounded() -> None:
-    """What is held beside the buffer does not grow with it."""
+    """The memory in addition to the buffer does not grow with the size of the read."""
     far = Far(bytes(100 << 20), delay_s=0.01)
     ahead = ReadAhead(far.fetch, len(far.data))
     assert far.read(ahead, 0, len(far.data)) == far.data
@@ -78,7 +78,7 @@ def test_a_huge_read_is_bounded() -> None:
 
 
 def test_single_reads_fetch_little() -> None:
-    """A search that jumps about costs one small request a probe."""
+    """A search with random probes costs one small request per probe."""
     far = Far(bytes(64 << 20))
     ahead = ReadAhead(far.fetch, len(far.data))
     probes = [32 << 20, 16 << 20, 24 << 20, 20 << 20, 22 << 20]
@@ -88,7 +88,7 @@ def test_single_reads_fetch_little() -> None:
 
 
 def test_errors_come_where_the_bytes_are_wanted() -> None:
-    """Not before; and who reads again asks again."""
+    """Not earlier; a repeated read sends the request again."""
     fails = threading.Event()
     fails.set()
     far = Far(bytes(32 << 20))

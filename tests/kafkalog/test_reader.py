@@ -1,4 +1,4 @@
-"""Every selection gives what a filter over everything gives; damage is reported in place."""
+"""Every selection equals a filter over everything; damage is reported in place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Log:
-    """A partition and all that is in it."""
+    """A partition and everything in it."""
 
     path: Path
     records: list[Record]
@@ -72,14 +72,14 @@ def same(log: Log, selection: Selection, wanted: Iterable[Record]) -> None:
 
 
 def bounds(values: list[int]) -> list[int]:
-    """A sample of the values that occur, their neighbours and what is far off."""
+    """Return a sample of the values that occur, their neighbours, and values far off."""
     occurring = sorted(set(values))
     picked = random.Random(7).sample(occurring, min(3, len(occurring)))
     return sorted({v + d for v in [*picked, *occurring[:1], *occurring[-1:]] for d in (-1, 0, 1)})
 
 
 def test_there_is_something_to_select_from(log: Log):
-    """The other tests would pass over nothing."""
+    """Without records, the other tests would pass vacuously."""
     assert len(log.records) >= 10
     assert len(log.batches) >= 5
     offsets = [row.offset for row in log.records]
@@ -88,7 +88,7 @@ def test_there_is_something_to_select_from(log: Log):
 
 @pytest.mark.sampled(2)
 def test_offsets_are_selected(log: Log) -> None:
-    """From is inclusive, to is exclusive; the index is only a short cut."""
+    """From is inclusive, to is exclusive; the index is only a shortcut."""
     rows = log.records
     offsets = bounds([row.offset for row in rows])
     for offset in offsets:
@@ -103,7 +103,7 @@ def test_offsets_are_selected(log: Log) -> None:
 
 @pytest.mark.sampled(2)
 def test_times_are_selected(log: Log) -> None:
-    """By the record's own time, wherever it is: times need not rise."""
+    """The record's own time counts: times need not rise."""
     rows = log.records
     for time in bounds([row.timestamp for row in rows]):
         same(log, Selection(from_time=time), [r for r in rows if r.timestamp >= time])
@@ -113,7 +113,7 @@ def test_times_are_selected(log: Log) -> None:
 
 
 def test_keys_and_values_are_selected(log: Log) -> None:
-    """Exactly, and by regular expression; null and empty are different."""
+    """Exact matches and regular expressions; null and empty are different."""
     rows = log.records
     keys = sorted({row.key for row in rows if row.key is not None})
     for key in [*random.Random(7).sample(keys, min(5, len(keys))), b"", b"absent"]:
@@ -124,7 +124,7 @@ def test_keys_and_values_are_selected(log: Log) -> None:
 
 
 def test_producers_and_epochs_are_selected(log: Log) -> None:
-    """By the batch around the record."""
+    """They come from the record's batch."""
     rows = log.records
     for producer in {row.batch.producer_id for row in rows} | {77}:
         wanted = [r for r in rows if r.batch.producer_id == producer]
@@ -135,12 +135,12 @@ def test_producers_and_epochs_are_selected(log: Log) -> None:
 
 
 def test_control_records_are_selected(log: Log) -> None:
-    """Markers only."""
+    """Only markers are returned."""
     same(log, Selection(control=True), [r for r in log.records if r.batch.is_control])
 
 
 def test_a_limit_counts_rows(log: Log):
-    """None of them, some, more than there are; together with a filter."""
+    """Limits of zero, of some, and of more rows than exist; also with a filter."""
     offsets = [row.offset for row in log.records]
     for limit in (0, 1, 3, len(offsets), len(offsets) + 5):
         assert [r.offset for r in select(log.path, Selection(limit=limit))] == offsets[:limit]
@@ -150,7 +150,7 @@ def test_a_limit_counts_rows(log: Log):
 
 
 def test_batches_are_selected_as_a_whole(log: Log):
-    """A batch is given if it can hold a selected record."""
+    """A batch is returned if it can contain a selected record."""
     for offset in bounds([row.offset for row in log.records]):
         selection = Selection(from_offset=offset, to_offset=offset + 1)
         got = [row for row in read_batches(log.path, selection) if isinstance(row, Batch)]
@@ -159,7 +159,7 @@ def test_batches_are_selected_as_a_whole(log: Log):
 
 
 def test_positions_are_where_reading_starts(log: Log):
-    """Each batch of the first file: it and all behind it; from within it, those behind it."""
+    """From a batch's position on, the batch and all later ones; from inside it, the later ones."""
     path = min(log.path.glob("*.log"))
     starts = [row.position for row in read_batches(path) if isinstance(row, Batch)]
     everything = select(path)
@@ -175,7 +175,7 @@ def test_positions_are_where_reading_starts(log: Log):
 
 
 def test_max_bytes_is_where_reading_ends(log: Log):
-    """So many bytes of each file; a batch cut there is no damage."""
+    """At most SIZE bytes of each file are read; a batch cut there is not damage."""
     for size in (0, 1, 17, 100, 1000, 5000, 1 << 40):
         wanted = [row for row in log.records if row.batch.end_position <= size]
         assert [r.offset for r in select(log.path, Selection(max_bytes=size))] == [
@@ -203,7 +203,7 @@ def test_headers_are_selected(tmp_path: Path):
 
 
 def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
-    """Recorded with isolation.level=read_committed; from the log start on, data only."""
+    """Recorded with isolation.level=read_committed: from the log start on, data records only."""
     for partition in any_state.partitions():
         recorded = any_state.expected / "records-committed" / f"{partition.name}.offsets.json"
         if not recorded.exists() or not healthy(any_state):
@@ -214,7 +214,7 @@ def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
 
 
 def test_a_kraft_snapshot_is_selected_by_its_records(corpus_dir: Path):
-    """The offset in its name is where it ends, not where its records begin."""
+    """The offset in its name is where its records end, not where they begin."""
     root = corpus_dir / "kafka-4.3" / "internal-topics" / "__cluster_metadata-0"
     for path in sorted(root.glob("*.checkpoint")):
         rows = select(path)
@@ -227,7 +227,7 @@ def test_a_kraft_snapshot_is_selected_by_its_records(corpus_dir: Path):
 
 
 def test_files_in_any_state_are_read(corpus_dir: Path):
-    """`.deleted`, `.swap`, `.cleaned`: the same bytes, whatever the name."""
+    """`.deleted`, `.swap`, `.cleaned`: the same bytes under any name."""
     found = sorted((corpus_dir / "kafka-4.3").rglob("*.log.*"))
     found = [path for path in found if path.suffix != ".txt"]
     assert {path.suffix for path in found} >= {".deleted", ".swap", ".cleaned"}
@@ -236,7 +236,7 @@ def test_files_in_any_state_are_read(corpus_dir: Path):
 
 
 def test_the_torn_logs_are_read_up_to_the_cut(corpus_dir: Path):
-    """`state.json` of the corpus says where each file was cut or flipped."""
+    """The corpus says in `state.json` where each file was cut or flipped."""
     torn = state(corpus_dir, "kafka-4.3", "crash-1-torn")
     cuts = json.loads((torn.expected / "state.json").read_text())["cuts"]
     for name, cut in cuts.items():
@@ -259,7 +259,7 @@ def test_the_torn_logs_are_read_up_to_the_cut(corpus_dir: Path):
 
 
 def test_a_torn_tail_is_told_even_with_a_large_limit(tmp_path: Path):
-    """`max_bytes` behind the end of the file cuts nothing."""
+    """A `max_bytes` beyond the end of the file cuts nothing."""
     data = batch(0, [record()]) + batch(1, [record()])
     path = write_log(tmp_path, data[:-3])
     for size in (None, len(data) - 3, 1 << 20):
@@ -268,7 +268,7 @@ def test_a_torn_tail_is_told_even_with_a_large_limit(tmp_path: Path):
 
 
 def test_damage_is_reported_where_it_is(tmp_path: Path):
-    """Between the records before and behind it; what can be decoded of a bad batch is given."""
+    """Between the neighbouring records; all that can be decoded of a bad batch is returned."""
     batches = [batch(i, [record(0, b"%d" % i)], base_time=BASE_TIME + i) for i in range(5)]
     batches[1] = flip(batches[1], 8 * len(batches[1]) - 12)  # the value
     batches[3] = b"\xff" * 40
@@ -278,7 +278,7 @@ def test_damage_is_reported_where_it_is(tmp_path: Path):
 
 
 def test_a_batch_that_cannot_be_decoded_is_a_defect(tmp_path: Path):
-    """Sound checksum, unknown codec: the records around it are read."""
+    """Correct checksum, unknown codec: the records around it are read."""
     path = write_log(
         tmp_path, batch(0, [record()]), batch(1, [record()], attributes=5), batch(2, [record()])
     )
@@ -291,7 +291,7 @@ def test_a_batch_that_cannot_be_decoded_is_a_defect(tmp_path: Path):
 def test_an_unreadable_index_hides_no_records(
     tmp_path: Path, corpus_dir: Path, selection: Selection
 ):
-    """A directory or a dangling link in its place: it is a derived file."""
+    """A directory or a dangling link in its place: an index is a derived file."""
     [origin] = (corpus_dir / "lookup" / "plain").glob("**/orders-0")
     wanted = [row.offset for row in select(origin, selection)]
     copy = copy_tree(origin, tmp_path / "orders-0")
@@ -305,7 +305,7 @@ def test_an_unreadable_index_hides_no_records(
 
 
 def test_a_log_directory_is_no_log(corpus_dir: Path):
-    """And what is not there is not found."""
+    """A missing path raises NotFoundError."""
     with pytest.raises(KafkaLogError):
         list(read_records(corpus_dir / "kafka-4.3" / "txn"))
     with pytest.raises(NotFoundError):
@@ -313,7 +313,7 @@ def test_a_log_directory_is_no_log(corpus_dir: Path):
 
 
 def test_frames_of_the_reader_are_those_of_the_file(log: Log):
-    """Positions and sizes by the length fields alone."""
+    """Positions and sizes follow from the length fields alone."""
     for path in sorted(log.path.glob("*.log")):
         data = path.read_bytes().rstrip(b"\0")
         got = [(b.position, b.size_bytes) for b in log.batches if b.path == str(path)]

@@ -1,4 +1,4 @@
-"""Records come out as kafka-formats §2 and §4 lay them down; what Kafka refuses is refused."""
+"""Records are decoded as kafka-formats §2 and §4 specify; what Kafka refuses is refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ WRAPPERS = {
 
 
 def decode(tmp_path: Path, data: bytes, **options: int) -> list[Record]:
-    """The records of the one batch in `data`."""
+    """Decode the records of the only batch in `data`."""
     with Source(str(write_log(tmp_path, data))) as source:
         [found] = scan_batches(source)
         assert isinstance(found, Batch)
@@ -106,7 +106,7 @@ def test_a_delete_horizon_keeps_the_timestamps(tmp_path: Path):
 
 
 def test_an_empty_batch_has_no_records(tmp_path: Path):
-    """§1.4: nobody looks at the payload, whatever it holds."""
+    """§1.4: the payload is ignored, whatever it contains."""
     assert decode(tmp_path, EMPTY) == []
     assert decode(tmp_path, batch(0, [], payload=b"anything", count=0)) == []
 
@@ -150,7 +150,7 @@ def wrapper(offset: int, inner: bytes, *, attributes: int = 1, magic: int = 1) -
 
 
 def test_a_wrapper_at_offset_zero_counts_from_zero(tmp_path: Path):
-    """§4: librdkafka of old wrote such sets; the inner offsets stand as they are."""
+    """§4: early librdkafka wrote such sets; the inner offsets are used as they are."""
     inner = message(0, b"a") + message(1, b"b")
     assert [found.offset for found in decode(tmp_path, wrapper(0, inner))] == [0, 1]
 
@@ -244,7 +244,7 @@ def test_the_smallest_record_is_seven_bytes(tmp_path: Path):
 
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_records_that_kafka_refuses(tmp_path: Path, name: str):
-    """§2.3; the records before the damage are given."""
+    """§2.3; the records before the damage are returned."""
     data = batch(0, payload=record(0, b"first") + BAD_RECORDS[name], count=2)
     with Source(str(write_log(tmp_path, data))) as source:
         [found] = scan_batches(source)
@@ -289,13 +289,13 @@ def test_timestamps_wrap_as_in_java(tmp_path: Path):
 
 
 def test_magic_three_is_not_decoded(tmp_path: Path):
-    """Framed as 2, but nobody knows what is in it."""
+    """It is framed as 2, but its content is unknown."""
     assert refusal(tmp_path, batch(0, [record()], magic=3)) == "magic-unknown"
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_stops_at_the_limit(tmp_path: Path, codec: int):
-    """A megabyte of zeros in some kilobytes, and memory as the limit allows."""
+    """A megabyte of zeros in a few kilobytes; memory stays within the limit."""
     payload = compress(bytes(64 << 20), codec)
     data = batch(0, payload=payload, count=1, attributes=codec)
     tracemalloc.start()
@@ -336,7 +336,7 @@ def test_corpus_records_are_what_a_consumer_read(any_state: State):
 
 
 def test_truncated_payloads_raise_only_ours(tmp_path: Path):
-    """Each length of each codec's payload, with a right checksum around it."""
+    """Every length of each codec's payload, with a correct checksum."""
     raw = record(0, b"key", b"value" * 20) + record(1, b"key", None)
     for codec in range(8):
         payload = compress(raw, codec) if codec <= 4 else raw

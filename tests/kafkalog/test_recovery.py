@@ -1,7 +1,7 @@
-"""Predicted starts against what Kafka 4.3's loader did with the same 117 directories.
+"""Predicted starts, compared with what Kafka 4.3's loader did with the same 117 directories.
 
-`facts.json` of a scenario holds, for a start after a clean shutdown, an unclean one and one with
-recovery point 0, what the loaded log said and what was on disk after it was closed again.
+For a start after a clean shutdown, an unclean one and one with recovery point 0, a scenario's
+`facts.json` holds what the loaded log reported and the files on disk after it was closed again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Scenario:
         return self.path.name
 
     def copy(self, target: Path) -> Path:
-        """A copy of the log directory; its partition is returned."""
+        """Copy the log directory; return the copy's partition."""
         shutil.copytree(self.path, target / self.name)
         return target / self.name / PARTITION
 
@@ -77,7 +77,7 @@ def scenario(scenarios: list[Scenario]) -> Any:
 
 
 def differences(scenario: Scenario, mode: StartMode, partition: Path) -> list[str]:
-    """Where the start of a copy differs from Kafka's."""
+    """Return the differences between the start of a copy and Kafka's."""
     wanted = scenario.facts["modes"][mode]
     predicted = replay.predict_and_perform(partition, mode, CONFIG)
     if "error" in wanted:
@@ -113,7 +113,7 @@ def test_a_predicted_start_is_kafkas(
 ) -> None:
     """Offsets, segments, index entries, producers, epochs, exception, and each file's bytes.
 
-    The predicted actions are performed on a copy: that they are complete is part of the claim.
+    The predicted actions are performed on a copy, to show that they are complete.
     """
     wrong = {
         scenario.name: found
@@ -124,7 +124,7 @@ def test_a_predicted_start_is_kafkas(
 
 
 def test_refusals_are_in_the_data(scenarios: list[Scenario]) -> None:
-    """A comparison in which nothing fails, or all does, would prove little."""
+    """A comparison in which no start fails, or every one does, would prove little."""
     errors = [
         facts["error"]
         for scenario in scenarios
@@ -137,7 +137,7 @@ def test_refusals_are_in_the_data(scenarios: list[Scenario]) -> None:
 
 @pytest.mark.parametrize("mode", StartMode)
 def test_records_lost_are_those_that_are_gone(scenarios: list[Scenario], mode: StartMode) -> None:
-    """By the counts in the headers that Kafka reads, where it gets to the end before the start."""
+    """Batch headers give the counts, if Kafka can read the whole log before the start."""
     compared = 0
     for scenario in scenarios:
         before, after = scenario.facts["recordCountBefore"], scenario.facts["modes"][mode]
@@ -152,7 +152,7 @@ def test_records_lost_are_those_that_are_gone(scenarios: list[Scenario], mode: S
 
 
 def test_the_mode_is_what_the_log_directory_says(scenario: Any, tmp_path: Path) -> None:
-    """The mark of a clean shutdown alone decides; without it the checkpoint says from where."""
+    """The clean shutdown marker alone decides; without it, the checkpoint gives the offset."""
     partition = scenario("intact").copy(tmp_path)
     unclean = predict_start(str(partition), config=CONFIG)
     assert (unclean.mode, unclean.recovery_point) == (StartMode.UNCLEAN, 51)
@@ -164,7 +164,7 @@ def test_the_mode_is_what_the_log_directory_says(scenario: Any, tmp_path: Path) 
 def test_a_partition_without_its_log_directory_is_scanned_whole(
     scenario: Any, tmp_path: Path
 ) -> None:
-    """As by a broker that finds neither mark nor checkpoint; the assumption is said."""
+    """As by a broker that finds neither marker nor checkpoint. The prediction states that."""
     alone = tmp_path / "alone" / PARTITION
     shutil.copytree(scenario("crc_old_segment").path / PARTITION, alone)
     predicted = predict_start(str(alone), config=CONFIG)
@@ -211,7 +211,7 @@ def test_what_a_clean_start_does_not_notice_is_noted(scenario: Any, name: str, n
 
 
 def test_predicting_changes_nothing(scenarios: list[Scenario], tmp_path: Path) -> None:
-    """Not a byte, a name or a time."""
+    """No byte, name or time changes."""
     for scenario in scenarios:
         partition = scenario.copy(tmp_path)
         before = stamps(partition)
@@ -237,7 +237,7 @@ def stamps(directory: Path) -> dict[str, tuple[int, int]]:
 def test_a_refusal_reaches_the_log_directory_or_the_broker(
     scenario: Any, name: str, consequence: Consequence | None, tmp_path: Path
 ) -> None:
-    """I/O errors take the directory offline, any other exception ends the start."""
+    """I/O errors take the directory offline; any other exception ends the broker's start."""
     log_dir = open_log_dir(scenario(name).copy(tmp_path).parent)
     assert predict_log_dir_start(log_dir, config=CONFIG).consequence == consequence
 
@@ -257,7 +257,7 @@ def test_a_log_directory_can_stop_the_start_itself(
     consequence: Consequence | None,
     tmp_path: Path,
 ) -> None:
-    """A foreign directory, a malformed checkpoint; a wrong number in one is only logged."""
+    """A foreign directory or a malformed checkpoint stops it; a wrong number is only logged."""
     path = scenario("intact").copy(tmp_path).parent
     if damage == "backup":
         (path / damage).mkdir()
@@ -279,7 +279,7 @@ def open_log_dir(path: Path) -> LogDirListing:
 def test_hostile_directories_end_in_a_value(
     scenarios: list[Scenario], seed: int, tmp_path: Path
 ) -> None:
-    """Whatever the bytes and names, there is a prediction, and a line that says it."""
+    """Any bytes and names give a prediction, and a line that describes it."""
     rng = random.Random(seed)
     partition = rng.choice(scenarios).copy(tmp_path)
     for directory in [path for path in partition.iterdir() if path.is_dir()]:
@@ -299,7 +299,7 @@ def test_hostile_directories_end_in_a_value(
 
 
 def test_metadata_of_kraft_is_always_scanned_whole(scenario: Any, tmp_path: Path) -> None:
-    """The quorum's own log is loaded without regard to mark and checkpoints."""
+    """The metadata log is loaded regardless of marker and checkpoints."""
     partition = tmp_path / "__cluster_metadata-0"
     shutil.copytree(scenario("intact").path / PARTITION, partition)
     (tmp_path / ".kafka_cleanshutdown").write_text("{}")
@@ -307,7 +307,7 @@ def test_metadata_of_kraft_is_always_scanned_whole(scenario: Any, tmp_path: Path
 
 
 def test_partitions_of_real_brokers_start_without_loss(corpus_dir: Path) -> None:
-    """A directory that a broker left at a clean shutdown, or was killed on without damage."""
+    """A broker shut down cleanly, or was killed without damage to the directory."""
     seen = 0
     for properties in sorted(corpus_dir.glob("kafka-4.3/**/meta.properties")):
         found = open_path(str(properties.parent))

@@ -1,4 +1,4 @@
-"""A start is predicted the same from columns, from single batches, and from what others read."""
+"""Starts are predicted the same from columns, from single batches, and from batches fed to them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Told = list[tuple[str, bytes]]
 
 @contextmanager
 def in_columns(*, small: bool) -> Iterator[None]:
-    """Columns from the first batch on; with small chunks if wanted."""
+    """Use columns from the first batch on, with small chunks if wanted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_path, "FAST_SIZE_MIN", 0)
         patch.setattr(walk, "_ONE_BY_ONE", 1)
@@ -61,7 +61,7 @@ def predicted(partition: Path, mode: StartMode, **options: Any) -> tuple[Predict
 
 
 def fed(partition: Path, mode: StartMode, **options: Any) -> tuple[PredictedStart, Told]:
-    """As `verify` does it: batches come from its own walk over the segments."""
+    """Predict as `verify` does, from the batches of its own walk over the segments."""
     told: Told = []
     directory = open_partition(str(partition))
     start = StartInProgress(directory, mode, tell=lambda *file: told.append(file), **options)
@@ -88,7 +88,7 @@ def assert_twins(partition: Path, mode: StartMode, **options: Any) -> PredictedS
 
 @pytest.mark.parametrize("mode", StartMode)
 def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> None:
-    """What Kafka's own loader was compared with."""
+    """The scenarios that were compared with Kafka's own loader."""
     for scenario in sampled(scenarios, 3):
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
@@ -96,7 +96,7 @@ def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> Non
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
-    """Bits, cuts, exchanged and renamed files."""
+    """Flipped bits, cuts, swapped and renamed files."""
     rng = random.Random(seed)
     partition = rng.choice(scenarios).copy(tmp_path)
     for directory in [path for path in partition.iterdir() if path.is_dir()]:
@@ -108,7 +108,7 @@ def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path)
 
 @pytest.mark.sampled(6)
 def test_partitions_that_a_broker_left(any_state: State) -> None:
-    """Transactions, old formats, compacted logs."""
+    """They contain transactions, old formats and compacted logs."""
     for partition in any_state.partitions():
         if partition.name != "lost+found":
             assert_twins(partition, StartMode.FULL, config=CONFIG)
@@ -119,7 +119,7 @@ MARKS = {"ABORT": b"\0\0\0\0", "COMMIT": b"\0\0\0\1", "LEADER_CHANGE": b"\0\0\0\
 
 @st.composite
 def transactions(draw: st.DrawFn) -> bytes:
-    """Batches of few producers with markers, epochs and gaps, in an order that may be none."""
+    """Draw batches of few producers with markers, epochs and gaps, in a possibly wrong order."""
     log, offset = [], 0
     for _ in range(draw(st.integers(0, 40))):
         producer = draw(st.sampled_from([-1, 5, 6]))
@@ -155,7 +155,7 @@ def transactions(draw: st.DrawFn) -> bytes:
 def test_generated_logs(
     tmp_path: Path, data: bytes, interval: int, size: int, mode: StartMode
 ) -> None:
-    """Whatever the batches say; sizes at which indexes are full are among them."""
+    """Batches of any content, and sizes at which the indexes are full."""
     path = write_log(tmp_path / "t-0", data)
     config = StartConfig(
         index_interval_bytes=interval, segment_index_bytes=size, now_ms=1_700_000_000_000

@@ -1,4 +1,4 @@
-"""Which remote segments belong to a log, by their leader epochs."""
+"""Remote segments are assigned to a log by their leader epochs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LINEAGE = ((0, 0), (2, 50), (5, 100))
     ],
 )
 def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) -> None:
-    """As `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` describes it."""
+    """The rules are those of `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`."""
     assert is_within(found, LINEAGE) == is_on_it
 
 
 def test_a_partition_that_was_deleted_has_no_segments() -> None:
-    """`RemotePartitionMetadataStore` forgets them when the deletion is finished, not before."""
+    """`RemotePartitionMetadataStore` drops them when the deletion is finished, not earlier."""
     place = {"topicIdPartition": {"name": "orders", "id": "A" * 22, "partition": 3}}
     known = {("A" * 22, 3): {"B" * 22: segment(0, 9)}, ("A" * 22, 4): {"C" * 22: segment(0, 9)}}
     for state, count in ((0, 2), (1, 2), (2, 1)):

@@ -1,4 +1,4 @@
-"""One segment: its indexes shorten the way and never change the answer."""
+"""One segment: its indexes speed up a lookup and never change its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reference(found: list[Batch], offset: int) -> Batch | None:
 def test_every_offset_is_found_where_the_algorithm_says(
     scenario: str, corpus_dir: Path, use_index: bool
 ):
-    """From the index entry as from the start of the file."""
+    """A lookup by index entry equals a scan from the start of the file."""
     [path] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
     for segment in open_partition(str(path)).segments:
         everything = batches(segment.log.path)
@@ -57,7 +57,7 @@ def test_every_offset_is_found_where_the_algorithm_says(
 
 
 def test_an_empty_segment_ends_where_it_begins(tmp_path: Path):
-    """And knows no time."""
+    """It has no timestamp."""
     write_log(tmp_path / "t-0", name="00000000000000000042")
     [segment] = open_partition(str(tmp_path / "t-0")).segments
     with OpenSegment(segment) as opened:
@@ -70,7 +70,7 @@ def test_an_empty_segment_ends_where_it_begins(tmp_path: Path):
 def test_a_damaged_offset_index_never_hides_a_batch_that_it_misses(
     tmp_path: Path, corpus_dir: Path
 ):
-    """Random bytes in its place: an entry is used only where a batch is that it fits."""
+    """Random bytes in its place: an entry is used only if a matching batch is at its position."""
     [origin] = (corpus_dir / "lookup" / "plain").glob("**/orders-0")
     copy = copy_tree(origin, tmp_path / "orders-0")
     rng = random.Random(4711)

@@ -1,4 +1,4 @@
-"""Reading by position: exact bytes, plain errors, regular files only."""
+"""Reads by position: exact bytes, plain errors, regular files only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 @settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.integers(0, len(DATA) + 10), st.integers(-5, len(DATA) + 10))))
 def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]]):
-    """Whatever was read before: the window must never show through."""
+    """Earlier reads do not matter: the window must never show through."""
     with Source(str(file)) as source:
         assert source.size_bytes == len(DATA)
         for position, size in reads:
@@ -35,7 +35,7 @@ def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]])
 
 
 def test_large_reads_and_small_ones_agree(tmp_path: Path):
-    """Reads above the largest window go past it."""
+    """Reads larger than the largest window bypass it."""
     path = tmp_path / "large"
     data = os.urandom(3 * WINDOW_SIZE_MAX)
     path.write_bytes(data)
@@ -50,7 +50,7 @@ def test_large_reads_and_small_ones_agree(tmp_path: Path):
 
 
 def test_zeros_to_the_end_are_seen_through_holes(tmp_path: Path):
-    """A sparse tail is all zero, one byte in it is enough to say no."""
+    """A sparse tail counts as zeros; a single other byte in it does not."""
     path = tmp_path / "sparse"
     with path.open("wb") as out:
         out.write(b"x")
@@ -68,7 +68,7 @@ def test_zeros_to_the_end_are_seen_through_holes(tmp_path: Path):
 
 
 def test_only_regular_files_are_opened(tmp_path: Path):
-    """A FIFO would hang, a device could act."""
+    """A FIFO would hang, and a device could act."""
     os.mkfifo(tmp_path / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
@@ -78,7 +78,7 @@ def test_only_regular_files_are_opened(tmp_path: Path):
 
 
 def test_what_is_not_there_is_not_found(tmp_path: Path, file: Path):
-    """Also below a file, behind a dangling link, and for names no file can have."""
+    """Also below a file, behind a dangling link, and for names that no file can have."""
     (tmp_path / "dangling").symlink_to("nowhere")
     for path in (tmp_path / "none", file / "below", tmp_path / "dangling"):
         with pytest.raises(NotFoundError):
@@ -105,7 +105,7 @@ def test_a_name_that_is_too_long_is_our_error(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE])
 def test_a_failed_open_is_unreadable(file: Path, monkeypatch: pytest.MonkeyPatch, number: int):
-    """Root may read everything, so the refusal is played."""
+    """The refusal is mocked, as root may read everything."""
 
     def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
@@ -130,7 +130,7 @@ def test_a_failing_disk_is_unreadable(file: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_short_reads_are_completed(file: Path, monkeypatch: pytest.MonkeyPatch):
-    """pread may give less than asked for, as on network file systems."""
+    """pread may return less than requested, as on network file systems."""
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, size, at: real(fd, min(size, 1000), at))
     with Source(str(file)) as source:
@@ -138,7 +138,7 @@ def test_short_reads_are_completed(file: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_file_that_shrinks_is_an_error(file: Path):
-    """Short reads never pass for the end of the log."""
+    """A short read is never taken for the end of the log."""
     with Source(str(file)) as source:
         source.read(0, 10)
         os.truncate(file, 20)
@@ -149,7 +149,7 @@ def test_a_file_that_shrinks_is_an_error(file: Path):
 
 
 def test_a_file_that_grows_ends_where_it_ended(file: Path):
-    """A broker appends meanwhile: the answer is that of the moment of opening."""
+    """A broker appends meanwhile: the size is that of the moment of opening."""
     with Source(str(file)) as source:
         with file.open("ab") as out:
             out.write(b"more")
@@ -157,14 +157,14 @@ def test_a_file_that_grows_ends_where_it_ended(file: Path):
 
 
 def test_closing_twice_does_no_harm(file: Path):
-    """The number of a closed file may belong to another one by then."""
+    """The descriptor of a closed file may already belong to another one."""
     source = Source(str(file))
     source.close()
     source.close()
 
 
 def test_small_files_have_a_limit(file: Path):
-    """A checkpoint of gigabytes is none."""
+    """No real checkpoint has gigabytes."""
     assert read_file(str(file)) == DATA
     with pytest.raises(NotAKafkaFileError, match="far smaller"):
         read_file(str(file), size_max=len(DATA) - 1)

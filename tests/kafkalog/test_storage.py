@@ -1,4 +1,4 @@
-"""A new file is there whole, or not at all, whatever happens while it is written."""
+"""A new file is either complete or missing, whatever happens while it is written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def write(path: Path, act: Callable[[], object] = bool) -> None:
-    """A new file, with something that happens while it is written."""
+    """Write a new file, and do something else before it is finished."""
     with NewFile(str(path)) as new:
         new.file.write(b"content")
         act()
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path):
-    """Until then nothing of that name, and nothing of another afterwards."""
+    """Before that no file has the name; afterwards no temporary file is left."""
     path = tmp_path / "new"
     with NewFile(str(path)) as new:
         new.file.write(b"content")
@@ -36,7 +36,7 @@ def test_a_file_appears_when_the_block_ends(tmp_path: Path):
 def test_bytes_and_directory_are_synced_in_the_right_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A name that survives a crash while the bytes do not would be a torn file."""
+    """A name that survives a crash without its bytes would be a torn file."""
     done = []
     sync, link = os.fsync, os.link
 
@@ -57,7 +57,7 @@ def test_bytes_and_directory_are_synced_in_the_right_order(
 
 @pytest.mark.parametrize("error", [ValueError("a mistake"), KeyboardInterrupt()])
 def test_an_error_or_an_interrupt_leaves_nothing(tmp_path: Path, error: BaseException):
-    """Nor a temporary file."""
+    """No temporary file is left either."""
 
     def fail() -> None:
         raise error
@@ -68,14 +68,14 @@ def test_an_error_or_an_interrupt_leaves_nothing(tmp_path: Path, error: BaseExce
 
 
 def test_a_discarded_file_leaves_nothing(tmp_path: Path):
-    """Where it turns out that there is nothing to write."""
+    """This is for callers that find nothing to write."""
     with NewFile(str(tmp_path / "new")) as new:
         new.discard()
     assert os.listdir(tmp_path) == []
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The last bytes may fail to reach the disk when they are synced."""
+    """The last bytes can fail as late as at the sync."""
 
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, "x")
@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("what", ["file", "directory", "dangling link"])
 def test_what_is_there_is_not_replaced(tmp_path: Path, what: str):
-    """Whatever it is."""
+    """Files, directories and links stay."""
     path = tmp_path / "there"
     if what == "file":
         path.write_bytes(b"old")
@@ -103,7 +103,7 @@ def test_what_is_there_is_not_replaced(tmp_path: Path, what: str):
 
 
 def test_what_comes_meanwhile_is_not_replaced_either(tmp_path: Path):
-    """The name is given by a link, which fails where there is one."""
+    """The name is given by a hard link, which fails if the name exists."""
     path = tmp_path / "new"
     with pytest.raises(DestinationExistsError):
         write(path, lambda: path.write_bytes(b"other"))
@@ -112,7 +112,7 @@ def test_what_comes_meanwhile_is_not_replaced_either(tmp_path: Path):
 
 
 def test_a_file_system_without_links_gets_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """By a rename."""
+    """The file is renamed instead."""
 
     def refuse(_source: str, _target: str) -> None:
         raise OSError(errno.EPERM, "x")
@@ -126,13 +126,13 @@ def test_a_file_system_without_links_gets_its_file(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("name", ["missing/new", "a\0b"])
 def test_an_impossible_place_is_told(tmp_path: Path, name: str):
-    """As an error of ours."""
+    """The error is one of ours."""
     with pytest.raises(UnwritableError):
         NewFile(str(tmp_path / name))
 
 
 def test_a_file_may_be_replaced(tmp_path: Path):
-    """The old one is there, whole, until the new one is; a failure leaves it."""
+    """The old file stays complete until the new one is; a failure keeps it."""
     path = tmp_path / "state"
     path.write_bytes(b"old")
     with NewFile(str(path), replaces=True) as new:
@@ -146,7 +146,7 @@ def test_a_file_may_be_replaced(tmp_path: Path):
 
 
 def test_a_directory_is_not_replaced(tmp_path: Path):
-    """It is an error when the block ends, and nothing is left."""
+    """The block ends with an error, and no temporary file is left."""
     (tmp_path / "state").mkdir()
     with pytest.raises(UnwritableError), NewFile(str(tmp_path / "state"), replaces=True):
         pass

@@ -1,4 +1,4 @@
-"""A path may be the parent of log directories: it stands for all of them, and for nothing else."""
+"""A path may be the parent of log directories: it stands for all of them and for nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_dir(path: Path, *partitions: str, marked: bool = True) -> Path:
 
 
 def opened(path: Path) -> list[str]:
-    """The log directories that a path stands for, as seen from it."""
+    """Return the log directories that a path stands for, relative to it."""
     found = open_targets([path])
     assert all(isinstance(one, LogDirListing) for one in found)
     return [os.path.relpath(one.path, path) for one in found]
@@ -46,7 +46,7 @@ def opened(path: Path) -> list[str]:
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("parent", ["backup", "backup-7"])
 def test_log_directories_are_found(tmp_path: Path, names: list[str], marked: bool, parent: str):
-    """Folders of brokers are called like partitions; copies may lack the files at the top."""
+    """Broker folders have names like partitions; copies may lack the files at the top."""
     for name in names:
         log_dir(tmp_path / parent / name, "orders-0", "orders-1", marked=marked)
     (tmp_path / parent / "notes").mkdir()
@@ -58,7 +58,7 @@ def test_log_directories_are_found(tmp_path: Path, names: list[str], marked: boo
 
 
 def test_a_log_directory_is_no_parent(tmp_path: Path):
-    """Whatever else is in it, as long as something is Kafka's."""
+    """A directory with files of Kafka's is a log directory or partition, whatever else is in it."""
     for marked in (True, False):
         outer = log_dir(tmp_path / f"marked-{marked}", "orders-0", marked=marked)
         log_dir(outer / "backup", "orders-0")
@@ -70,7 +70,7 @@ def test_a_log_directory_is_no_parent(tmp_path: Path):
 
 
 def test_deeper_ones_are_not_looked_for(tmp_path: Path):
-    """The depth is documented; a path that holds none is refused as ever."""
+    """The depth limit is documented; a path that holds none within it is refused as before."""
     log_dir(tmp_path / "1/2/3/4/5", "orders-0")
     with pytest.raises(NotAKafkaFileError, match="neither"):
         open_targets([tmp_path])
@@ -78,7 +78,7 @@ def test_deeper_ones_are_not_looked_for(tmp_path: Path):
 
 
 def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """With an error, not with a part of the answer; links that lead upwards end, too."""
+    """It ends with an error, never with part of the answer; links upwards end it, too."""
     for name in ("a", "b", "c"):
         log_dir(tmp_path / name, "orders-0")
     (tmp_path / "d").mkdir()
@@ -91,7 +91,7 @@ def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It may be a disk's log directory; lost+found is none, which only root may list."""
+    """It may be a disk's log directory. lost+found, which only root may list, is not one."""
     for name in ("a", "b", "lost+found"):
         log_dir(tmp_path / name, "orders-0")
     real = os.listdir
@@ -115,7 +115,7 @@ def test_what_cannot_be_listed_is_reported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_library_takes_parents(corpus_dir: Path):
-    """A run over a broker's disks is the run over each of them."""
+    """A run over a broker's disks is a run over each of them."""
     parent = corpus_dir / "kafka-4.3" / "jbod-restarted"
     disks = sorted(path for path in parent.iterdir() if path.is_dir())
     assert len(disks) == 2
@@ -129,7 +129,7 @@ def test_the_library_takes_parents(corpus_dir: Path):
 
 
 def test_log_directories_in_a_store_are_found(tmp_path: Path):
-    """As those on disks are."""
+    """They are found as on a disk."""
     for name in ("broker-1", "broker-2"):
         log_dir(tmp_path / name, "orders-0", "orders-1")
     with running_store() as store:

@@ -1,4 +1,4 @@
-"""The small files of a directory: ids, marks and producer snapshots (§6.6b, §6.7 to §6.10)."""
+"""The small files of a directory: ids, markers and producer snapshots (§6.6b, §6.7 to §6.10)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_properties_are_escaped_as_java_does(file: Path):
      "directory.id=MkTRaEcKTPyRrQqHI1qwh\n"],
 )  # fmt: skip
 def test_properties_a_broker_refuses(file: Path, text: str):
-    """Unknown versions, no numbers, numbers that are no int."""
+    """Unknown versions, values that are not numbers, and numbers that do not fit an int."""
     with pytest.raises(CorruptDataError):
         meta(file, text)
 
@@ -129,7 +129,7 @@ TOPIC_ID = b"version: 0\ntopic_id: MkTRaEcKTPyRrQqHI1qwhQ"
     ],
 )
 def test_a_topic_id_is_read_as_kafka_reads_it(file: Path, content: bytes, thrown: str | None):
-    """What Kafka 4.3 made of each on Java 17: it decodes ahead, and reads what it must."""
+    """The expected results are Kafka 4.3's on Java 17. It decodes ahead, and reads what it must."""
     file.write_bytes(content)
     if thrown is None:
         assert read_topic_id(str(file)) == CLUSTER
@@ -140,7 +140,7 @@ def test_a_topic_id_is_read_as_kafka_reads_it(file: Path, content: bytes, thrown
 
 
 def test_json_files_are_objects(file: Path):
-    """§6.9, §6.10: an empty mark is one of Kafka up to 3.6."""
+    """§6.9, §6.10: Kafka up to 3.6 writes an empty marker."""
     file.write_bytes(b'{"version":0,"brokerEpoch":77}')
     assert read_clean_shutdown(str(file)) == {"version": 0, "brokerEpoch": 77}
     file.write_bytes(b"")
@@ -153,7 +153,7 @@ STATE = {"leaderId": 1, "leaderEpoch": 2, "votedId": -1, "votedDirectoryId": CLU
 
 
 def test_the_fields_of_a_quorum_state_go_by_its_version(file: Path):
-    """§6.10: what `FileQuorumStateStore` needs, and nothing of another type; one line counts."""
+    """§6.10: the fields that `FileQuorumStateStore` needs, each of its type; line 1 counts."""
     state = {**STATE, "data_version": 1}
     file.write_text(json.dumps(state) + "\nmore")
     assert read_quorum_state(str(file)) == state
@@ -167,7 +167,7 @@ def test_the_fields_of_a_quorum_state_go_by_its_version(file: Path):
 
 
 def test_a_clean_shutdown_needs_its_broker_epoch_only(file: Path):
-    """`CleanShutdownFileHandler`: a file without one is a clean shutdown of an unknown epoch."""
+    """`CleanShutdownFileHandler`: without a broker epoch it is a shutdown of unknown epoch."""
     file.write_bytes(b'{"brokerEpoch":77,"x":1}')
     assert read_clean_shutdown(str(file))["brokerEpoch"] == 77
     for wrong in (b'{"version":0}', b'{"brokerEpoch":"77"}', b"{"):
@@ -183,7 +183,7 @@ def test_a_clean_shutdown_needs_its_broker_epoch_only(file: Path):
      b'{"a":' + b"9" * 5000 + b"}", b'{"a":1}x', b"\0" * 64],
 )  # fmt: skip
 def test_other_json_is_malformed(file: Path, data: bytes):
-    """Deep nesting and endless numbers included."""
+    """This includes deep nesting and endless numbers."""
     file.write_bytes(data)
     for read in (read_quorum_state, read_clean_shutdown):
         with pytest.raises(CorruptDataError):
@@ -191,7 +191,7 @@ def test_other_json_is_malformed(file: Path, data: bytes):
 
 
 def test_a_producer_snapshot_is_read(file: Path):
-    """§8.4: a producer with an open transaction, and one with nothing but a marker."""
+    """§8.4: one producer with an open transaction, one with only a marker."""
     file.write_bytes(SNAPSHOT)
     first, second = read_producer_snapshot(str(file))
     assert first == ProducerState(4001, 3, 12, 9, 41, 1, 1700000001000, 40)
@@ -200,7 +200,7 @@ def test_a_producer_snapshot_is_read(file: Path):
 
 
 def test_each_flip_and_cut_of_a_snapshot_is_found(file: Path):
-    """Version, checksum and everything below it."""
+    """Version, checksum and everything after them."""
     for damaged in (
         *(flip(SNAPSHOT, bit) for bit in range(8 * len(SNAPSHOT))),
         *(SNAPSHOT[:size] for size in range(len(SNAPSHOT))),
@@ -213,7 +213,7 @@ def test_each_flip_and_cut_of_a_snapshot_is_found(file: Path):
 
 @pytest.mark.parametrize("count", [2**31 - 1, -1, -(2**31), 3])
 def test_a_false_count_of_producers_is_found(file: Path, count: int):
-    """With a right checksum over it, and without memory for 2^31 producers."""
+    """The checksum is correct, and no memory is allocated for 2^31 producers."""
     rest = struct.pack(">i", count) + SNAPSHOT[10:]
     file.write_bytes(struct.pack(">hI", 1, wheel.crc32c(rest)) + rest)
     tracemalloc.start()
@@ -224,7 +224,7 @@ def test_a_false_count_of_producers_is_found(file: Path, count: int):
 
 
 def test_leftovers_of_tiered_storage(file: Path):
-    """§6.11: where it was taken and how much is in it."""
+    """§6.11: the offset at which a snapshot was taken, and its number of entries."""
     file.write_bytes(struct.pack(">hiqi", 0, 3, 42, 1) + struct.pack(">i", 3) + b"abc")
     assert read_remote_log_file(str(file), FileKind.REMOTE_LOG_SNAPSHOT) == {
         "version": 0, "metadata_partition": 3, "metadata_partition_offset": 42, "entries": 1,
@@ -239,7 +239,7 @@ def test_leftovers_of_tiered_storage(file: Path):
 
 @pytest.mark.parametrize("name", READERS)
 def test_readers_say_what_is_missing_or_too_large(tmp_path: Path, name: str):
-    """A sparse gibibyte is no small file: it is not read."""
+    """A sparse gibibyte is too large for a small file: it is not read."""
     path = tmp_path / name
     with pytest.raises(NotFoundError):
         READERS[name](str(path))
@@ -252,7 +252,7 @@ def test_readers_say_what_is_missing_or_too_large(tmp_path: Path, name: str):
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("unit", [b"\\\n", b"\n", b"a", b"=", b" ", b"#\r", b"\\u0041", b"\0"])
 def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
-    """128 KiB of one thing: quadratic parsers would show."""
+    """128 KiB of one repeated text would reveal quadratic parsers."""
     path = tmp_path / name
     path.write_bytes(unit * ((1 << 17) // len(unit)))
     started = time.process_time()
@@ -262,7 +262,7 @@ def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
 
 
 def test_corpus_files_are_read(any_state: State):
-    """Every broker's own files, against a few lines of Python."""
+    """Every broker's own files, compared with a few lines of Python."""
     for path in sorted(any_state.root.rglob("*")):
         if path.name == "meta.properties":
             lines = [line for line in path.read_text().splitlines() if line[:1] != "#"]

@@ -1,4 +1,4 @@
-"""Tiers by their names alone, and those that Aiven's plugin packs (`tests/packed_tiers.py`)."""
+"""Tiers recognised by names alone, and those packed by Aiven's plugin (`tests/packed_tiers.py`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files_of(directory: Path, *suffixes: str) -> Path:
 
 
 def test_a_tier_stands_for_its_logs(tmp_path: Path):
-    """In a run that takes several paths; also a log without any segment left."""
+    """In a run with several paths; also for a log that has lost all segments."""
     tier = tmp_path / "backup" / "tier"
     logs = [files_of(tier / f"orders-{number}-{TOPIC_ID}", ".log", ".index") for number in (0, 10)]
     empty = files_of(tier / f"orders-2-{TOPIC_ID}")
@@ -60,7 +60,7 @@ LOGS = ("customers-0", "orders-0", "payments-0")
 
 
 def uploaded(partition: Path, tier: Path, topic_id: str = TOPIC_ID) -> Path:
-    """Copy a partition as `LocalTieredStorage` would have uploaded it."""
+    """Copy a partition as `LocalTieredStorage` uploads it."""
     target = tier / f"{partition.name}-{topic_id}"
     target.mkdir(parents=True)
     snapshots = sorted(partition.glob("*.snapshot"))
@@ -77,7 +77,7 @@ def uploaded(partition: Path, tier: Path, topic_id: str = TOPIC_ID) -> Path:
 
 
 def packed(tmp_path: Path, log: str, kind: str) -> tuple[Path, list[str]]:
-    """Pack a log of the examples; return its directory, and the options that read it."""
+    """Pack a log of the examples; return its directory and the options needed to read it."""
     options: dict[str, Any] = {**PACKINGS[kind]}
     argv: list[str] = []
     if options.pop("key", False):
@@ -93,7 +93,7 @@ def packed(tmp_path: Path, log: str, kind: str) -> tuple[Path, list[str]]:
 def test_packed_segments_are_read_as_they_were(
     tmp_path: Path, kafkalog: Any, log: str, kind: str
 ) -> None:
-    """Records, batches, answers by indexes and side files are those of the original directory."""
+    """Records, batches, lookups and side files equal those of the original directory."""
     directory, argv = packed(tmp_path, log, kind)
     use_keys(argv[1:])
     original, found = Log(EXAMPLES / "log-dir" / log), Log(directory)
@@ -121,7 +121,7 @@ def test_packed_segments_are_read_as_they_were(
 
 
 def test_packed_segments_are_told_by_their_directories(tmp_path: Path) -> None:
-    """The tier, the topic, the partition and one log; a topic may be named as a partition is."""
+    """Tier, topic, partition and single log; a topic may have the name of a partition."""
     directory, _ = packed(tmp_path, "orders-0", "zstd")
     topic = directory.parent.rename(directory.parent.with_name(f"orders-7-{TOPIC_ID}"))
     shutil.copytree(topic / "0", topic / "12")
@@ -135,7 +135,7 @@ def test_packed_segments_are_told_by_their_directories(tmp_path: Path) -> None:
 
 
 def test_a_packed_tier_in_an_object_store(tmp_path: Path, kafkalog: Any) -> None:
-    """The tier, one partition and one log of it; and joined to a local log."""
+    """The tier, one partition and one log in it; also joined to a local log."""
     directory, argv = packed(tmp_path, "orders-0", "both")
     wanted = offsets_of(Log(ORDERS))
     stem = min(directory.glob("*.log")).name
@@ -157,7 +157,10 @@ def test_a_packed_tier_in_an_object_store(tmp_path: Path, kafkalog: Any) -> None
 
 
 def test_half_an_upload_belongs_to_no_segment(tmp_path: Path, kafkalog: Any) -> None:
-    """Without a manifest, which is written last, the log ends before it; that is a note."""
+    """The manifest is written last.
+
+    Without it, the log ends before the segment, which is a note.
+    """
     directory, _ = packed(tmp_path, "orders-0", "zstd")
     last = max(directory.glob("*.rsm-manifest"))
     last.unlink()
@@ -184,7 +187,7 @@ def test_half_an_upload_belongs_to_no_segment(tmp_path: Path, kafkalog: Any) -> 
 def test_manifests_of_other_kinds_are_refused(
     tmp_path: Path, kafkalog: Any, content: bytes, status: int, words: str
 ) -> None:
-    """Status 5, and what it is."""
+    """Status 5; the error names the kind."""
     directory, _ = packed(tmp_path, "orders-0", "zstd")
     min(directory.glob("*.rsm-manifest")).write_bytes(content)
     result = kafkalog("dump-segment", directory)
@@ -193,7 +196,7 @@ def test_manifests_of_other_kinds_are_refused(
 
 
 def test_encrypted_segments_need_their_key(tmp_path: Path, kafkalog: Any) -> None:
-    """Status 5 names the key; another key of its name does not do."""
+    """Status 5; the error names the key. Another key of the same name does not work."""
     directory, argv = packed(tmp_path, "orders-0", "sealed")
     name = Path(argv[1]).stem
     result = kafkalog("dump-segment", directory)
@@ -214,7 +217,7 @@ def test_encrypted_segments_need_their_key(tmp_path: Path, kafkalog: Any) -> Non
 
 @pytest.mark.parametrize("kind", ["zstd", "sealed", "both"])
 def test_damaged_chunks_hide_no_others(tmp_path: Path, kafkalog: Any, kind: str) -> None:
-    """A changed byte costs the chunk that it is in; the records of others are shown."""
+    """A changed byte costs the chunk that contains it; records of other chunks are shown."""
     directory, argv = packed(tmp_path, "orders-0", kind)
     log = min(directory.glob("*.log"))
     data = bytearray(log.read_bytes())
@@ -232,7 +235,7 @@ def test_damaged_chunks_hide_no_others(tmp_path: Path, kafkalog: Any, kind: str)
 def test_packed_segments_without_their_directories_are_refused(
     tmp_path: Path, kafkalog: Any, path: str
 ) -> None:
-    """Their logs are named as those of other tiers, and hold chunks: status 5, at each level."""
+    """Their logs have the names of other tiers but hold chunks: status 5 at each level."""
     files_of(tmp_path / "orders", ".log", ".indexes", ".rsm-manifest")
     given = tmp_path / "orders" / path.format(stem=STEM)
     with pytest.raises(UnsupportedError, match="Aiven"):
@@ -242,7 +245,7 @@ def test_packed_segments_without_their_directories_are_refused(
 
 
 def test_a_partition_with_files_of_a_tier_stays_one(tmp_path: Path):
-    """Files that somebody put into a log directory do not make its partition a remote one."""
+    """Somebody copied tier files into a log directory. Its partition does not become remote."""
     copy = shutil.copytree(EXAMPLES / "log-dir" / "orders-0", tmp_path / "orders-0")
     before = open_path(str(copy))
     assert isinstance(before, PartitionDir)
@@ -258,7 +261,7 @@ ORDERS_ID = (ORDERS / "partition.metadata").read_text().split()[-1]
 
 
 def parted(tmp_path: Path) -> tuple[Path, Path]:
-    """The log of the orders: local from offset 500 on, and the upload of all but the last."""
+    """Split the log of orders: local from offset 500 on, all but the last segment uploaded."""
     remote = uploaded(ORDERS, tmp_path / "tier", ORDERS_ID)
     for path in remote.glob("*750-*"):
         path.unlink()
@@ -274,7 +277,7 @@ def offsets_of(log: Log) -> list[int]:
 
 
 def test_a_log_begins_with_what_is_in_its_tier(tmp_path: Path, kafkalog: Any) -> None:
-    """Each offset once, although the tier has some of the local segments, too."""
+    """Each offset appears once, although the tier also has some of the local segments."""
     local, remote = parted(tmp_path)
     wanted = offsets_of(Log(ORDERS))
     assert offsets_of(Log(local)) == wanted[500:]
@@ -296,7 +299,7 @@ def test_a_log_begins_with_what_is_in_its_tier(tmp_path: Path, kafkalog: Any) ->
 def test_tables_have_the_log_of_several_copies_and_a_tier(
     tmp_path: Path, kafkalog: Any, kind: str
 ) -> None:
-    """Two brokers have the end of the log, one of them with damage; the tier has its beginning."""
+    """Two brokers have the end of the log, one of them damaged; the tier has its beginning."""
     local, remote = parted(tmp_path)
     other = shutil.copytree(local, tmp_path / "other" / "orders-0")
     log = other / f"{500:020d}.log"
@@ -319,7 +322,7 @@ def test_tables_have_the_log_of_several_copies_and_a_tier(
 
 
 def test_a_part_in_the_tier_ends_where_the_local_log_begins(tmp_path: Path) -> None:
-    """Another leader may have rolled elsewhere: its segment is cut off at the next one."""
+    """Another leader may have rolled elsewhere: a tier's segment is cut off at the next one."""
     local, remote = parted(tmp_path)
     [one, other] = [next(remote.glob(f"*{base}-*.log")) for base in (250, 500)]
     one.write_bytes(one.read_bytes() + other.read_bytes())
@@ -332,7 +335,7 @@ def test_a_part_in_the_tier_ends_where_the_local_log_begins(tmp_path: Path) -> N
 
 
 def test_segments_of_another_lineage_do_not_count(tmp_path: Path) -> None:
-    """What a leader uploaded that the local log does not know is not a part of it."""
+    """A leader uploaded segments that are unknown to the local log; they do not belong to it."""
     local, remote = parted(tmp_path)
     [other] = remote.glob("*250-*.leader_epoch_checkpoint")
     twin = str(other).replace("AAAAAAAAAAAAAAAAAAAA01", "B" * 22)
@@ -345,7 +348,7 @@ def test_segments_of_another_lineage_do_not_count(tmp_path: Path) -> None:
 
 
 def test_a_tier_of_another_topic_is_not_joined(tmp_path: Path) -> None:
-    """A topic that was deleted and made again has another id."""
+    """A topic that was deleted and created again has another id."""
     local, remote = parted(tmp_path)
     other = remote.rename(remote.with_name(f"orders-0-{TOPIC_ID}"))
     assert offsets_of(Log(local, tier=other)) == offsets_of(Log(local))
@@ -354,7 +357,7 @@ def test_a_tier_of_another_topic_is_not_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["local", "packed"])
 @pytest.mark.parametrize("command", ["salvage", "resurrect"])
 def test_a_tier_becomes_local_again(tmp_path: Path, kafkalog: Any, command: str, kind: str) -> None:
-    """Logs byte for byte, under their names; also those that only the tier has, with their id."""
+    """Logs are restored byte for byte under their names; logs only in the tier keep their id."""
     local, remote = parted(tmp_path)
     other = uploaded(EXAMPLES / "log-dir" / "customers-0", tmp_path / "tier")
     argv: list[str] = []
@@ -391,7 +394,7 @@ def test_a_tier_becomes_local_again(tmp_path: Path, kafkalog: Any, command: str,
 
 
 def test_what_is_no_tier_is_refused(tmp_path: Path, kafkalog: Any) -> None:
-    """Before anything is written."""
+    """It is refused before anything is written."""
     local, _ = parted(tmp_path)
     result = kafkalog("salvage", local, "--to", tmp_path / "to", "--from-tier", local.parent)
     assert result.status == 2

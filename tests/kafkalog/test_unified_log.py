@@ -1,4 +1,4 @@
-"""A log's offsets, epochs and open transactions, against what brokers and Kafka's classes said."""
+"""A log's offsets, epochs and open transactions, compared with brokers and Kafka's classes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKER = [b"\x20\0\0\0\x08\0\0\0\1\x0c\0\0\0\0\0\x0c\0"]
 def test_offsets_are_those_the_broker_served(any_state: State):
     """Admin.listOffsets: earliest, latest, last stable offset.
 
-    The only replica that is running knows all to be replicated; what it last noted may be older.
+    The only running replica knows that everything is replicated; its last checkpoint may be older.
     """
     path = any_state.expected / "lookup.json"
     if not path.exists() or not healthy(any_state):
@@ -47,7 +47,7 @@ def test_offsets_are_those_the_broker_served(any_state: State):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("use_index", [True, False])
 def test_offsets_are_those_of_the_storage_classes(scenario: str, corpus_dir: Path, use_index: bool):
-    """`UnifiedLog` of Kafka 4.3; with or without indexes."""
+    """`UnifiedLog` of Kafka 4.3, with and without indexes."""
     facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())["answers"]
     [path] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
     log = UnifiedLog(str(path), use_index=use_index)
@@ -61,7 +61,7 @@ def test_offsets_are_those_of_the_storage_classes(scenario: str, corpus_dir: Pat
 
 
 def test_given_offsets_count_before_checkpoints(tmp_path: Path):
-    """The high watermark is never above the end."""
+    """Even so, the high watermark is never above the end."""
     write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(10)))
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
     assert UnifiedLog(str(tmp_path / "t-0")).log_start_offset == 4
@@ -103,7 +103,7 @@ def test_every_reader_gives_a_consumer_the_same_offsets(
 
 
 def test_a_malformed_checkpoint_does_not_count(tmp_path: Path):
-    """`verify` reports it; reading goes on without."""
+    """`verify` reports it; reading continues without it."""
     write_log(tmp_path / "t-0", batch(0, [record()]))
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n9\nt 0 4\n")
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"\xff\xff")
@@ -113,7 +113,7 @@ def test_a_malformed_checkpoint_does_not_count(tmp_path: Path):
 
 
 def test_epochs_come_from_their_file(tmp_path: Path):
-    """In file order."""
+    """They come in file order."""
     write_log(tmp_path / "t-0", batch(0, [record()]))
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 42\n")
     assert UnifiedLog(str(tmp_path / "t-0")).leader_epochs == (EpochEntry(0, 0), EpochEntry(3, 42))
@@ -128,7 +128,7 @@ def marker(offset: int, producer: int) -> bytes:
 
 
 def test_transactions_without_a_marker_are_open(tmp_path: Path):
-    """The first of them is the last stable offset; one behind the high watermark does not count."""
+    """The first open one is the last stable offset, unless it is above the high watermark."""
     path = write_log(
         tmp_path / "t-0",
         transaction(0, 1), transaction(1, 2), marker(2, 1), transaction(3, 1), batch(4, [record()]),
@@ -148,7 +148,7 @@ def test_transactions_without_a_marker_are_open(tmp_path: Path):
 def test_what_was_aborted_is_hidden_though_the_listing_has_no_transaction_index(
     tmp_path: Path,
 ) -> None:
-    """A broker makes the index with its first entry, maybe after the listing."""
+    """A broker creates the index with its first entry, which may happen after the listing."""
     abort = [MARKER[0].replace(b"\x08\0\0\0\1", b"\x08\0\0\0\0")]
     assert abort != MARKER
     ended = batch(2, abort, attributes=0x30, producer=(7, 0, -1))
@@ -168,13 +168,13 @@ def test_what_was_aborted_is_hidden_though_the_listing_has_no_transaction_index(
 
 
 def test_a_cut_marker_is_no_marker_and_no_crash(tmp_path: Path):
-    """Whatever is behind the last whole batch is not read."""
+    """Anything after the last whole batch is ignored."""
     path = write_log(tmp_path / "t-0", transaction(0, 1), marker(1, 1)[:-1])
     assert UnifiedLog(str(path.parent)).last_stable_offset == 0
 
 
 def test_an_empty_directory_has_an_empty_log(tmp_path: Path):
-    """A partition that was just created, or lost all its segments."""
+    """A partition that was just created, or has lost all its segments."""
     (tmp_path / "t-0").mkdir()
     log = UnifiedLog(str(tmp_path / "t-0"))
     assert (log.log_start_offset, log.log_end_offset, log.segments) == (0, 0, ())
@@ -183,7 +183,7 @@ def test_an_empty_directory_has_an_empty_log(tmp_path: Path):
 
 
 def test_an_index_that_lies_does_not_move_the_end(tmp_path: Path):
-    """Entries behind the log, into a batch, with negative positions."""
+    """Entries beyond the log, into the middle of a batch, or with negative positions."""
     path = write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(50)))
     index = path.with_suffix(".index")
     for entry in ((40, 1 << 30), (40, 33), (49, -5), (2**31 - 1, 69), (-5, 0), (10, 69 * 40)):
@@ -192,7 +192,7 @@ def test_an_index_that_lies_does_not_move_the_end(tmp_path: Path):
 
 
 def test_only_partition_directories_are_logs(tmp_path: Path):
-    """Not a file, not a log directory, not nothing."""
+    """Files, log directories and missing paths are refused."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     for wrong in (path, tmp_path):
         with pytest.raises(UsageError):

@@ -24,7 +24,7 @@ def references(findings: kafkalog.Findings) -> list[str]:
 
 
 def test_targets_are_paths_or_what_open_gives() -> None:
-    """Checked together, counted together."""
+    """Both kinds are checked and counted in one run."""
     findings = kafkalog.verify(LOG_DIR, kafkalog.Log(f"{DAMAGED}/orders-0"), level="quick")
     assert "batch-length-invalid" in references(findings)
     assert findings.summary.files == 65
@@ -32,7 +32,7 @@ def test_targets_are_paths_or_what_open_gives() -> None:
 
 
 def test_a_target_that_cannot_be_opened_is_raised_or_heard() -> None:
-    """With `failed` the others are checked all the same."""
+    """With `failed`, the other targets are still checked."""
     with pytest.raises(NotFoundError):
         kafkalog.verify(f"{DAMAGED}/orders-0", "examples/nowhere")
     errors: list[KafkaLogError] = []
@@ -43,7 +43,7 @@ def test_a_target_that_cannot_be_opened_is_raised_or_heard() -> None:
 
 
 def test_a_failure_of_ours_costs_one_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever iterates meets it, unless `failed` does."""
+    """The iterator raises it, unless `failed` handles it."""
     from kafkalog.check.verify import Verification
 
     real = Verification.check
@@ -63,14 +63,14 @@ def test_a_failure_of_ours_costs_one_target(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_engine_finds_the_same() -> None:
-    """Its tasks read the same files."""
+    """The tasks of an engine read the same files."""
     here, there = kafkalog.verify(DAMAGED), kafkalog.verify(DAMAGED)
     assert [*here] == [*there.run(engine=LocalEngine(2))]
     assert here.summary == there.summary
 
 
 def test_a_state_is_remembered_and_written_outside(tmp_path: Path) -> None:
-    """The file is there after the run, and never in what is checked."""
+    """The file exists after the run, and never inside the targets."""
     logs = shutil.copytree(LOG_DIR, tmp_path / "logs")
     state = tmp_path / "verify.state"
     assert references(kafkalog.verify(logs, state=str(state))) == []
@@ -84,7 +84,7 @@ def test_a_state_is_remembered_and_written_outside(tmp_path: Path) -> None:
 
 
 def test_a_seed_is_a_samples() -> None:
-    """The same seed selects the same segments."""
+    """With `sample`, the same seed selects the same segments; without it, a seed is refused."""
     chosen = [
         kafkalog.verify(LOG_DIR, level="deep", sample=0.3, seed=7).schedule.segments_chosen
         for _ in range(2)

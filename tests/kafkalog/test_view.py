@@ -1,4 +1,4 @@
-"""Views of partition directories: what readers show of a log that nobody closed."""
+"""Views of partition directories: what readers show of a log that was not closed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table_offsets(path: Path, request: Request) -> list[int]:
 
 
 def killed(directory: Path, *batches: bytes) -> Path:
-    """A log directory without the mark of a clean shutdown; its partition t-0 has these bytes."""
+    """Write batches to t-0 of a log directory without the clean shutdown marker; return t-0."""
     write_log(directory / "t-0", *batches)
     (directory / "meta.properties").write_text("version=1\nnode.id=1\n")
     return directory / "t-0"
@@ -66,7 +66,7 @@ def test_an_interrupted_swap_is_shown_as_the_broker_completed_it(corpus_dir: Pat
 
 
 def test_a_swap_is_completed_without_a_log_directory_too(corpus_dir: Path, tmp_path: Path) -> None:
-    """A copy of the partition alone: the names of its files are enough."""
+    """For a copy of the partition alone, its file names are enough."""
     states = corpus_dir / "kafka-4.3"
     copy = tmp_path / INTERRUPTED
     shutil.copytree(states / "interrupted-1-swap" / INTERRUPTED, copy)
@@ -74,7 +74,7 @@ def test_a_swap_is_completed_without_a_log_directory_too(corpus_dir: Path, tmp_p
 
 
 def test_what_a_start_cuts_off_is_hidden_and_counted(tmp_path: Path) -> None:
-    """Damage in the middle of a log of a killed broker; the batches above are sound."""
+    """The log of a killed broker is damaged in the middle; the later batches are sound."""
     damaged = bytearray(batch(2, [record(), record(1)]))
     damaged[-2] ^= 1
     path = killed(tmp_path, batch(0, [record(), record(1)]), bytes(damaged), batch(4, [record()]))
@@ -97,7 +97,7 @@ def test_what_a_start_cuts_off_is_hidden_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "copied"])
 def test_damage_of_a_log_that_nobody_killed_is_shown_in_place(tmp_path: Path, how: str) -> None:
-    """A start after a clean shutdown cuts nothing off; of a copy nothing says how it was left."""
+    """A start after a clean shutdown cuts nothing off; a copy does not say how it was left."""
     damaged = bytearray(batch(2, [record()]))
     damaged[-2] ^= 1
     path = killed(tmp_path, batch(0, [record(), record(1)]), bytes(damaged), batch(3, [record()]))
@@ -110,7 +110,7 @@ def test_damage_of_a_log_that_nobody_killed_is_shown_in_place(tmp_path: Path, ho
 
 
 def test_below_the_recovery_point_nothing_is_read_or_cut(tmp_path: Path) -> None:
-    """As a start: what was flushed is taken as it is."""
+    """As in a start, flushed data are taken as they are."""
     damaged = bytearray(batch(0, [record()]))
     damaged[-2] ^= 1
     path = killed(tmp_path, bytes(damaged), batch(1, [record()]))
@@ -144,7 +144,7 @@ def test_of_a_log_that_was_closed_only_the_end_is_read(tmp_path: Path, monkeypat
 
 
 def locked_by_another(path: Path) -> subprocess.Popen[str]:
-    """A process that holds the lock of a log directory as a broker does."""
+    """Start a process that holds the lock of a log directory as a broker does."""
     script = (
         "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
         "print('held', flush=True); sys.stdin.read()"
@@ -159,7 +159,7 @@ def locked_by_another(path: Path) -> subprocess.Popen[str]:
 
 
 def test_beside_a_running_broker_nothing_is_cut_off(tmp_path: Path) -> None:
-    """A batch that is being appended: its reader sees the tail of a file that grows."""
+    """The broker is appending a batch: the reader sees the tail of a growing file."""
     path = killed(tmp_path, batch(0, [record()]), batch(1, [record()])[:-1])
     broker = locked_by_another(tmp_path)
     assert is_broker_running(str(tmp_path))
@@ -172,7 +172,7 @@ def test_beside_a_running_broker_nothing_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_to_look_for_a_broker_drops_no_lock_of_this_process(tmp_path: Path) -> None:
-    """POSIX drops all locks on a file that a process closes."""
+    """POSIX drops all locks on a file when the process closes it."""
     path = killed(tmp_path, batch(0, [record()]))
     with LogDirLock(str(tmp_path), writes=True):
         show(open_partition(str(path)))
@@ -186,7 +186,7 @@ def test_to_look_for_a_broker_drops_no_lock_of_this_process(tmp_path: Path) -> N
 
 
 def test_rebuilt_transaction_indexes_hide_what_was_aborted(tmp_path: Path) -> None:
-    """The broker was killed before the entry was on disk; the marker in the log counts."""
+    """The broker was killed before the entry reached the disk; the marker in the log counts."""
     data = batch(0, [record()], attributes=0x10, producer=(7, 0, 0))
     path = killed(tmp_path, data, batch(1, MARKER, attributes=0x30, producer=(7, 0, -1)))
     for view in (LogView.STARTED, LogView.FILES):
@@ -197,7 +197,7 @@ def test_rebuilt_transaction_indexes_hide_what_was_aborted(tmp_path: Path) -> No
 
 
 def test_all_also_shows_what_is_left_of_deletions(tmp_path: Path) -> None:
-    """Each row says where it lives, by its file and directory."""
+    """Each row names the file and directory it comes from."""
     path = killed(tmp_path, batch(5, [record()]))
     write_log(path, batch(0, [record()])).rename(path / "00000000000000000000.log.deleted")
     write_log(path, batch(5, [record()]))
@@ -215,7 +215,7 @@ def test_all_also_shows_what_is_left_of_deletions(tmp_path: Path) -> None:
 
 
 def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
-    """Whatever a start would make of it."""
+    """A start would change it, but the file is shown unchanged."""
     path = killed(tmp_path, batch(0, [record()]), batch(1, [record()])[:-1])
     log = path / "00000000000000000000.log"
     references = {row.reference for row in read_records(str(log)) if isinstance(row, Defect)}
@@ -223,7 +223,7 @@ def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_log_that_no_broker_loads_is_shown_as_it_is(tmp_path: Path) -> None:
-    """The difference says why."""
+    """The difference gives the reason."""
     path = killed(tmp_path, batch(0, [record()]))
     (path / "leader-epoch-checkpoint").write_text("0\n1\nx 5\n")
     plan = plan_reading(str(path), Selection())
@@ -233,7 +233,7 @@ def test_a_log_that_no_broker_loads_is_shown_as_it_is(tmp_path: Path) -> None:
 
 
 def test_preallocated_zeros_are_no_difference(tmp_path: Path) -> None:
-    """The start cuts them off, and nobody misses them."""
+    """A start cuts them off, and nothing is lost."""
     path = killed(tmp_path, batch(0, [record()]), bytes(4096))
     shown = show(open_partition(str(path)))
     assert shown.difference is None
@@ -242,7 +242,7 @@ def test_preallocated_zeros_are_no_difference(tmp_path: Path) -> None:
 
 
 def test_the_last_offsets_are_those_after_the_start(tmp_path: Path) -> None:
-    """A lookup ends where the log is cut."""
+    """A lookup ends where the start would cut the log."""
     damaged = bytearray(batch(1, [record()]))
     damaged[-2] ^= 1
     path = killed(tmp_path, batch(0, [record()]), bytes(damaged))
@@ -250,7 +250,7 @@ def test_the_last_offsets_are_those_after_the_start(tmp_path: Path) -> None:
 
 
 def test_one_line_says_what_differs_in_many_partitions(corpus_dir: Path) -> None:
-    """The whole of a directory that was cut and flipped on purpose."""
+    """The line covers a whole log directory that was cut and flipped on purpose."""
     log_dir = open_path(str(corpus_dir / "kafka-4.3" / "crash-1-torn"))
     assert isinstance(log_dir, LogDirListing)
     found = [show(one).difference for one in log_dir.partitions]
@@ -297,7 +297,7 @@ def test_the_view_ends_where_the_log_of_kafkas_loader_ends(
 
 
 def test_batches_behind_the_log_end_are_counted(corpus_dir: Path, tmp_path: Path) -> None:
-    """The index of the active segment ends behind its batches; Kafka takes the base offset."""
+    """The active segment's index ends beyond its batches, and Kafka takes its base offset."""
     scenario = tmp_path / "index_beyond_data_active"
     shutil.copytree(corpus_dir / "recovery" / scenario.name, scenario)
     (scenario / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')

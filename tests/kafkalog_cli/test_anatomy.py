@@ -23,7 +23,7 @@ HOSTILE = MARKUP + b"\x1b[31m\xe2\x80\xae"
 
 
 def test_objects_are_those_documented(kafkalog: Any) -> None:
-    """In NDJSON fields and structures, in CSV fields."""
+    """NDJSON has fields and structures, CSV only fields."""
     result = kafkalog("anatomy", f"{ORDERS}@471", "--limit", 2, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.status == 0
@@ -41,7 +41,7 @@ def test_objects_are_those_documented(kafkalog: Any) -> None:
 def test_lines_fit_the_terminal(
     columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes and meanings are beside each other; nothing is broken by the terminal at 80."""
+    """Bytes and meanings are side by side, and at 80 columns the terminal breaks no line."""
     monkeypatch.setattr(anatomy, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     text = kafkalog("anatomy", f"{ORDERS}@471", "--limit", 2).stdout.decode()
@@ -63,12 +63,12 @@ def test_lines_fit_the_terminal(
     ],
 )
 def test_damage_is_a_status(what: str, status: int, kafkalog: Any) -> None:
-    """1 where damage is shown, those of errors otherwise."""
+    """The status is 1 if damage is shown; errors have their own."""
     assert kafkalog("anatomy", what, "--limit", 40).status == status
 
 
 def test_preallocated_space_is_no_damage(tmp_path: Path, kafkalog: Any) -> None:
-    """Zeros at the end are marked, and worth a note only."""
+    """Zeros at the end are marked, and are only a note."""
     path = builders.write_log(tmp_path / "t-0", builders.batch(0, [builders.record()]), bytes(99))
     result = kafkalog("anatomy", path)
     assert result.status == 0
@@ -96,7 +96,7 @@ def test_hostile_bytes_are_data(tmp_path: Path, kafkalog: Any) -> None:
 
 
 def test_fields_on_the_page_are_those_of_the_objects(tmp_path: Path, kafkalog: Any) -> None:
-    """One row per field and per structure."""
+    """There is one row per field and per structure."""
     page = tmp_path / "page.html"
     assert kafkalog("anatomy", DAMAGED, "--html", page).status == 1
     rows = kafkalog("anatomy", DAMAGED, "--format", "ndjson").stdout.splitlines()
@@ -106,7 +106,7 @@ def test_fields_on_the_page_are_those_of_the_objects(tmp_path: Path, kafkalog: A
 def test_wide_characters_do_not_break_lines(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Characters of two columns: cut and filled by columns, not by characters."""
+    """Characters of two columns are cut and padded by columns, not by characters."""
     monkeypatch.setattr(anatomy, "terminal_width", lambda: 80)
     value = "\u6f22\u5b57".encode() * 30
     path = builders.write_log(tmp_path / "t-0", builders.batch(0, [builders.record(0, value)]))
@@ -116,7 +116,7 @@ def test_wide_characters_do_not_break_lines(
 
 
 def test_an_offset_in_a_batch_that_cannot_be_decoded(tmp_path: Path, kafkalog: Any) -> None:
-    """Its bytes are what somebody wants to look at: as by its position, not an error."""
+    """Its bytes are shown, as they are for its position, instead of an error."""
     lz4 = builders.batch(5, payload=b"no lz4 data", count=3, last_delta=2, attributes=3)
     sound = builders.batch(0, [builders.record()])
     path = builders.write_log(tmp_path / "t-0", sound, lz4)

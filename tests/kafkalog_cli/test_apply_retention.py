@@ -1,4 +1,4 @@
-"""`apply-retention`: the plan, the consent, what is told, and the way back."""
+"""`apply-retention`: the plan, the consent, the report, and the way back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(result: Result, kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_plan_changes_nothing_and_comes_true(log_dir: Path, kafkalog: Run) -> None:
-    """Row for row, but for whether it was performed."""
+    """Each row is the same, except whether it was performed."""
     before = files(log_dir)
     plan = kafkalog("apply-retention", log_dir, *WORDS, "--format", "ndjson")
     assert plan.status == 0
@@ -59,14 +59,14 @@ def test_the_plan_changes_nothing_and_comes_true(log_dir: Path, kafkalog: Run) -
 
 
 def test_verify_finds_nothing_afterwards(log_dir: Path, kafkalog: Run) -> None:
-    """At its deepest level."""
+    """Checked at the deepest level."""
     kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE)
     result = kafkalog("verify", log_dir, "--level", "deep")
     assert (result.status, result.stdout.count(b"nothing wrong")) == (0, 1)
 
 
 def test_without_a_terminal_consent_is_said(log_dir: Path, kafkalog: Run) -> None:
-    """Nobody is asked who cannot answer; contradictions are told."""
+    """Without a terminal no question is asked: --yes is needed. Contradictions are refused."""
     before = files(log_dir)
     for words, hint in (
         (("--in-place",), "--yes"),
@@ -81,7 +81,7 @@ def test_without_a_terminal_consent_is_said(log_dir: Path, kafkalog: Run) -> Non
 
 
 def test_a_backup_brings_the_bytes_back(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
-    """All of them, leader epochs included."""
+    """All files return, including leader epochs."""
     before = files(log_dir)
     backup = tmp_path / "backup"
     result = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE, "--backup", backup)
@@ -92,7 +92,7 @@ def test_a_backup_brings_the_bytes_back(log_dir: Path, tmp_path: Path, kafkalog:
 
 
 def test_kept_files_stay_until_a_run_may_remove_them(log_dir: Path, kafkalog: Run) -> None:
-    """The same command finds nothing to do; without --keep-deleted it finishes the removal."""
+    """With --keep-deleted there is nothing left to do; without it, the run removes the files."""
     words = ("apply-retention", log_dir / "orders-0", *WORDS, *IN_PLACE)
     assert kafkalog(*words, "--keep-deleted").status == 0
     assert len(list(log_dir.glob("orders-0/*.deleted"))) == 7
@@ -105,7 +105,7 @@ def test_kept_files_stay_until_a_run_may_remove_them(log_dir: Path, kafkalog: Ru
 
 
 def test_a_refused_partition_does_not_stop_the_others(log_dir: Path, kafkalog: Run) -> None:
-    """The work goes on, the status tells."""
+    """The run continues, and the status reflects the refusal."""
     (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
     result = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE)
     assert result.status == 8
@@ -114,7 +114,7 @@ def test_a_refused_partition_does_not_stop_the_others(log_dir: Path, kafkalog: R
 
 
 def test_an_active_segment_that_stays_is_told(log_dir: Path, kafkalog: Run) -> None:
-    """A broker would roll the log and take it."""
+    """A broker would roll the log and delete it."""
     result = kafkalog("apply-retention", log_dir / "orders-0", "--config", "retention.ms=0")
     assert result.status == 0
     assert b"but the active segment" in result.stdout

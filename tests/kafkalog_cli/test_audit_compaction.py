@@ -1,4 +1,4 @@
-"""`audit-compaction`: rows, words and statuses."""
+"""`audit-compaction`: rows, messages and statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., Result]
 
 
 def test_a_proof(corpus_dir: Path, kafkalog: Run) -> None:
-    """Status 0, one object, and a word on what was judged."""
+    """Status 0, one object, and a message on what was judged."""
     root = corpus_dir / "compaction" / "binary_keys"
     words = ("audit-compaction", root / "after" / "orders-0",
              "--original", root / "before" / "orders-0")  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_proof(corpus_dir: Path, kafkalog: Run) -> None:
 
 
 def test_counter_examples(corpus_dir: Path, kafkalog: Run) -> None:
-    """The first alone, or as many as are asked for; keys never reach a terminal as they are."""
+    """By default one, else up to --limit; keys never reach a terminal raw."""
     before = corpus_dir / "compaction" / "binary_keys" / "before" / "orders-0"
     end = UnifiedLog(str(before)).log_end_offset
     words = ("audit-compaction", before, "--cleaner-offset", end)
@@ -54,9 +54,9 @@ def test_counter_examples(corpus_dir: Path, kafkalog: Run) -> None:
 
 
 def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
-    """A row for each partition with a cleaner offset; one that is wrong is found among the right.
+    """One row per partition with a cleaner offset; a wrong partition among correct ones is found.
 
-    What the original lacks is told, and the others are judged.
+    Partitions missing from the original are reported, and the others are checked.
     """
     root = corpus_dir / "compaction" / "binary_keys"
     place, before = tmp_path / "after", tmp_path / "before"
@@ -87,7 +87,7 @@ def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> Non
 
 
 def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
-    """Without a checkpoint nothing says what was compacted, nor whether anything was."""
+    """Without a checkpoint nothing says what was compacted, or whether anything was."""
     root = corpus_dir / "compaction" / "binary_keys"
     for path in (root / "before" / "orders-0", root / "before"):
         result = kafkalog("audit-compaction", path)

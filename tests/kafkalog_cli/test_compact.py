@@ -1,4 +1,4 @@
-"""`compact`: plans, changes in place, copies; options, rows, words and statuses."""
+"""`compact`: plans, changes in place, copies; options, rows, messages and statuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPACTED = ("--config", "cleanup.policy=compact")
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """The examples': `orders-0` can be compacted if one says that it is."""
+    """The examples' log directory; `orders-0` can be compacted with a matching config."""
     target = tmp_path / "log-dir"
     shutil.copytree(ROOT / "examples" / "log-dir", target)
     return target
@@ -34,7 +34,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def many(corpus_dir: Path, tmp_path: Path) -> Path:
-    """A log directory of four partitions; the higher their number, the less of them is dirty."""
+    """A log directory of four partitions; the higher the number, the cleaner the partition."""
     target = tmp_path / "many"
     target.mkdir()
     [cleaning, *_] = cleanings(corpus_dir / "compaction", "dedupe_none")
@@ -58,7 +58,10 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
-    """The same numbers; the plan changes nothing, the second run finds nothing to do."""
+    """The numbers are the same.
+
+    The plan changes nothing, and the second run finds nothing to do.
+    """
     before = fingerprint(log_dir)
     words = ("compact", log_dir / "orders-0", *COMPACTED, "--format", "ndjson")
     plan, _ = rows(kafkalog(*words))
@@ -83,7 +86,7 @@ def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
-    """Into a log directory of its own, which a broker could start on; the source is not touched."""
+    """The copy is a log directory that a broker could start on; the source is unchanged."""
     before = fingerprint(log_dir)
     result = kafkalog(
         "compact", log_dir, *COMPACTED, "--all", "--to", tmp_path / "new", "--format", "ndjson"
@@ -106,7 +109,7 @@ def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> No
 def test_one_partition_becomes_a_log_directory(
     log_dir: Path, tmp_path: Path, kafkalog: Run
 ) -> None:
-    """With its entries in the checkpoints, and nobody else's."""
+    """It has its own entries in the checkpoints, and no others."""
     result = kafkalog("compact", log_dir / "orders-0", *COMPACTED, "--to", tmp_path / "new")
     assert result.status == 0, result.stderr
     noted = (tmp_path / "new" / "replication-offset-checkpoint").read_text()
@@ -117,7 +120,7 @@ def test_one_partition_becomes_a_log_directory(
 
 
 def test_the_filthiest_come_first(many: Path, kafkalog: Run) -> None:
-    """Those that a broker would take, and with --all those that it would leave for now."""
+    """First those that a broker would take, then with --all those that it would leave for now."""
     words = ("compact", many, *COMPACTED, "--format", "ndjson")
     *found, summary = rows(kafkalog(*words))
     taken = [row for row in found if row["skipped"] is None]
@@ -139,14 +142,14 @@ def test_the_filthiest_come_first(many: Path, kafkalog: Run) -> None:
 
 
 def test_a_lag_that_is_too_long_makes_a_partition_eligible(many: Path, kafkalog: Run) -> None:
-    """By max.compaction.lag.ms, however little of it is dirty."""
+    """max.compaction.lag.ms makes it eligible, however little of it is dirty."""
     words = ("compact", many, *COMPACTED, "--format", "ndjson")
     *found, _ = rows(kafkalog(*words, "--config", "max.compaction.lag.ms=1000"))
     assert [row["partition"] for row in found if row["skipped"] is None] == [0, 1, 2]
 
 
 def test_a_damaged_partition_does_not_stop_the_others(many: Path, kafkalog: Run) -> None:
-    """The status says that a part is done; what is damaged stays as it is."""
+    """The status says partly done; the damaged partition stays as it is."""
     log = next((many / "orders-1").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[-5] ^= 1
@@ -193,7 +196,7 @@ def test_statuses(
 
 
 def test_after_a_crash_recover_comes_first(log_dir: Path, kafkalog: Run) -> None:
-    """A torn tail is not compacted over; recovered, the log need not have been closed."""
+    """A torn tail is never compacted; after `recover`, no clean shutdown is needed."""
     (log_dir / ".kafka_cleanshutdown").unlink()
     active = max((log_dir / "orders-0").glob("*.log"))
     active.write_bytes(active.read_bytes() + active.read_bytes()[:30])

@@ -20,7 +20,7 @@ NOW = ("--now", "2024-01-01T01:00:00Z")
 
 
 def test_objects_are_those_documented(kafkalog: Any) -> None:
-    """And their sums are those of the plan."""
+    """Their sums equal those of the plan."""
     result = kafkalog(*COMPACT, *NOW, "--explain", "--limit", 10**6, "--format", "ndjson")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.status == 0
@@ -46,7 +46,7 @@ def test_objects_are_those_documented(kafkalog: Any) -> None:
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_it_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and steps; the steps of later segments are not repeated."""
+    """Tables and steps fit; the steps of later segments are not repeated."""
     for module in (maintenance, writer):
         monkeypatch.setattr(module, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -57,7 +57,7 @@ def test_it_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest.M
 
 
 def test_every_candidate_has_its_threshold(corpus_dir: Path, kafkalog: Any) -> None:
-    """A log that is dirty from end to end and stays so: the broker was told 1.0."""
+    """This log stays dirty from end to end, as its broker had a threshold of 1.0."""
     [log_dir] = state(corpus_dir, "kafka-4.3", "compact-0-before").log_dirs
     result = kafkalog("compact", log_dir, "--explain", "--format", "ndjson", *NOW)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -71,5 +71,5 @@ def test_every_candidate_has_its_threshold(corpus_dir: Path, kafkalog: Any) -> N
     "more", [("--in-place", "--yes"), ("--to", "copy"), ("--engine", "spark")], ids=" ".join
 )
 def test_it_only_plans(more: tuple[str, ...], kafkalog: Any) -> None:
-    """Whoever wants to explain and to change must decide."""
+    """--explain together with a change is refused."""
     assert kafkalog(*COMPACT, "--explain", *more).status == 2

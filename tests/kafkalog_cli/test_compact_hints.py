@@ -1,4 +1,4 @@
-"""What `compact` says is to be done first makes it go on, with Kafka's result in the end."""
+"""The hints of `compact` work: once followed, it goes on and gives Kafka's result."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ ENTRY = struct.Struct(">hqqqq")
 
 
 def missing(index: bytes) -> None:
-    """The file is gone."""
+    """Remove the file."""
 
 
 def wrong(index: bytes) -> bytes:
-    """The last entry begins elsewhere."""
+    """Change the first offset of the last entry."""
     version, producer, first, last, stable = ENTRY.unpack(index[-ENTRY.size :])
     return index[: -ENTRY.size] + ENTRY.pack(version, producer, first - 1, last, stable)
 
 
 def extra(index: bytes) -> bytes:
-    """An entry more, of a transaction that was not aborted."""
+    """Add an entry for a transaction that was not aborted."""
     version, producer, first, last, stable = ENTRY.unpack(index[-ENTRY.size :])
     return index + ENTRY.pack(version, producer, first, last + 1, stable + 1)
 
 
 def fewer(index: bytes) -> bytes:
-    """The last transaction is not in it."""
+    """Drop the last entry."""
     return index[: -ENTRY.size]
 
 
 def ragged(index: bytes) -> bytes:
-    """The last entry is not whole."""
+    """Cut the last entry."""
     return index[:-1]
 
 
 def zeros(index: bytes) -> bytes:
-    """Nothing but zeros is left, as of a file that was never synced."""
+    """Replace the content by zeros, as in a file that was never synced."""
     return bytes(len(index))
 
 
@@ -58,7 +58,7 @@ def test_a_wrong_transaction_index_is_rebuilt_then_compacted(
     tmp_path: Path,
     kafkalog: Run,
 ) -> None:
-    """The command in the hint writes Kafka's index again; the compaction gives Kafka's files."""
+    """The hinted command writes Kafka's index again, and the compaction gives Kafka's files."""
     [cleaning, *_] = cleanings(corpus_dir / "compaction", "txn_commit_abort")
     partition = cleaning.copy(tmp_path / "log-dir") / PARTITION
     indexes = {path: path.read_bytes() for path in partition.glob("*.txnindex")}

@@ -1,4 +1,4 @@
-"""A failure of kafkalog on one partition costs that one: the rest is done, status 70 says so."""
+"""A failure of kafkalog on one partition costs that one: the rest is done, with status 70."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
 
 
 def fail_in(patch: pytest.MonkeyPatch, name: str, partition: str) -> None:
-    """A function has a bug that shows in one partition."""
+    """Give a function a bug that shows in one partition."""
     module, _, function = name.rpartition(".")
     real = getattr(__import__(module, fromlist=[function]), function)
 
@@ -51,7 +51,7 @@ def fail_in(patch: pytest.MonkeyPatch, name: str, partition: str) -> None:
 
 
 def assert_told(done: Result, partition: Path) -> None:
-    """The error names the partition."""
+    """Require that the error names the partition."""
     assert done.status == INTERNAL_ERROR, done
     assert "internal-error" in done.stderr
     assert "ZeroDivisionError: a bug of ours" in done.stderr
@@ -63,7 +63,7 @@ def assert_told(done: Result, partition: Path) -> None:
 def test_a_partition_that_cannot_be_planned_costs_itself(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """The rows of the others are those of a run without the failure."""
+    """The other rows equal those of a run without the failure."""
     options = {**COMMANDS, **READ_ONLY}[command]
     words = (command, log_dir, *options, "--format", "ndjson")
     whole = kafkalog(*words).stdout.splitlines()
@@ -81,7 +81,7 @@ def test_a_partition_that_fails_leaves_the_others_to_be_changed(
     command: str, step: dict[str, str], log_dir: Path, kafkalog: Run,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
-    """They are as after a run without the failure; this one is as it was."""
+    """The others are as after a run without the failure; this partition is unchanged."""
     if command == "recover":  # there is something to do
         for index in log_dir.glob("orders-*/*.timeindex"):
             index.unlink()
@@ -110,7 +110,7 @@ def test_a_partition_that_fails_leaves_the_others_to_be_changed(
 def test_a_partition_that_cannot_be_counted_has_no_profile(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nor has its topic, which would be that of the others; the rest is as it was."""
+    """Its topic has none either, as its counts would be incomplete; other rows are unchanged."""
     words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
     whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
     fail_in(monkeypatch, "kafkalog.profiles.part._read", "orders-0/")
@@ -124,7 +124,7 @@ def test_a_partition_that_cannot_be_counted_has_no_profile(
 def test_an_export_goes_on_after_a_partition_that_fails(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """It is not complete, and says so; given again it writes what is missing."""
+    """The export is incomplete and says so; given again, it writes the missing part."""
     words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
     assert kafkalog(*words, tmp_path / "whole").status == 0
     with monkeypatch.context() as patch:
@@ -144,7 +144,7 @@ def test_an_export_goes_on_after_a_partition_that_fails(
 def test_a_salvage_goes_on_after_a_partition_that_fails(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nothing of it is in the result but the row that says so; the others are as without it."""
+    """The result has only a row for the failure; the other partitions are as without it."""
     words = ("salvage", log_dir, "--format", "ndjson", "--to")
     whole = kafkalog(*words, tmp_path / "whole")
     assert whole.status in (0, 1)
@@ -181,7 +181,7 @@ def test_a_salvage_goes_on_after_a_partition_that_fails(
 def test_a_salvage_of_which_each_partition_fails_leaves_nothing(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    """There is no result then, nor anything half done."""
+    """There is no result, and nothing half-finished."""
     fail_in(monkeypatch, "kafkalog.rescue.partition.rebuild", "")
     done = kafkalog("salvage", log_dir, "--to", tmp_path / "to")
     assert_told(done, log_dir)

@@ -1,4 +1,4 @@
-"""`diff`: what it shows, and its status."""
+"""`diff`: what it shows, and its statuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_DIR = "examples/log-dir"
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[Path, Path]:
-    """Two brokers: one partition is the same, one goes on, one differs, two are missing."""
+    """Two brokers: one partition is the same, one is longer, one differs, and each lacks one."""
     one, other = (batch(i, [record(0, b"k", b"%d" % i)]) for i in range(2))
     changed = batch(1, [record(0, b"k", b"null"), record(1, b"\xe6\x9d\xb1" * 30, None)], epoch=1)
     for side, second in (("a", other), ("b", changed)):

@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """A log that grew by the same in each of the last hours."""
+    """A log that grew by the same amount in each of the last hours."""
     batches = [
         batch(hour, [record(value=b"x" * 1000)], base_time=time, max_time=time)
         for hour, time in enumerate(range(BASE_TIME - 24 * HOUR_MS + 1, BASE_TIME, HOUR_MS))
@@ -36,14 +36,14 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def objects(kafkalog: Run, *words: object) -> list[dict[str, Any]]:
-    """What it prints for programs."""
+    """Return the objects that it prints for programs."""
     result = kafkalog("du", *words, "--format", "ndjson")
     assert result.status == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_a_disk_that_fills_says_when(log_dir: Path, kafkalog: Run) -> None:
-    """At a steady rate: what is free, divided by what an hour brings."""
+    """At a steady rate: free space divided by the growth per hour."""
     size = next((log_dir / "orders-0").glob("*.log")).stat().st_size
     words = ("--forecast", "--now", BASE_TIME, "--config", "retention.ms=-1")
     [*_, disk, total] = objects(kafkalog, log_dir, *words, "--disk-size", "1MiB")
@@ -62,7 +62,7 @@ def test_a_disk_that_fills_says_when(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_rows_add_up_and_say_what_they_are(log_dir: Path, kafkalog: Run) -> None:
-    """The largest first; files of the log directory itself have no name."""
+    """The largest comes first; files of the log directory itself have no name."""
     for by in ("topic", "partition", "day", "kind"):
         [*shares, total] = objects(kafkalog, log_dir, "--by", by)
         assert {one["by"] for one in shares} == {by}
@@ -78,7 +78,7 @@ def test_rows_add_up_and_say_what_they_are(log_dir: Path, kafkalog: Run) -> None
 
 
 def test_leftovers_are_what_could_be_won(log_dir: Path, kafkalog: Run) -> None:
-    """A partition that awaits its deletion is one; the line below the table says so."""
+    """A partition that awaits its deletion counts; the line below the table says so."""
     text = kafkalog("du", log_dir, "--exact").stdout.decode()
     [gone] = [line.split() for line in text.splitlines() if line.startswith("gone")]
     assert gone[-1] == gone[2] != "0"
@@ -86,7 +86,7 @@ def test_leftovers_are_what_could_be_won(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_what_makes_no_sense_is_refused(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:
-    """A disk without a forecast; a directory without logs; nothing at all."""
+    """A disk size without a forecast, a directory without logs, a missing path."""
     assert kafkalog("du", log_dir, "--disk-size", "1MiB").status == 2
     (tmp_path / "empty").mkdir()
     assert kafkalog("du", tmp_path / "empty").status == 3
@@ -94,14 +94,14 @@ def test_what_makes_no_sense_is_refused(log_dir: Path, kafkalog: Run, tmp_path: 
 
 
 def test_bars_are_as_high_as_their_numbers() -> None:
-    """Nothing is a dot, the least is the lowest bar, the most the highest."""
+    """Zero is a dot, the smallest number has the lowest bar, the largest the highest."""
     assert sparkline([]) == ""
     assert sparkline([0, 1, 500, 1000]) == "·▁▄█"
     assert sparkline([7, 7]) == "██"
 
 
 def test_a_forecast_counts_the_partitions(tmp_path: Path) -> None:
-    """There are seven in the example."""
+    """The example has seven."""
     told: list[tuple[int, int]] = []
     log_dir = copy_tree(Path("examples/log-dir"), tmp_path / "logs")
     now_ms = 1_704_067_200_000

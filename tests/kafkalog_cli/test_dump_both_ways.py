@@ -1,4 +1,4 @@
-"""`dump-segment` prints the same with the kernels and without: bytes, words and status."""
+"""`dump-segment` prints the same with the kernels and without: bytes, messages and status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SELECTIONS: tuple[tuple[object, ...], ...] = (
 
 
 def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
-    """Status, stdout and stderr without and with the kernels."""
+    """Return status, stdout and stderr without and with the kernels."""
     found = []
     for size_min in (1 << 60, 0):
         with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +59,7 @@ def assert_same(capture: pytest.CaptureFixture[bytes], *argv: object) -> Any:
 
 
 def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
-    """Some of all combinations; each format and each selection several times over the corpus."""
+    """Draw from all combinations. Each format and selection occurs several times in the corpus."""
     rng = random.Random(seed)
     for _ in range(count):
         form, how = rng.choice(FORMATS), rng.choice(BYTES)
@@ -68,7 +68,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
 
 @pytest.mark.sampled(14)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
-    """Every partition of every broker; NDJSON and Kafka's text of all of them."""
+    """Every partition of every broker, as NDJSON and as Kafka's text."""
     for partition in any_state.partitions():
         lines = [("--format", "ndjson"), ("--format", "kafka"), *command_lines(partition.name, 6)]
         for line in lines:
@@ -79,7 +79,7 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
 def test_damaged_logs_read_the_same(
     any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
-    """Defects come at the same place between the rows; the gravest status is the same."""
+    """Defects come at the same place between the rows, and the gravest status is the same."""
     rng = random.Random(any_state.name)
     paths = [path for log_dir in any_state.log_dirs for path in sorted(log_dir.glob("*/*.log"))]
     paths = [path for path in paths if 0 < path.stat().st_size < 100_000]
@@ -122,7 +122,7 @@ def test_generated_logs_read_the_same(
     how: str,
     chosen: tuple[object, ...],
 ):
-    """Whatever is in the file."""
+    """Any content of the file."""
     path = write_log(tmp_path, data)
     assert_same(capfdbinary, path, "--format", form, "--bytes", how, *chosen)
 
@@ -143,7 +143,7 @@ PIECES = [
 def test_texts_are_escaped_the_same(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str, how: str
 ):
-    """Quotes, controls, what a terminal could act on, all ways of being no UTF-8; any length."""
+    """Quotes, control characters, terminal sequences, every kind of invalid UTF-8; any length."""
     rng = random.Random(7)
 
     def field() -> bytes | None:
@@ -164,7 +164,7 @@ def test_texts_are_escaped_the_same(
 def test_every_size_of_text_ends_where_it_should(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
-    """Texts are copied by eight bytes: one character that is special at each place of each size."""
+    """Texts are copied eight bytes at a time: one special character at each place of each size."""
     texts = [
         b"x" * before + special + b"x" * behind
         for special in (b"", b'"', b"\x1f", b"\x20", b"\xc3\xa9", b"\xff")
@@ -181,7 +181,7 @@ NUMBERS = [0, 9, 10, 99, 100, 101, 999_999_99, 10**8, 10**9 - 1, 10**18, 10**18 
 
 
 def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """Positive and negative, the extremes of 64 bits among them."""
+    """Positive and negative numbers, including the 64-bit extremes."""
     made = [
         batch(first, [record(0)], base_time=time, max_time=time, producer=(first, 2**15 - 1, 2**31
               - 1), epoch=-(2**31), attributes=64)
@@ -195,7 +195,7 @@ def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixt
 
 
 def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """A value of some megabytes, one that grows sixfold, many headers, an odd line of any size."""
+    """Values of megabytes, one that grows sixfold, many headers, and an odd line of any size."""
     many = [(b"header-%d" % i, bytes(20)) for i in range(20_000)]
     data = [
         batch(0, [record(0, b"k", b"v" * (3 << 20)), record(1, b"\0" * (1 << 20), None)]),
@@ -211,7 +211,7 @@ def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFi
 def test_a_segment_that_cannot_be_read_ends_its_partition(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
-    """What comes before it is printed; chunks are read ahead, errors are not told ahead."""
+    """Rows before it are printed. Chunks are read ahead, but errors are not reported ahead."""
     partition = tmp_path / "orders-0"
     for base in (0, 5):
         write_log(partition, batch(base, [record(i) for i in range(5)]), name=f"{base:020}")
@@ -223,7 +223,7 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
 
 
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """They are there before the kernels are loaded; a search may have to read everything."""
+    """They are printed before the kernels could be loaded; a search may have to read everything."""
     from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import open_path
 
@@ -240,7 +240,7 @@ def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: 
 
 
 def test_sequences_of_offsets_that_wrap(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """Offset and sequence come from the same delta, also where the offset leaves its 64 bits."""
+    """Offset and sequence come from the same delta, even if the offset overflows 64 bits."""
     data = batch(2**63 - 1, [record(0), record(1), record(2)], producer=(7, 1, 2**31 - 2))
     path = write_log(tmp_path / "__cluster_metadata-0", data)
     for form in FORMATS:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def rows(kafkalog: Run, *words: object) -> list[dict[str, Any]]:
-    """The objects that a dump prints."""
+    """Return the objects that a dump prints."""
     result = kafkalog("dump-segment", *words, "--format", "ndjson")
     assert result.status == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -29,7 +29,7 @@ def rows(kafkalog: Run, *words: object) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def log_dirs(tmp_path: Path) -> Path:
-    """Two brokers, three partitions each, with times that sometimes go back."""
+    """Two brokers with three partitions each, and times that sometimes go back."""
     rng = random.Random(7)
     for broker in ("broker-1", "broker-2"):
         for name in ("orders-0", "orders-1", "refunds-0"):
@@ -44,12 +44,12 @@ def log_dirs(tmp_path: Path) -> Path:
 
 
 def place(row: dict[str, Any]) -> tuple[str, int]:
-    """What identifies a row."""
+    """Return what identifies a row."""
     return row["path"], row["offset"]
 
 
 def test_path_order_is_that_of_single_dumps(log_dirs: Path, kafkalog: Run) -> None:
-    """Without internal topics and dead directories, which options include."""
+    """Internal topics and deleted directories are left out unless options include them."""
     found = rows(kafkalog, log_dirs)
     names = [(broker, name) for broker in ("broker-1", "broker-2")
              for name in ("orders-0", "orders-1", "refunds-0")]  # fmt: skip
@@ -64,7 +64,7 @@ def test_path_order_is_that_of_single_dumps(log_dirs: Path, kafkalog: Run) -> No
 
 
 def test_time_order_merges_logs_without_reordering_them(log_dirs: Path, kafkalog: Run) -> None:
-    """Compared with a merge by hand: always the oldest of the next rows."""
+    """Compared with a merge by hand that always takes the oldest of the next rows."""
     queues = {}
     for row in rows(kafkalog, log_dirs):
         queues.setdefault(row["path"], []).append(row)
@@ -82,7 +82,7 @@ def test_time_order_merges_logs_without_reordering_them(log_dirs: Path, kafkalog
 
 
 def test_tables_name_partition_and_directory(log_dirs: Path, kafkalog: Run) -> None:
-    """Directories only if there are several; CSV has the fields."""
+    """The directory is shown only if there are several; CSV has the fields."""
     for order in ("path", "time"):
         one = kafkalog("dump-segment", log_dirs / "broker-1", "--order", order)
         assert one.stdout.decode().split()[:2] == ["PARTITION", "OFFSET"]
@@ -94,7 +94,7 @@ def test_tables_name_partition_and_directory(log_dirs: Path, kafkalog: Run) -> N
 
 
 def test_internal_and_other_topics_share_a_table(log_dirs: Path, kafkalog: Run) -> None:
-    """Their columns differ: in path order another table begins, in time order all show bytes."""
+    """Their columns differ: path order starts another table, time order shows bytes for all."""
     for order in ("path", "time"):
         result = kafkalog("dump-segment", log_dirs, "--internal", "--order", order)
         assert result.status == 0
@@ -104,14 +104,14 @@ def test_internal_and_other_topics_share_a_table(log_dirs: Path, kafkalog: Run) 
 def test_more_logs_than_can_be_merged_are_refused(
     log_dirs: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files and memory stay bounded; logs without rows do not count."""
+    """This bounds files and memory; logs without rows do not count."""
     monkeypatch.setattr(merged, "LOGS_MAX", 3)
     assert kafkalog("dump-segment", log_dirs, "--order", "time").status == 7
     assert kafkalog("dump-segment", log_dirs, "--order", "time", "--topic", "refunds").status == 0
 
 
 def test_what_cannot_be_merged_is_refused(log_dirs: Path, kafkalog: Run, tmp_path: Path) -> None:
-    """Kafka's text and leftovers; a file of Arrow cannot tell partitions apart."""
+    """Kafka's text and leftovers; an Arrow file cannot distinguish partitions."""
     for words in (["--format", "kafka"], ["--view", "all"]):
         assert kafkalog("dump-segment", log_dirs, "--order", "time", *words).status == 2
     to = tmp_path / "rows.parquet"
@@ -121,7 +121,7 @@ def test_what_cannot_be_merged_is_refused(log_dirs: Path, kafkalog: Run, tmp_pat
 
 
 def test_damage_in_one_log_leaves_the_others(log_dirs: Path, kafkalog: Run) -> None:
-    """A defect is a row where it was met; the rest of the log and all others follow."""
+    """Each defect is a row at its place; the rest of the log and all other logs follow."""
     log = next((log_dirs / "broker-1" / "orders-0").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[len(data) // 2 + 63] ^= 0x01  # in the record of the eleventh batch

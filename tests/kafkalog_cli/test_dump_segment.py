@@ -1,4 +1,4 @@
-"""`dump-segment` against what real consumers read."""
+"""`dump-segment`, compared with what real consumers read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def long_form(text: str | None) -> object:
-    """The corpus of 4.3 keeps values above 1 KiB as size and digest."""
+    """Convert a value above 1 KiB to size and digest, as the corpus of 4.3 keeps it."""
     if text is None or len(text) <= 2048:
         return text
     return {"len": len(text) // 2, "sha256": hashlib.sha256(bytes.fromhex(text)).hexdigest()}
@@ -43,7 +43,7 @@ def headers_of(row: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def log_start(kafkalog: Any, partition: Path) -> int:
-    """The consumer of the corpus began at the log start, which lies inside a batch at times."""
+    """Return the log start, where the corpus consumer began; it may lie inside a batch."""
     result = kafkalog("lookup-offset", partition, "--special", "earliest", "--format", "ndjson")
     return int(json.loads(result.stdout)["offset"])
 
@@ -76,7 +76,7 @@ def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) ->
 
 @pytest.mark.sampled(3)
 def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
-    """Without aborted transactions, and nothing from the first open one on."""
+    """Without aborted records, and nothing from the first open transaction on."""
     for partition in any_state.partitions():
         offsets = any_state.expected / "records-committed" / f"{partition.name}.offsets.json"
         committed = any_state.expected / "records" / f"{partition.name}.read_committed.ndjson"
@@ -92,7 +92,7 @@ def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog:
 
 
 def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> None:
-    """The batch headers of an uncompacted log count exactly the records that are in it."""
+    """In an uncompacted log, the batch headers count exactly the records in it."""
     partition = corpus_dir / "kafka-4.3" / "codecs" / "codec-zstd-0"
     result = kafkalog("dump-segment", "--batches", "--format", "ndjson", partition)
     batches = [json.loads(line) for line in result.stdout.splitlines()]
@@ -107,7 +107,7 @@ def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> N
 
 
 def test_json_and_csv_hold_the_rows_of_ndjson(corpus_dir: Path, kafkalog: Any) -> None:
-    """One content, three ways to write it."""
+    """The same content in three formats."""
     log = corpus_dir / "kafka-4.3" / "txn" / "txn-0" / "00000000000000000000.log"
     arguments = ("dump-segment", "--records", "--bytes", "hex", log, "--format")
     rows = [json.loads(line) for line in kafkalog(*arguments, "ndjson").stdout.splitlines()]
@@ -147,7 +147,7 @@ def test_damage_is_shown_in_place_and_reading_goes_on(
 def test_times_without_a_zone_are_those_of_the_zone_asked_for(
     corpus_dir: Path, kafkalog: Any
 ) -> None:
-    """Tables and bounds speak of one clock; an offset in the text wins."""
+    """Tables and bounds use the same zone; an offset in the text takes precedence."""
     partition = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     rows = records(kafkalog, partition)
     later = sorted({row["timestamp"] for row in rows})[len(rows) // 4]
@@ -168,7 +168,7 @@ def test_times_without_a_zone_are_those_of_the_zone_asked_for(
 
 
 def test_tables_of_several_logs_say_which(corpus_dir: Path, kafkalog: Any) -> None:
-    """By name where the names differ, else by path; one log alone needs no such column."""
+    """By name if the names differ, else by path; a single log needs no such column."""
     root = corpus_dir / "kafka-4.3"
     orders = [
         root / name / "compact-live-0" for name in ("compact-0-before", "compact-1-first-pass")

@@ -1,4 +1,4 @@
-"""`explain`: every reference has all that a person needs, and its example is how findings read."""
+"""`explain`: every reference is complete, and its example reads like a finding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_every_reference_says_all(name: str, kafkalog: Any):
-    """What it means, where it comes from, what a broker does: sentences, each its own."""
+    """What it means, where it comes from, what a broker does: whole sentences, not repeated."""
     known = REFERENCES[name]
     for text in (known.meaning, known.arises, known.broker, known.hint or "."):
         assert text.endswith(".")
@@ -37,7 +37,7 @@ def test_every_reference_says_all(name: str, kafkalog: Any):
 
 
 def test_all_are_listed_by_severity(kafkalog: Any):
-    """The gravest first, errors last; objects and table have the same."""
+    """The gravest come first, errors last; objects and table list the same."""
     lines = kafkalog("explain", "--format", "ndjson").stdout.splitlines()
     rows = [json.loads(line) for line in lines]
     assert {row["reference"] for row in rows} >= set(REFERENCES) | {"path-not-found", "usage"}
@@ -50,7 +50,7 @@ def test_all_are_listed_by_severity(kafkalog: Any):
 
 
 def test_hints_name_commands_that_exist():
-    """With options that they take; for damage to a log or an index there is always one."""
+    """Their options exist; damage to a log or an index always has a hint."""
     for known in REFERENCES.values():
         for name, words in re.findall(r"`kafkalog ([a-z-]+)([^`]*)`", known.hint or ""):
             parameters = all_commands()[name].params
@@ -62,9 +62,9 @@ def test_hints_name_commands_that_exist():
 
 
 def test_commands_are_as_they_are_run(kafkalog: Any):
-    """Each is for a reference that exists, and the command takes its options.
+    """Each belongs to a reference that exists, and the command takes its options.
 
-    What damages a log or an index has one, unless it needs another replica's data or an editor.
+    Damage to a log or an index has one, unless it needs another replica's data or an editor.
     """
     for command in {one.command for one in REFERENCES.values() if one.command}:
         _, name, *words = command.split()
@@ -86,7 +86,7 @@ NOT_REPAIRED = {"producer-snapshot-corrupt"}
 
 
 def test_references_are_completed():
-    """By their beginning."""
+    """The beginning of a name is enough."""
     (argument,) = [one for one in all_commands()["explain"].params
                    if one.name == "references"]  # fmt: skip
     context = typer.Context(all_commands()["explain"])
@@ -95,7 +95,7 @@ def test_references_are_completed():
 
 
 def test_errors_are_explained_too(kafkalog: Any):
-    """With the exit status they give."""
+    """The explanation includes their exit status."""
     row = json.loads(kafkalog("explain", "path-not-found", "--format", "ndjson").stdout)
     assert (row["exit_code"], row["severity"]) == (3, None)
     assert b"exit status 3" in kafkalog("explain", "path-not-found").stdout
@@ -108,7 +108,7 @@ def test_errors_are_explained_too(kafkalog: Any):
     [("torn-tial", "`torn-tail`"), ("crc-mismatch", "`batch-crc-mismatch`"), ("?", "lists them")],
 )
 def test_a_misspelt_name_gives_those_that_are_near(name: str, near: str, kafkalog: Any):
-    """Usage, with a hint, and nothing on stdout, whatever other names were right."""
+    """A usage error with a hint and no stdout, even if other names were right."""
     result = kafkalog("explain", "torn-tail", name)
     assert result.status == 2
     assert result.stdout == b""
@@ -117,7 +117,7 @@ def test_a_misspelt_name_gives_those_that_are_near(name: str, near: str, kafkalo
 
 @pytest.mark.parametrize("columns", [30, 40, 80])
 def test_text_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
-    """Lines are wrapped between words; no word is lost."""
+    """Lines wrap between words, and no word is lost."""
     names = list(REFERENCES)
     wide = kafkalog("explain", *names).stdout.decode()
     monkeypatch.setattr(explanations, "terminal_width", lambda: columns)
@@ -128,14 +128,14 @@ def test_text_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest
 
 
 def shape(detail: str) -> str:
-    """The words of a detail: numbers and paths stand for others."""
+    """Replace the numbers of a detail, so that its words remain."""
     return re.sub(r"0x[0-9a-f]+|-?[0-9]+", "N", detail)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*DAMAGE, *UNDECODABLE])
 def test_examples_read_as_findings_do(name: str, corpus_dir: Path, tmp_path: Path):
-    """A real log, damaged in the way the reference is for."""
+    """Each example is compared with a finding on a log that was damaged accordingly."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     if name in DAMAGE:
         DAMAGE[name][0](root)

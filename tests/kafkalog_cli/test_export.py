@@ -1,4 +1,4 @@
-"""`dump-segment --format parquet|arrow --to FILE` holds the rows of NDJSON, in one whole file."""
+"""`dump-segment --format parquet|arrow --to FILE` writes the rows of NDJSON to one whole file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_of(path: Path) -> Any:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """What the file holds, as NDJSON has it with `--bytes base64`."""
+    """Return the rows of the file in the form of NDJSON with `--bytes base64`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, bytes):
@@ -47,7 +47,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def objects(kafkalog: Any, *argv: object) -> list[dict[str, Any]]:
-    """The rows of NDJSON without what only NDJSON has."""
+    """Return the rows of NDJSON without fields that only NDJSON has."""
     out = kafkalog("dump-segment", *argv, "--format", "ndjson", "--bytes", "base64").stdout
     rows = [json.loads(line) for line in out.splitlines()]
     for row in rows:
@@ -64,7 +64,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.sampled(8)
 @pytest.mark.usefixtures("_either_way")
 def test_records_and_batches_are_those_of_ndjson(any_state: State, tmp_path: Path, kafkalog: Any):
-    """Whole log directories, several PATHs into one file."""
+    """Whole log directories, and several PATHs into one file."""
     partitions = any_state.partitions()
     for what in ("--records", "--batches"):
         arguments = (what, *partitions[:12], "--from-offset", 1)
@@ -82,7 +82,7 @@ def test_records_and_batches_are_those_of_ndjson(any_state: State, tmp_path: Pat
 def test_indexes_are_those_of_ndjson(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any, form: str, suffix: str
 ):
-    """Each kind into its own file."""
+    """Each kind of index goes into its own file."""
     paths = sorted((corpus_dir / "lookup").rglob(f"*.{suffix}"))
     paths = [path for path in paths if path.stat().st_size][:3]
     assert paths
@@ -94,7 +94,7 @@ def test_indexes_are_those_of_ndjson(
 
 @pytest.mark.usefixtures("_either_way")
 def test_defects_go_to_stderr(tmp_path: Path, kafkalog: Any):
-    """The rows beside the damage are in the file; the status is 1, as for CSV."""
+    """The rows around the damage are in the file; the status is 1, as for CSV."""
     sound = [batch(i, [record(0)]) for i in range(3)]
     path = write_log(tmp_path, sound[0], flip(sound[1], 8 * 17), sound[2])
     target = tmp_path / "x.parquet"
@@ -107,7 +107,7 @@ def test_defects_go_to_stderr(tmp_path: Path, kafkalog: Any):
 
 
 def test_row_groups_are_bounded(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
-    """By rows and by bytes, so that memory is; the compression is Parquet's usual one."""
+    """A limit on rows and bytes bounds memory; the compression is Parquet's usual one."""
     monkeypatch.setattr(arrow_files, "_GROUP_ROWS", 100)
     monkeypatch.setattr(command, "_BATCH_ROWS", 30)
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
@@ -123,7 +123,7 @@ def test_row_groups_are_bounded(tmp_path: Path, kafkalog: Any, monkeypatch: pyte
 
 
 def test_the_metadata_says_what_was_selected(tmp_path: Path, kafkalog: Any):
-    """In both formats."""
+    """Both formats have it."""
     path = write_log(tmp_path, batch(0, [record(0, b"k")]))
     for form in ("parquet", "arrow"):
         target = tmp_path / f"x.{form}"
@@ -152,7 +152,7 @@ def test_refusals_leave_no_file(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any, arguments: tuple[str, ...], status: int,
     reference: str,
 ):  # fmt: skip
-    """And say why."""
+    """The error gives the reason."""
     [partition] = list((corpus_dir / "lookup" / "transactions").rglob("orders-0"))[:1]
     there = tmp_path / "there"
     there.touch()
@@ -171,7 +171,7 @@ def test_refusals_leave_no_file(
 
 
 def test_a_bad_path_among_good_ones_is_told(tmp_path: Path, kafkalog: Any):
-    """The others are in the file; the gravest status counts."""
+    """The others are in the file, and the gravest status counts."""
     path = write_log(tmp_path, batch(0, [record(0)]))
     target = tmp_path / "x.arrow"
     result = kafkalog("dump-segment", tmp_path / "no", path, "--format", "arrow", "--to", target)
@@ -195,7 +195,7 @@ def test_an_interrupt_leaves_no_file(
 
 
 def test_a_missing_package_is_named(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
-    """With the line that installs it."""
+    """The error gives the command that installs it."""
     path = write_log(tmp_path, batch(0, [record(0)]))
     real = importlib.util.find_spec
     monkeypatch.setattr(

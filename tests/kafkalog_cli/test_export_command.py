@@ -33,7 +33,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> None:
-    """A part a file, defects behind theirs, a summary; status 1 with defects."""
+    """One row per part, its defects after it, then a summary; the status is 1 with defects."""
     done = kafkalog("export", DAMAGED, "--to", tmp_path, "--format", "ndjson")
     found = rows(done)
     assert done.status == 1
@@ -52,7 +52,7 @@ def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> No
 def test_table_has_a_row_a_partition(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With offsets; a second run says that there was nothing to do."""
+    """Each row has its offsets; a second run reports that there was nothing to do."""
     monkeypatch.setenv("COLUMNS", "80")
     words = ("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "local")
     first, second = kafkalog(*words).stdout.decode(), kafkalog(*words).stdout.decode()
@@ -67,7 +67,7 @@ def test_table_has_a_row_a_partition(
 
 
 def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
-    """Topics, partitions, offsets, times, columns, commitment."""
+    """Topics, partitions, offsets, times, columns, isolation."""
     words = ["--topic", "payments", "--partition", "0", "--read-committed", "--from-offset", "10",
              "--to-time", "2024-01-01T00:00:20Z", "--columns", "offset, timestamp_ms"]  # fmt: skip
     assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", *words).status == 0
@@ -99,7 +99,7 @@ def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_wrong_options_are_told(kafkalog: Run, tmp_path: Path, words: list[str], said: str) -> None:
-    """Status 2, and nothing is written."""
+    """The status is 2, and nothing is written."""
     done = kafkalog("export", f"{LOG_DIR}/orders-0", "--to", tmp_path / "to", *words)
     assert done.status == 2
     assert said in done.stderr
@@ -107,7 +107,7 @@ def test_wrong_options_are_told(kafkalog: Run, tmp_path: Path, words: list[str],
 
 
 def test_fail_fast_ends_with_6(kafkalog: Run, tmp_path: Path) -> None:
-    """And what was written is taken up by a run that passes over damage."""
+    """A later run that skips damage takes over the files already written."""
     done = kafkalog("export", DAMAGED, "--to", tmp_path / "to", "--fail-fast")
     assert (done.status, done.stdout) == (6, b"")
     assert done.stderr.startswith("error: batch-crc-mismatch")
@@ -117,7 +117,7 @@ def test_fail_fast_ends_with_6(kafkalog: Run, tmp_path: Path) -> None:
 
 
 def test_something_else_is_refused(kafkalog: Run, tmp_path: Path) -> None:
-    """Status 4."""
+    """The status is 4."""
     (tmp_path / "mine").write_text("mine")
     done = kafkalog("export", f"{LOG_DIR}/orders-0", "--to", tmp_path)
     assert done.status == 4
@@ -129,7 +129,7 @@ def test_something_else_is_refused(kafkalog: Run, tmp_path: Path) -> None:
 def test_failures_of_the_disk_are_one_error(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:
-    """Whatever step fails; the run after it comes to the end."""
+    """Whichever step fails, the next run completes the export."""
     words = ("export", f"{LOG_DIR}/orders-0", "--to", tmp_path / "to")
 
     def fail(*_: object, **__: object) -> None:
@@ -150,7 +150,7 @@ def test_failures_of_the_disk_are_one_error(
 
 
 def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
-    """Beside the bytes; what does not decode is rejected, and told."""
+    """They are written next to the bytes; values that do not decode are rejected and reported."""
     values = [b'{"order":1,"cents":2}', b"no json", None]
     write_log(
         tmp_path / "a-0", batch(0, [record(i, b"k", value) for i, value in enumerate(values)])
@@ -176,7 +176,7 @@ def test_typed_values(kafkalog: Run, tmp_path: Path) -> None:
 def test_spark_starts_only_on_request(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name, or by an option about it; however many partitions there are."""
+    """It starts for its name or for an option of its own, however many partitions there are."""
     started = []
 
     def start(_: object) -> None:
@@ -199,7 +199,7 @@ def test_spark_starts_only_on_request(
 
 
 def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path) -> None:
-    """The table counts it where it is."""
+    """The table counts the damage in its own partition."""
     for name in ("a-0", "a-1"):
         write_log(tmp_path / "logs" / name, *(batch(n, [record(0)]) for n in range(9)))
     log = next((tmp_path / "logs" / "a-1").glob("*.log"))

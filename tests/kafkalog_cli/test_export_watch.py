@@ -1,4 +1,4 @@
-"""What `export` tells others about its runs: Prometheus by a file, OpenLineage by events."""
+"""How `export` reports its runs: a file for Prometheus, OpenLineage events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def metrics_of(path: Path) -> dict[tuple[str, str], float]:
-    """The values by name and topic, as a parser of Prometheus' format reads them."""
+    """Return the values by name and partition, read by a parser of Prometheus' format."""
     found = {}
     for family in text_string_to_metric_families(path.read_text()):
         assert family.type == "gauge"
@@ -41,7 +41,7 @@ def metrics_of(path: Path) -> dict[tuple[str, str], float]:
 
 
 def test_metrics_of_runs(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """Of each partition, also of one without news; the lag is what is above the high watermark."""
+    """Every partition has metrics, even without news; the lag counts up to the high watermark."""
     log, to, file = tmp_path / "log", tmp_path / "lake", tmp_path / "k.prom"
     partition = make_log(log)
     (log / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
@@ -76,7 +76,7 @@ def test_metrics_of_runs(tmp_path: Path, kafkalog: Kafkalog) -> None:
 
 
 def test_metrics_of_rejects_and_failures(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """A run that fails says no more than that; one that is refused its file does nothing."""
+    """A failed run reports only its failure; a run whose file is refused does nothing."""
     log, file, schema = tmp_path / "log", tmp_path / "k.prom", tmp_path / "s.json"
     schema.write_text('{"type": "object", "properties": {"n": {"type": "integer"}}}')
     values = [b"{}" if i % 3 else b"-" for i in range(9)]
@@ -103,8 +103,8 @@ class Collector:
     """A server for OpenLineage events.
 
     Attributes:
-        events: those that it got.
-        status: what it answers.
+        events: the events received.
+        status: the status it answers with.
     """
 
     def __init__(self) -> None:
@@ -126,13 +126,13 @@ class Collector:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
     def told(self) -> list[dict[str, Any]]:
-        """Return the events since the last time."""
+        """Return the events since the last call."""
         found, self.events[:] = list(self.events), []
         return found
 
 
 def configured(place: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """Let the library send events to a port, once."""
+    """Configure the library to send events to a port, without retries."""
     place.write_text(
         f"transport: {{type: http, url: 'http://127.0.0.1:{port}', retry: {{total: 0}}}}\n"
         "facets: {source_code_location: {disabled: true}}\n"
@@ -153,7 +153,7 @@ def collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Colle
 
 
 def test_events_of_runs(tmp_path: Path, kafkalog: Kafkalog, collector: Collector) -> None:
-    """The logs, the table with its columns, and how each run has ended."""
+    """The logs, the table with its columns, and how each run ended."""
     log, to = tmp_path / "log", tmp_path / "lake"
     partition = make_log(log)
     words = ("export", log, "--to", to, "--append", "--lineage", "prod/nightly/orders",
@@ -202,7 +202,7 @@ def test_events_of_runs(tmp_path: Path, kafkalog: Kafkalog, collector: Collector
 def test_events_of_an_iceberg_table(
     tmp_path: Path, kafkalog: Kafkalog, collector: Collector
 ) -> None:
-    """It has its name, and the rows of each run."""
+    """The event has the table's name, and the rows of each run."""
     make_log(tmp_path / "log")
     words = ("export", tmp_path / "log", "--to", TABLE, "--append", "--warehouse", tmp_path / "w",
              "--lineage", "nightly")  # fmt: skip
@@ -222,7 +222,7 @@ def test_events_that_nobody_takes(
     tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch, collector: Collector,
     how: str,
 ) -> None:  # fmt: skip
-    """The export ends as it does without them, with a note."""
+    """The export ends as it does without events, with a note."""
     make_log(tmp_path / "log")
     config = tmp_path / "other.yml"
     with socket.socket() as server:
@@ -253,7 +253,7 @@ def test_events_that_nobody_takes(
 
 
 def test_usage(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """A job has a name."""
+    """A job without a name is refused."""
     make_log(tmp_path / "log")
     result = kafkalog("export", tmp_path / "log", "--to", tmp_path / "lake", "--lineage", "a/")
     assert (result.status, "The job has no name" in result.stderr) == (2, True)

@@ -1,12 +1,12 @@
 """Each kind of call about each path fails, once and for good, in each command that reads.
 
-What comes of it is the same answer (where the call was not needed), a finding, or an error; never a
+The result is the same answer (where the call was not needed), a finding, or an error; never a
 traceback, an internal error, or status 0 with less than there is.
 
-A command makes up to a thousand calls, most of them again and again the same: a stat of the same
-file, a read of the same log. So of each call that differs (its kind and its path) these fail: the
-first, for good; the first, the last and one between, once; one that is not the first, for good.
-With `KAFKALOG_EVERY_CRASH` this is done for every call that differs, otherwise for a few of them.
+A command makes up to a thousand calls, most of them repeated: a stat of the same file, a read of
+the same log. So for each distinct call (its kind and its path) these fail: the first, for good; the
+first, the last and one between, once; one that is not the first, for good.
+With `KAFKALOG_EVERY_CRASH` this is done for every distinct call, otherwise for a few of them.
 Not covered: calls of Spark's workers, which are other processes.
 """
 
@@ -110,7 +110,7 @@ Call = tuple[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """Which call fails: so many of the same come before it; for good: those after it fail, too."""
+    """Which call fails: the number of equal calls before it; for good: those after it fail, too."""
 
     call: Call
     before: int
@@ -119,7 +119,7 @@ class Fault:
 
 
 class Faults:
-    """Lets calls about something below a directory fail.
+    """Makes calls about paths below a directory fail.
 
     Attributes:
         calls: how often each was made.
@@ -161,7 +161,7 @@ class Faults:
 
 
 def faults_of(calls: Counter[Call], rng: random.Random) -> list[Fault]:
-    """The faults that are tried for some calls, each with one of the errors."""
+    """Return the faults to try for each call, each with one of the errors."""
     found = []
     for call, count in sorted(calls.items()):
         once = {0, count - 1, rng.randrange(count)}
@@ -173,7 +173,7 @@ def faults_of(calls: Counter[Call], rng: random.Random) -> list[Fault]:
 
 @pytest.fixture
 def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
-    """Two partitions with all kinds of files."""
+    """Two partitions with files of all kinds."""
     root = tmp_path / "log-dir"
     partition = small_log(corpus_dir, root)
     shutil.copytree(partition, root / "orders-1")
@@ -188,20 +188,23 @@ def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
 
 
 def is_told(done: Result) -> bool:
-    """Whether the output says that something could not be read."""
+    """Return whether the output reports that something could not be read."""
     said = done.stdout.decode(errors="replace") + done.stderr
     is_counted = f"kafkalog_verify_exit_status {done.status}\n" in said
     return is_counted or any(word in said for word in WORDS)
 
 
 def answer(done: Result, to: Path) -> tuple[int, bytes, str, bytes]:
-    """All that a run says, but for when and how long it ran; with the file that it made."""
+    """Return all that a run says, except its times, and the file that it made."""
     made = to.read_bytes() if to.is_file() else b""
     return done.status, OF_THE_RUN.sub(b"", done.stdout), done.stderr, made
 
 
 def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
-    """Objects of the partition that the path is not in, if it is in one, and that are not there."""
+    """Return missing rows of the partition that the failing path is not in.
+
+    If the path is in neither partition, nothing is expected to be complete.
+    """
     directories = {b"/orders-0", b"/orders-1"}
     [*others] = [name for name in directories if name + b"/" not in path.encode() + b"/"]
     if len(others) != 1:
@@ -215,7 +218,10 @@ def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
 def test_a_call_that_fails_is_told(
     name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]
 ):
-    """The answer is the same, or it says what could not be read; the others' rows are there."""
+    """The answer is the same, or it says what could not be read.
+
+    Other partitions keep their rows.
+    """
     to = tmp_path / "to"
     words = [word.format(dir=log_dir, to=to) for word in LINES[name]]
     try_faults(name, words, log_dir, to, kafkalog, tell)
@@ -234,7 +240,7 @@ sys.stdin.read()
 def test_an_error_about_the_lock_of_a_broker_is_told(
     name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]
 ):
-    """Whether a broker is running decides on the view: beside one the files are shown."""
+    """A running broker decides the view: files are shown as they are next to one."""
     (log_dir / ".kafka_cleanshutdown").unlink()
     lock = log_dir / ".lock"
     words = [word.format(dir=log_dir) for word in LINES[name]]
@@ -254,13 +260,13 @@ def try_faults(
     """Try the faults of one command line.
 
     Args:
-        name: of the line.
+        name: the name of the line.
         words: the line.
-        log_dir: what it is about.
-        to: what it writes, if anything.
+        log_dir: what the line reads.
+        to: where it writes, if anywhere.
         kafkalog: runs it.
-        tell: is told how much was tried.
-        about: only calls about this path fail, each of them.
+        tell: receives how much was tried.
+        about: make only calls about this path fail, each of them.
     """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
@@ -303,12 +309,12 @@ def try_faults(
 
 
 def faults_seen(faults: list[Fault]) -> set[Call]:
-    """The calls that faults are about."""
+    """Return the calls that the faults are for."""
     return {fault.call for fault in faults}
 
 
 def difference(whole: Result, done: Result) -> str:
-    """The first line that differs."""
+    """Return the first line that differs."""
     for before, after in zip_longest(whole.stdout.splitlines(), done.stdout.splitlines()):
         if OF_THE_RUN.sub(b"", before or b"") != OF_THE_RUN.sub(b"", after or b""):
             return f"{(after or b'')[:500]!r} instead of {(before or b'')[:500]!r}"

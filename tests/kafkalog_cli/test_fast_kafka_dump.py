@@ -1,4 +1,4 @@
-"""Kafka's text from the kernels is that of the reference decoder: lines, reports and status."""
+"""Kafka's text from the kernels equals the reference decoder's: lines, reports and status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = (
 def outputs(
     capture: pytest.CaptureFixture[bytes], *argv: object, command: str = "kafka-dump-log"
 ) -> list[Any]:
-    """Status, stdout and stderr without and with the kernels."""
+    """Return status, stdout and stderr without and with the kernels."""
     found = []
     for size_min in (1 << 40, 0):
         with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +75,7 @@ def test_generated_and_damaged_logs_read_the_same(
 def test_a_control_batch_of_which_no_record_can_be_told_has_one_line(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
-    """As many malformed control records as are told at a time: their batch is there once."""
+    """The batch of as many malformed control records as are reported at a time appears once."""
     marker = bytes(4)
     for malformed in (b"", b"\xdb\x0b\0\0"):
         for count in (49, 50, 51):
@@ -87,7 +87,7 @@ def test_a_control_batch_of_which_no_record_can_be_told_has_one_line(
 
 
 def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """Around every power of ten, of both signs, up to what 64 bits hold."""
+    """Around every power of ten, of both signs, up to 64 bits."""
     numbers = {0, 2**63 - 1, -(2**63), 2**63 - 2, 1 - 2**63}
     numbers |= {sign * (10**i + d) for i in range(19) for d in (-1, 0, 1) for sign in (1, -1)}
     numbers |= {int(digits * 18) for digits in "123456789"}
@@ -101,7 +101,7 @@ def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixt
 
 
 def test_text_that_is_no_utf_8(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """Java's replacement characters; surrogates, overlong forms and cut characters among them."""
+    """Java's replacement characters, for surrogates, overlong forms and cut characters, too."""
     rng = random.Random(3)
     pieces = [b"a", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", b"\xff",
               b"\xc0\x80", b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"\xed\x9f\xbf", b"\xe2\x82",
@@ -118,7 +118,7 @@ def test_text_that_is_no_utf_8(tmp_path: Path, capfdbinary: pytest.CaptureFixtur
 
 
 def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
-    """A value of some megabytes, a key of some more, many headers."""
+    """A value of several megabytes, a longer key, many headers."""
     many = [(b"header-%d" % i, bytes(20)) for i in range(90_000)]
     data = [
         batch(0, [record(0, b"k", b"v" * (3 << 20)), record(1, b"k" * (2 << 20), None)]),
@@ -130,7 +130,7 @@ def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFi
 
 
 def test_a_small_log_needs_no_engine(corpus_dir: Path, capfdbinary: Any):
-    """The rule says so; nor does text for decoders, or on a terminal."""
+    """Small logs are printed without it; so is text for decoders or on a terminal."""
     sys.modules.pop("kafkalog.text.kafka_text", None)
     [path] = sorted((corpus_dir / "kafka-4.3" / "txn").glob("txn-0/*.log"))[:1]
     assert run(["kafka-dump-log", *DEEP, "--files", str(path)]) == 0

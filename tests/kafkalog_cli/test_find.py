@@ -1,4 +1,4 @@
-"""`find`: what it shows, its files, and its status."""
+"""`find`: what it shows, its files, and its statuses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rows_have_the_fields_of_records_their_partition_and_their_writer(kafkal
 
 
 def test_a_file_has_the_same_records(kafkalog: Run, tmp_path: Path) -> None:
-    """Parquet has the columns of a scan, with partition and writer."""
+    """Parquet has the columns of a scan, plus partition and writer."""
     wanted = rows(kafkalog("find", LOG_DIR, "--key-regex", "^user-[12]$", "--format", "ndjson"))
     to = tmp_path / "found.parquet"
     result = kafkalog("find", LOG_DIR, "--key-regex", "^user-[12]$", "--format", "parquet",
@@ -121,7 +121,7 @@ def test_wide_and_long_values_fit_the_terminal(
     columns: int, options: tuple[str, ...], kafkalog: Run, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Letters of double width count twice; nothing is lost."""
+    """Letters of double width count twice, and nothing is cut off."""
     from rich.cells import cell_len
 
     values = ("東京" * 40, "x" * 300, "é" * 90)
@@ -148,7 +148,7 @@ def test_copies_are_told_apart_by_their_directory(kafkalog: Run, tmp_path: Path)
 
 
 def test_what_does_not_decode_is_found_with_its_reason(kafkalog: Run, tmp_path: Path) -> None:
-    """The same values that an export leaves null; null itself is a tombstone, and no failure."""
+    """The same values that an export leaves null; a tombstone's null is no failure."""
     values = [
         b'{"n":1}',
         b'{"n":"x"}',

@@ -1,4 +1,4 @@
-"""`groups` and `where`: what they show, and their status."""
+"""`groups` and `where`: what they show, and their statuses."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def told(corpus_dir: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """What an admin client was told."""
+    """Return the offsets that an admin client received."""
     facts = state(corpus_dir, "kafka-4.3", "internal-topics").expected / "state.json"
     found: dict[str, Any] = json.loads(facts.read_text())["committedOffsets"]
     return found
 
 
 def kafkalog_groups(log_dir: Path) -> dict[str, Group]:
-    """What the library says."""
+    """Return the groups from the library."""
     return library.groups(log_dir).groups
 
 
@@ -53,7 +53,7 @@ def rows(result: Result, kind: str) -> list[dict[str, Any]]:
 def test_offsets_are_what_an_admin_client_is_told(
     log_dir: Path, told: dict[str, dict[str, dict[str, Any]]], kafkalog: Run
 ) -> None:
-    """Those of a transaction that was aborted, or is open, do not count."""
+    """Offsets of aborted or open transactions do not count."""
     result = kafkalog("groups", log_dir, "--format", "ndjson")
     assert result.status == 0
     found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -84,7 +84,7 @@ def test_offsets_are_what_an_admin_client_is_told(
 
 
 def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:
-    """Three columns for one group, four for several; what is pending is counted instead."""
+    """Three columns for one group, four for several; pending offsets are left out and counted."""
     one, all_of_them = tmp_path / "one.csv", tmp_path / "all.csv"
     assert kafkalog("groups", log_dir, "--group", "group-classic", "--export", one).status == 0
     assert one.read_text() == "events,0,5\nevents,1,6\nevents,2,9\n"
@@ -96,14 +96,14 @@ def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_p
 
 
 def test_a_group_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
-    """Nothing is found, and a warning says which."""
+    """The result is empty, and a warning names the group."""
     result = kafkalog("groups", log_dir, "--group", "nobody")
     assert (result.status, result.stdout) == (1, b"")
     assert "There is no group 'nobody'." in result.stderr
 
 
 def test_a_partition_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
-    """The metadata say that there are two: the answer is not complete."""
+    """By its metadata the topic has two partitions, so the answer is incomplete."""
     shutil.rmtree(log_dir / "__consumer_offsets-1")
     result = kafkalog("groups", log_dir, "--format", "ndjson")
     assert result.status == 1
@@ -114,7 +114,7 @@ def test_a_partition_that_is_not_there(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_a_damaged_partition(log_dir: Path, kafkalog: Run) -> None:
-    """What can be read is shown, and marked."""
+    """Readable commits are shown and marked as incomplete."""
     [log] = (log_dir / "__consumer_offsets-0").glob("*.log")
     data = log.read_bytes()
     position, size = frames(data)[2]
@@ -142,7 +142,7 @@ def test_a_damaged_partition(log_dir: Path, kafkalog: Run) -> None:
 def test_statuses(
     words: list[str], status: int, log_dir: Path, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """What cannot be answered says why."""
+    """The error says why there is no answer."""
     (tmp_path / "empty" / "other-0").mkdir(parents=True)
     places = {"empty": tmp_path / "empty", "log": log_dir}
     result = kafkalog(*(word.format(**places) for word in words))
@@ -153,7 +153,7 @@ def test_statuses(
 def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
     log_dir: Path, kafkalog: Run
 ) -> None:
-    """A row says so if the cleaner may have removed the commit that counted then."""
+    """A row is marked if the cleaner may have removed the commit that was valid then."""
     before = rows(kafkalog("groups", log_dir, "--at", "0@4", "--format", "ndjson"), "group_offset")
     assert all(row["exact"] for row in before)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 1000\n")
@@ -171,7 +171,7 @@ def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
 def test_an_end_offset_that_cannot_be_read_says_why(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lag is unknown; the file and the reason are reported, with the status of an error."""
+    """The lag is unknown; the file and the reason are reported, with an error's status."""
     unlucky = log_dir / "events-0"
     read_at = source.Source._pread
 
@@ -189,7 +189,7 @@ def test_an_end_offset_that_cannot_be_read_says_why(
 
 
 def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
-    """Between two moments of one partition."""
+    """They are compared between two moments of one partition."""
     now = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group_offset")
     counted = {
         (row["group"], row["topic"], row["partition"]): row["offset"]
@@ -206,7 +206,7 @@ def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
-    """By its hash, where its records really are."""
+    """The hash of its name gives the partition that really holds its records."""
     groups = rows(kafkalog("groups", log_dir, "--format", "ndjson"), "group")
     words = [word for row in groups for word in ("--group", row["group"])]
     result = kafkalog("where", log_dir, *words, "--format", "ndjson")
@@ -222,7 +222,7 @@ def test_where_a_group_is_coordinated(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_keys_of_version_0_are_the_same_keys(kafkalog: Run, tmp_path: Path) -> None:
-    """As Kafka replays them: a commit or a tombstone of one version replaces the other's."""
+    """Kafka replays them alike: a commit or tombstone of one version replaces the other's."""
 
     def key(version: int, partition: int) -> bytes:
         return struct.pack(">hh1sh1si", version, 1, b"g", 1, b"t", partition)
@@ -241,7 +241,7 @@ def test_keys_of_version_0_are_the_same_keys(kafkalog: Run, tmp_path: Path) -> N
 
 
 def test_the_lag_of_a_group_is_the_sum_of_its_offsets(tmp_path: Path) -> None:
-    """Summed as columns or one by one; also of offsets that no client commits, and of topics."""
+    """Summed as columns or one by one, also for offsets that no client commits, and for topics."""
     extremes = [0, 7, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)]
     offsets = {("g", topic, partition): offset for topic in ("s", "t")
                for partition, offset in enumerate(extremes)}  # fmt: skip
@@ -274,7 +274,7 @@ def test_the_lag_of_a_group_is_the_sum_of_its_offsets(tmp_path: Path) -> None:
 
 
 def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
-    """A key with bytes left over names the same group: no reason to fail."""
+    """A key with extra bytes names the same group, and is no reason to fail."""
     metadata = struct.pack(">hh8sihhi", 0, 8, b"consumer", 3, -1, -1, 0)
     batches = [
         batch(offset, [record(0, struct.pack(">hh1s", 2, 1, b"g") + more, metadata)])
@@ -288,7 +288,7 @@ def test_two_keys_of_one_group(kafkalog: Run, tmp_path: Path) -> None:
 def test_a_partition_that_cannot_be_read_costs_only_itself(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are shown; the status is that of the error."""
+    """The other partitions are shown; the status is the error's."""
     read_at = source.Source._pread
 
     def fail(self: source.Source, position: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Every command on a real pseudo-terminal, over names and data that try to take it over."""
+"""Every command on a real pseudo-terminal, with names and data that try to take it over."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for line in lines:
 
 
 def on_terminal(lines: list[list[object]], place: Path, term: str) -> bytes:
-    """All that a terminal is sent while these lines are run."""
+    """Run the lines on a pseudo-terminal; return all the bytes that it receives."""
     asked = place / "lines.json"
     asked.write_text(json.dumps([[os.fspath(w) if isinstance(w, Path) else str(w) for w in line]
                                  for line in lines]))  # fmt: skip
@@ -64,7 +64,7 @@ def on_terminal(lines: list[list[object]], place: Path, term: str) -> bytes:
 
 
 def hostile_log_dir(top: Path, evil: bytes) -> Path:
-    """A log directory in which every name and every text is evil; its partition."""
+    """Make a log directory whose names and texts are all hostile; return its partition."""
     name = evil.replace(b"\0", b"").replace(b"/", b"")
     directory = Path(os.fsdecode(os.path.join(os.fsencode(top), b"d" + name, b"t" + name + b"-0")))
     path = unsafe_log(directory)
@@ -89,7 +89,7 @@ def hostile_log_dir(top: Path, evil: bytes) -> Path:
 
 
 def lines_over(directory: Path) -> list[list[object]]:
-    """Every command in every format, over what is there and what is not."""
+    """Return every command in every format, over paths that exist and paths that do not."""
     log_dir, path = directory.parent, directory / f"{SEGMENT}.log"
     files = [*sorted(directory.iterdir()), *sorted(log_dir.iterdir())]
     missing = f"{directory}x"
@@ -126,7 +126,7 @@ def lines_over(directory: Path) -> list[list[object]]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(4))
 def test_every_command_on_a_dumb_terminal(tmp_path: Path, number: int):
-    """Not one byte that could act on it: words, tables, errors, Kafka's own text."""
+    """No byte of words, tables, errors or Kafka's own text can act on the terminal."""
     lines = lines_over(hostile_log_dir(tmp_path, b"".join(EVIL[number::4])))
     shown = on_terminal(lines, tmp_path, "dumb")
     assert len(shown) > 20_000
@@ -134,7 +134,7 @@ def test_every_command_on_a_dumb_terminal(tmp_path: Path, number: int):
 
 
 def test_every_command_on_a_terminal_with_colours_and_progress(tmp_path: Path):
-    """What is sent beside the text is rich's own, and nothing of it is of the data's making."""
+    """All escape sequences come from rich, none from the data."""
     directory = hostile_log_dir(tmp_path, b"".join(EVIL))
     lines = lines_over(directory)
     shown = on_terminal(lines, tmp_path, "xterm-256color")
@@ -148,7 +148,7 @@ FORMULAS = (b"=1+1", b"+1", b"-1", b"@SUM(A1)", b'=HYPERLINK("x")', b"=cmd|' /C 
 
 
 def test_csv_holds_the_text_as_it_is(tmp_path: Path, kafkalog: Run):
-    """A cell that a spreadsheet would compute is data here: changed, it could not be read back."""
+    """A cell that a spreadsheet would compute is data: changed, it could not be read back."""
     path = write_log(tmp_path / "t-0", batch(0, [record(i, f) for i, f in enumerate(FORMULAS)]))
     text = kafkalog("dump-segment", "--records", "--format", "csv", path).stdout.decode()
     rows = list(csv.DictReader(io.StringIO(text)))

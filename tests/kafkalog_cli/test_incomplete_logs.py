@@ -1,4 +1,4 @@
-"""What a reader leaves out or lacks, it says: lost segments, a torn end, a log start offset."""
+"""Readers report what they leave out or lack: lost segments, a torn end, a log start offset."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_lost_segment_is_told(log_dir: Path, kafkalog: Run, reader: str) -> No
 
 @pytest.mark.parametrize("reader", READERS)
 def test_what_compaction_explains_is_not(log_dir: Path, kafkalog: Run, reader: str) -> None:
-    """The cleaner has noted how far it went; so may it have removed all of a segment."""
+    """The gap is below the cleaner's checkpoint: the cleaner may have removed a whole segment."""
     lose_the_second_segment(log_dir)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 750\n")
     result = kafkalog(*READERS[reader], log_dir)
@@ -95,7 +95,7 @@ def test_the_library_raises_it(log_dir: Path) -> None:
 def test_a_lookup_tells_of_the_torn_end_that_it_met(
     log_dir: Path, kafkalog: Run, question: list[str]
 ) -> None:
-    """The log was closed cleanly, so a start cuts nothing off; its index has whole batches."""
+    """The log was closed cleanly, so a start would cut nothing off, and its index is valid."""
     tear_the_end(log_dir)
     index = log_dir / "orders-0" / f"{750:020d}.index"
     index.write_bytes(index.read_bytes()[:-8])
@@ -125,7 +125,7 @@ def test_a_log_ends_where_the_start_of_a_broker_ends_it(log_dir: Path, kafkalog:
 
 
 def test_a_lookup_tells_of_damage_before_its_answer(log_dir: Path, kafkalog: Run) -> None:
-    """A batch of another log that has no length any more; what follows it would be the answer."""
+    """The wanted batch has lost its length; a search finds the batch after it."""
     log = log_dir / "orders-0" / f"{250:020d}.log"
     data = bytearray(log.read_bytes())
     size = 12 + int.from_bytes(data[8:12], "big")
@@ -146,7 +146,7 @@ def offsets(result: Result) -> list[int]:
 
 
 def test_records_below_the_log_start_are_left_out_or_marked(log_dir: Path, kafkalog: Run) -> None:
-    """As DeleteRecords leaves a log: its start lies within the second segment."""
+    """As after DeleteRecords: the log starts within the second segment."""
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 300\n")
     told = "note: records below the log start offset left out: orders-0 up to 300\n"
     search = ["find", log_dir, "--topic", "orders", "--value-regex", "order", "--format", "ndjson"]

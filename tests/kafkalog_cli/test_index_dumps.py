@@ -1,4 +1,4 @@
-"""Indexes in Kafka's text are the same by columns and by the reference: text, reports, status."""
+"""Indexes in Kafka's text, by columns and by the reference: the same text, reports, status."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def output(capture: Capture, *argv: object) -> tuple[int, bytes, bytes]:
 
 
 def assert_same(capture: Capture, *argv: object, small: bool = False) -> tuple[int, bytes, bytes]:
-    """Both ways; with small blocks and chunks if wanted, so that a little data has many."""
+    """Compare both ways; `small` blocks and chunks make little data fill several."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fast_path, "FAST_SIZE_MIN", 1 << 40)
         patch.setattr(index_matches, "_ORDINARY", NEVER)
@@ -72,7 +72,7 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: Capture):
 
 
 def swapped(data: bytes, size: int, rng: random.Random) -> bytes:
-    """Two entries in each other's place."""
+    """Exchange two entries."""
     entries = [data[at : at + size] for at in range(0, len(data), size)]
     one, two = rng.randrange(len(entries)), rng.randrange(len(entries))
     entries[one], entries[two] = entries[two], entries[one]
@@ -91,7 +91,7 @@ def hurt(data: bytes, size: int, rng: random.Random) -> dict[str, bytes]:
 
 @pytest.mark.sampled(3)
 def test_the_damaged_corpus_reads_the_same(any_state: State, tmp_path: Path, capfdbinary: Capture):
-    """Each of log, offset index and time index is hurt while the others are sound."""
+    """Damages the log, the offset index or the time index, while the other two stay sound."""
     rng = random.Random(any_state.name)
     bases = [
         path.with_suffix("")
@@ -112,7 +112,7 @@ def test_the_damaged_corpus_reads_the_same(any_state: State, tmp_path: Path, cap
 
 
 def near(values: list[int], spread: int) -> st.SearchStrategy[int]:
-    """One of the values, or close to it, or anything."""
+    """Draw one of the values, a number close to one, or any number."""
     some = st.sampled_from(values) if values else st.just(0)
     return st.one_of(
         some, some, some, st.builds(int.__add__, some, st.integers(-spread, spread)),
@@ -121,7 +121,7 @@ def near(values: list[int], spread: int) -> st.SearchStrategy[int]:
 
 
 def write_indexes(draw: Any, path: Path, data: bytes) -> None:
-    """Entries that often say where batches are, mostly in order."""
+    """Write entries that often match the batches, mostly in order."""
     try:
         places = frames(data)
     except IndexError:
@@ -155,7 +155,7 @@ def clamped(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 @st.composite
 def rising_logs(draw: st.DrawFn) -> bytes:
-    """Sound batches with rising offsets and every kind of codec, most of them; magic 1 between."""
+    """Draw mostly sound batches with rising offsets and every codec, and magic 1 in between."""
     offset, found = 0, []
     for _ in range(draw(st.integers(0, 12))):
         count = draw(st.integers(1, 3))
@@ -188,7 +188,7 @@ def rising_logs(draw: st.DrawFn) -> bytes:
 def test_generated_logs_and_indexes_read_the_same(
     tmp_path: Path, capfdbinary: Capture, data: bytes, more: st.DataObject, small: bool
 ):
-    """Whatever log and indexes say about each other."""
+    """Log and indexes may contradict each other in any way."""
     path = write_log(tmp_path, data)
     write_indexes(more.draw, path, data)
     for suffix in (".index", ".timeindex"):
@@ -220,7 +220,7 @@ LEAD_ASTRAY = {
 def test_an_index_that_leads_astray_is_followed_as_kafka_does(
     tmp_path: Path, capfdbinary: Capture, name: str
 ):
-    """The search begins where the offset index says, and ends at damage."""
+    """The search begins where the offset index points, and ends at damage."""
     places, targets, damaged, reported = LEAD_ASTRAY[name]
     log = [batch(i, [record()], base_time=i, max_time=i) for i in range(10)]
     size = len(log[0])
@@ -241,7 +241,7 @@ def test_an_index_that_leads_astray_is_followed_as_kafka_does(
 
 
 def test_the_largest_time_is_sought_in_the_whole_batch(tmp_path: Path, capfdbinary: Capture):
-    """More records than fit in a table of rows, the latest anywhere; -1 where there is none."""
+    """A batch has more records than a table has rows, the latest anywhere; -1 if it is empty."""
     log, expected = b"", []
     for i in range(8):
         records = [record(n, None, time_delta=9 - (n - i) ** 2) for n in range(8)]
@@ -264,7 +264,7 @@ def edited(path: Path, edit: Callable[[bytes], bytes]) -> None:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """A log of some megabytes whose indexes have an entry for each batch, by Kafka's rules."""
+    """A log of several megabytes whose indexes have an entry for each batch, by Kafka's rules."""
     batches, offsets, times, position = [], b"", b"", 0
     for i in range(2500):
         deltas = [(i * 7 + n * n) % 11 for n in range(8)]
@@ -282,7 +282,7 @@ def large(tmp_path: Path) -> Path:
 
 
 def test_sound_indexes_of_a_large_log_give_no_report(large: Path, capfdbinary: Capture):
-    """Each line as Kafka writes it, and nothing on stderr."""
+    """Each line is as Kafka writes it, and stderr is empty."""
     index, times = large.with_suffix(".index"), large.with_suffix(".timeindex")
     pairs = list(struct.iter_unpack(">ii", index.read_bytes()))
     lines = [f"offset: {offset} position: {position}" for offset, position in pairs]
@@ -297,7 +297,7 @@ def test_sound_indexes_of_a_large_log_give_no_report(large: Path, capfdbinary: C
 
 
 def test_one_wrong_entry_spoils_no_other(large: Path, capfdbinary: Capture):
-    """Wrong offsets and times are reported, each once, in the order of the index."""
+    """Each wrong offset or time is reported once, in the order of the index."""
     times = large.with_suffix(".timeindex")
     edited(times, lambda data: (
         data[:12 * 5] + struct.pack(">qi", 1, 2**31 - 1)

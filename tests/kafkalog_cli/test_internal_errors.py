@@ -1,4 +1,4 @@
-"""A failure of kafkalog itself has a status of its own, and nothing reads like a verdict."""
+"""A failure of kafkalog itself has its own status, and no output reads like a verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fails(kind: type[Exception], *words: str) -> Callable[..., Any]:
-    """A function that stands for one with a bug."""
+    """Return a function that raises, in the place of one with a bug."""
 
     def fail(*_: object, **__: object) -> object:
         raise kind(*words)
@@ -38,7 +38,7 @@ def fails(kind: type[Exception], *words: str) -> Callable[..., Any]:
 def test_whatever_is_raised_is_an_internal_error(
     failure: type[Exception], kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """On one line, however many the exception has."""
+    """It is reported on one line, even if the exception has several."""
     monkeypatch.setattr(file_system, "stat", fails(failure, "two\nlines"))
     result = kafkalog("ls", tmp_path)
     assert (result.status, result.stdout) == (70, b"")
@@ -55,9 +55,9 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Status 1 would mean that defects were found; a traceback is for `--debug`.
+    """Status 1 would mean that defects were found; tracebacks are for `--debug`.
 
-    Typer takes an `EOFError` for Ctrl-D, and would end silently.
+    Typer treats an `EOFError` as Ctrl-D, and would end silently.
     """
     partition = small_log(corpus_dir, tmp_path)
     lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
@@ -79,7 +79,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
 
 @pytest.fixture
 def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A bug in a thread of the checks."""
+    """Put a bug into a thread of the checks."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     monkeypatch.setattr(record_facts, "markers_of_chunk", fails(IndexError, "out of range"))
     return
@@ -87,7 +87,7 @@ def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("broken_check")
 def test_no_report_of_verify_claims_success(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
-    """Whoever reads the report, not the status, learns it as well; so from a thread."""
+    """A reader of the report alone learns of the failure, even if it was in a thread."""
     partition = small_log(corpus_dir, tmp_path)
     results = {
         form: kafkalog("verify", partition, "--format", form)
@@ -122,7 +122,7 @@ def test_other_targets_are_still_checked(kafkalog: Run, corpus_dir: Path, tmp_pa
 
 @pytest.mark.usefixtures("broken_check")
 def test_debug_shows_where_it_was_raised(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
-    """With the same status, though the failure is contained."""
+    """The status is the same, though the failure is contained."""
     partition = small_log(corpus_dir, tmp_path)
     result = kafkalog("--debug", "verify", partition)
     assert result.status == 70
@@ -136,7 +136,7 @@ def test_debug_shows_where_it_was_raised(kafkalog: Run, corpus_dir: Path, tmp_pa
 def test_debug_shows_what_ended_the_work(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """With the same status; an error that is meant has its own."""
+    """The status is the same; an expected error keeps its own."""
     with monkeypatch.context() as patched:
         patched.setattr(file_system, "stat", fails(IndexError, "out of range"))
         result = kafkalog("--debug", "ls", tmp_path)
@@ -151,7 +151,7 @@ def test_debug_shows_what_ended_the_work(
 def test_an_array_that_was_not_finished_is_no_json(
     kafkalog: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A closed bracket would say that these are all."""
+    """A closing bracket would claim that the array is complete."""
     partition = small_log(corpus_dir, tmp_path)
     monkeypatch.setattr("kafkalog_cli.output.dump.read_records", fails(KeyError, "x"))
     result = kafkalog("dump-segment", partition, "--format", "json", "--limit", "3")
@@ -162,7 +162,7 @@ def test_an_array_that_was_not_finished_is_no_json(
 
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """No library was built for this processor; what is said about it."""
+    """Pretend that no library fits this processor; return the warnings about it."""
     said: list[str] = []
     monkeypatch.setattr(library, "LEVELS", {})
     monkeypatch.setattr(kernels.binary_offsets, "_native", None)
@@ -178,7 +178,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_without_kernels_the_answers_are_the_same(
     kafkalog: Run, corpus_dir: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    """The reference decoder reads whatever the size, and one warning says why it is slow."""
+    """The reference decoder reads logs of any size, and one warning says why it is slow."""
     partition = small_log(corpus_dir, tmp_path)
     log = min(partition.glob("*.log"))
     lines: list[list[object]] = [

@@ -1,4 +1,4 @@
-"""`kafka-dump-log` against the recorded stdout of Kafka 4.3's own tool."""
+"""`kafka-dump-log`, compared with the recorded stdout of Kafka 4.3's own tool."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> N
 def test_recorded_calls_print_the_recorded_bytes(
     any_state: State, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Logs deep, shallow and decoded, indexes, snapshots, checkpoints, KRaft snapshots."""
+    """Shallow, deep and decoded logs, indexes, snapshots, checkpoints, KRaft snapshots."""
     monkeypatch.chdir(any_state.root)
     calls = 0
     for arguments, expected, died in recorded(any_state):
@@ -63,7 +63,7 @@ def recorded(state: State) -> list[tuple[list[str], bytes, bool]]:
 
 
 def recorded_by_28(path: Path) -> list[tuple[list[str], bytes, bool]]:
-    """The 2.8 archives keep Kafka 4.3's output for logs, and 2.8's where it is the same."""
+    """Return calls recorded by 2.8 archives: Kafka 4.3's output for logs, 2.8's where equal."""
     name = path.name.removesuffix(".txt")
     file = f"{path.parent.name}/{name.removesuffix('.kafka-4.3')}"
     stderr = path.with_name(f"{name}.stderr.txt")
@@ -120,7 +120,7 @@ def relative(recorded_path: str, file: str) -> str:
 def test_a_time_index_needs_no_offset_index(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any
 ) -> None:
-    """Kafka's tool makes an empty one and dies; ours prints the same entries and writes nothing."""
+    """Kafka's tool creates an empty one and crashes; ours prints the entries and writes nothing."""
     partition = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / "txn-0")
     times = min(path for path in partition.glob("*.timeindex") if path.stat().st_size > 12)
     wanted = kafkalog("kafka-dump-log", "--files", times)
@@ -132,7 +132,7 @@ def test_a_time_index_needs_no_offset_index(
 def test_indexes_of_an_empty_log_are_damage(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any
 ) -> None:
-    """Kafka's tool dies at the first entry; ours prints all, and does not end with 0."""
+    """Kafka's tool crashes at the first entry; ours prints all, with a status other than 0."""
     partition = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / "txn-0")
     times = min(path for path in partition.glob("*.timeindex") if path.stat().st_size > 12)
     times.with_suffix(".log").write_bytes(b"")
@@ -141,7 +141,7 @@ def test_indexes_of_an_empty_log_are_damage(
 
 
 def test_version_is_that_of_the_tool_replaced(kafkalog: Any) -> None:
-    """Scripts ask Kafka's tools for it."""
+    """Scripts ask Kafka's tools for their version."""
     result = kafkalog("kafka-dump-log", "--version")
     assert result.status == 0
     assert result.stdout.startswith(b"4.3.0 ")

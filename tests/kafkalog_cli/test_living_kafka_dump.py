@@ -1,4 +1,4 @@
-"""Kafka's text of a partition whose files are replaced while it is printed."""
+"""Kafka's text of a partition whose files are replaced during printing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_files_that_go_away_are_listed_again(
     limit: int | None,
     number: int,
 ) -> None:
-    """A cleaner makes one segment of all, just before one of them is read: each row comes once."""
+    """The cleaner merges all segments just before one is read: each row is printed once."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     partition = tmp_path / "t-0"
     batches = [batch(n, [record(0, b"k", b"v")]) for n in range(3 * PER_SEGMENT)]

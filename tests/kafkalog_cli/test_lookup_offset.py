@@ -1,4 +1,4 @@
-"""`lookup-offset` against what brokers, Admin.listOffsets and Kafka's storage classes answered."""
+"""`lookup-offset`, compared with brokers, Admin.listOffsets and Kafka's storage classes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lookups(kafkalog: Any, partition: Path, *arguments: object) -> list[dict[str
 
 
 def answer(found: dict[str, Any]) -> tuple[int, int]:
-    """Offset and timestamp as ListOffsets has them: -1 for nothing."""
+    """Return offset and timestamp as ListOffsets does, with -1 for none."""
     if not found["found"]:
         return -1, -1
     return found["offset"], found["timestamp"]
@@ -50,7 +50,7 @@ def epoch(expected: dict[str, Any]) -> int | None:
 
 
 def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
-    """The live partition directories for which the broker's answers were recorded."""
+    """Return the live partition directories with recorded answers of the broker."""
     path = state.expected / "lookup.json"
     if not path.exists():
         return []
@@ -64,7 +64,7 @@ def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
 
 @pytest.mark.sampled(3)
 def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
-    """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were asked while the broker was running."""
+    """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were called while the broker ran."""
     for partition, recorded in served(any_state):
         if "timestamps" in recorded:
             wanted = [
@@ -94,7 +94,7 @@ def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> 
 def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Earliest, latest, the last stable offset and, since 3.0, the largest timestamp.
 
-    The only replica that is running knows all to be replicated; what it last noted may be older.
+    The only running replica knows that everything is replicated; its last checkpoint may be older.
     """
     for partition, recorded in served(any_state):
         queries = {"earliest": "earliest", "latest": "latest"}
@@ -122,7 +122,7 @@ def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: 
 
 
 def test_read_committed_hides_what_the_broker_hides(any_state: State, kafkalog: Any) -> None:
-    """An answer at or after the last stable offset is none."""
+    """An answer at or after the last stable offset is left out."""
     for partition, recorded in served(any_state):
         different = [q for q in recorded.get("timestamps", ()) if "readCommitted" in q]
         if not different:
@@ -189,7 +189,7 @@ def test_timestamps_get_the_storage_classes_answers(
 def test_scanning_finds_what_the_indexes_find(
     scenario: str, corpus_dir: Path, kafkalog: Any
 ) -> None:
-    """`--no-index` compares both ways; on sound logs they agree, so nothing is reported."""
+    """`--no-index` compares both ways; on sound logs they agree, and nothing is reported."""
     facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())
     offsets = [q["offset"] for q in facts["answers"]["offsets"] if "position" in q]
     rows = lookups(kafkalog, log_of(corpus_dir, scenario), "--no-index", *offsets)
@@ -200,7 +200,7 @@ def test_scanning_finds_what_the_indexes_find(
 def test_what_is_appended_between_the_two_ways_is_no_difference(
     tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch, special: str
 ) -> None:
-    """Beside a broker both answers are of one moment."""
+    """With a running broker, both answers refer to the same moment."""
     log = write_log(tmp_path / "orders-0", one_batch(0))
     asked = lookup.lookup_special
 
@@ -219,7 +219,7 @@ def test_what_is_appended_between_the_two_ways_is_no_difference(
 
 
 def one_batch(offset: int) -> bytes:
-    """A record whose timestamp grows with its offset."""
+    """Return a batch of one record whose timestamp grows with its offset."""
     return batch(
         offset, [record(0, b"k", b"v")], base_time=BASE_TIME + offset, max_time=BASE_TIME + offset
     )
@@ -231,7 +231,7 @@ def log_of(corpus_dir: Path, scenario: str) -> Path:
 
 
 def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, kafkalog: Any):
-    """As the broker answered for each; rows say which, and none is left out or asked twice."""
+    """Each answer equals the broker's. Rows name the partition, and each is asked once."""
     recorded = {partition.name: answers for partition, answers in served(any_state)}
     times = {
         query["target"] for answers in recorded.values() for query in answers.get("timestamps", ())
@@ -250,7 +250,7 @@ def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, k
 
 
 def test_an_export_is_where_kafkas_tool_would_reset_to(tmp_path: Path, kafkalog: Any) -> None:
-    """`--to-datetime` takes the end where no record is at or after; `--to-offset` stays in range.
+    """`--to-datetime` takes the end if no record is at or after it; `--to-offset` stays in range.
 
     ConsumerGroupCommand.OffsetsUtils of Kafka 4.3: getLogTimestampOffsets, checkOffsetsRange.
     """
@@ -277,7 +277,7 @@ def test_an_export_is_where_kafkas_tool_would_reset_to(tmp_path: Path, kafkalog:
 
 
 def test_the_best_replica_answers(tmp_path: Path, kafkalog: Any) -> None:
-    """The one with the longest log, unless all are wanted; then rows name the directory."""
+    """The replica with the longest log answers; with all replicas, rows name the directory."""
     for broker, count in (("broker-1", 2), ("broker-2", 5)):
         batches = [batch(offset, [record()]) for offset in range(count)]
         write_log(tmp_path / broker / "orders-0", *batches)
@@ -290,7 +290,7 @@ def test_the_best_replica_answers(tmp_path: Path, kafkalog: Any) -> None:
 
 
 def test_one_damaged_partition_costs_only_its_answer(tmp_path: Path, kafkalog: Any) -> None:
-    """The others answer; the status says that it is not all."""
+    """The others answer; the status says that the answer is incomplete."""
     for number in range(3):
         log = write_log(tmp_path / f"orders-{number}", batch(0, [record(value=b"x" * 99)]))
         if number == 1:

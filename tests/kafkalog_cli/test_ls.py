@@ -1,4 +1,4 @@
-"""`ls` against the directories themselves and what the corpus says about them."""
+"""`ls`, compared with the directories themselves and the facts of the corpus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
 
 
 def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
-    """Nothing that Kafka wrote is unknown, and nothing is left out."""
+    """No file that Kafka wrote is unknown or left out."""
     on_disk = {
         os.path.join(folder, name)
         for log_dir in any_state.log_dirs
@@ -41,7 +41,7 @@ def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
 
 
 def test_partitions_are_those_of_the_log_directory(any_state: State, kafkalog: Any) -> None:
-    """One row a directory, with the log end that the broker answered as `latest`."""
+    """One row per directory, with the log end that the broker gave as `latest`."""
     listed = [row for row in rows(kafkalog, *any_state.log_dirs) if row["type"] == "partition"]
     assert sorted(row["path"] for row in listed) == sorted(map(str, any_state.partitions()))
     recorded = {}
@@ -55,7 +55,7 @@ def test_partitions_are_those_of_the_log_directory(any_state: State, kafkalog: A
 
 
 def test_states_of_directories_and_files_are_told(corpus_dir: Path, kafkalog: Any) -> None:
-    """A replica on the move, a deleted topic, files waiting for their deletion."""
+    """A replica being moved, a deleted topic, files waiting for their deletion."""
     root = corpus_dir / "kafka-4.3"
     live = rows(kafkalog, root / "jbod-live" / "logs-a", root / "jbod-live" / "logs-b")
     states = {row["state"] for row in live if row["type"] == "partition"}
@@ -68,7 +68,7 @@ def test_states_of_directories_and_files_are_told(corpus_dir: Path, kafkalog: An
 
 
 def test_segments_are_those_on_disk(corpus_dir: Path, kafkalog: Any) -> None:
-    """One row a live `.log`, sorted by base offset, with the sizes of its indexes."""
+    """One row per live `.log`, sorted by base offset, with the sizes of its indexes."""
     partition = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     listed = rows(kafkalog, "--segments", partition)
     logs = sorted(partition.glob("*.log"))
@@ -80,7 +80,7 @@ def test_segments_are_those_on_disk(corpus_dir: Path, kafkalog: Any) -> None:
 
 
 def test_rows_are_sorted_by_size_on_demand(corpus_dir: Path, kafkalog: Any) -> None:
-    """Largest first."""
+    """The largest comes first."""
     listed = rows(kafkalog, "--sort", "size", corpus_dir / "kafka-4.3" / "codecs")
     sizes = [row["size"] for row in listed if row["type"] == "partition"]
     assert sizes == sorted(sizes, reverse=True)
@@ -90,7 +90,7 @@ def test_rows_are_sorted_by_size_on_demand(corpus_dir: Path, kafkalog: Any) -> N
 def test_preallocated_room_in_indexes_is_no_size(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any
 ) -> None:
-    """A broker reserves 10 MiB for each index of an active segment: no disk has them."""
+    """A broker reserves 10 MiB for each index of an active segment, without using the disk."""
     source = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     partition = copy_tree(source, tmp_path / "txn-0")
     logs = sum(path.stat().st_size for path in partition.iterdir())
@@ -108,7 +108,7 @@ def test_preallocated_room_in_indexes_is_no_size(
 
 
 def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: Any) -> None:
-    """JBOD: partitions and segments have the log directory in front; one alone has not."""
+    """JBOD: rows start with the log directory if there are several."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
     for words in ((), ("--segments",)):
         lines = (
@@ -121,7 +121,7 @@ def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: A
 
 
 def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kafkalog: Any) -> None:
-    """A note says what was found; headings, rows and fields say where each thing lies."""
+    """A note says what was found; headings, rows and fields give the location of each thing."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
     disks = [str(root / "logs-a"), str(root / "logs-b")]
     for words in ((), ("--segments",), ("--files",), ("--format", "csv")):
@@ -138,7 +138,7 @@ def test_a_parent_of_log_directories_is_listed_as_they_are(corpus_dir: Path, kaf
 
 
 def test_what_changes_files_asks_for_one_log_directory(corpus_dir: Path, kafkalog: Any) -> None:
-    """Each log directory has a lock and a journal of its own."""
+    """Each log directory has its own lock and journal."""
     root = corpus_dir / "kafka-4.3" / "jbod-live"
     for command in ("compact", "apply-retention", "recover", "rebuild-index"):
         result = kafkalog(command, root)

@@ -1,4 +1,4 @@
-"""What the commands that change a log have in common: consent, locks, refusals, going on, undo."""
+"""What commands that change a log share: consent, locks, refusals, resuming, undo."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ every_command = pytest.mark.parametrize("command", COMMANDS)
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """The examples', twice the orders; the mark of a clean shutdown is there."""
+    """The examples' log directory with a second copy of the orders, cleanly shut down."""
     target = tmp_path / "log-dir"
     shutil.copytree(ROOT / "examples" / "log-dir", target)
     shutil.copytree(target / "orders-0", target / "orders-1")
@@ -54,7 +54,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def state(log_dir: Path) -> dict[str, Any]:
-    """All of it but the lock; checkpoints without regard to the order of their entries."""
+    """Return all files but the lock, without the order of entries in checkpoints."""
     found = everything(log_dir)
     found.pop(".lock", None)
     for name, (*facts, data) in found.items():
@@ -91,7 +91,7 @@ def test_undo_brings_everything_back(
 def test_a_killed_compaction_is_gone_on_with(
     log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed in the second partition: the first is left, the second begins anew."""
+    """Killed in the second partition: the first is kept, the second starts over."""
     before = state(log_dir)
     whole = shutil.copytree(log_dir, tmp_path / "whole")
     options = (*COMPACTED, *IN_PLACE, "--format", "ndjson")
@@ -127,7 +127,7 @@ def test_a_killed_compaction_is_gone_on_with(
 def test_what_a_broker_left_goes_and_comes_back(
     command: str, log_dir: Path, tmp_path: Path, kafkalog: Run
 ) -> None:
-    """`.deleted` files are in nobody's way, whatever segment they were of; the plan tells them."""
+    """Old `.deleted` files do not get in the way, whatever their segment; the plan lists them."""
     left = [log_dir / "orders-0" / f"{n:020}.log.deleted" for n in (0, 77)]
     for path in left:
         path.write_bytes(b"dead")
@@ -147,7 +147,7 @@ def test_what_a_broker_left_goes_and_comes_back(
 
 
 def test_a_backup_is_no_log_directory(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
-    """It looks like one, but is for `undo` alone."""
+    """It looks like a log directory, but only `undo` may use it."""
     backup = tmp_path / "backup"
     assert kafkalog("compact", log_dir, *COMPACTED, *IN_PLACE, "--backup", backup).status == 0
     before = everything(backup)
@@ -162,7 +162,7 @@ def test_a_backup_is_no_log_directory(log_dir: Path, tmp_path: Path, kafkalog: R
 def test_a_read_only_directory_is_refused_and_can_be_planned(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 4 for each; root may write everything, so the file system's answer is made up."""
+    """In place it is refused with status 4. The file system's answer is mocked, because of root."""
     open_file = os.open
 
     def refuse(path: Any, flags: int, *rest: Any, **more: Any) -> int:
@@ -184,7 +184,7 @@ def test_a_read_only_directory_is_refused_and_can_be_planned(
 def test_a_copied_partition_that_is_read_only_is_refused(
     command: str, log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no lock to fail."""
+    """A single partition has no lock whose opening could fail."""
     alone = shutil.copytree(log_dir / "orders-0", tmp_path / "alone" / "orders-0")
     (alone / f"{0:020}.index").unlink()  # so that `recover` has something to do
     if command == "compact":
@@ -208,7 +208,7 @@ def test_a_backup_and_a_yes_are_about_a_change(command: str, log_dir: Path, kafk
 def test_a_compaction_is_shown_before_it_is_agreed_to(
     answer: bool, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a terminal: the plan, the question, then what was done."""
+    """On a terminal: the plan, the question, then the result."""
     monkeypatch.setattr(maintenance, "require_consent", lambda **_: None)
     monkeypatch.setattr(maintenance, "consents", lambda *_, **__: answer)
     before = state(log_dir)

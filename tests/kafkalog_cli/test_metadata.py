@@ -1,4 +1,4 @@
-"""`metadata`: what it shows, as of which moment, and its status."""
+"""`metadata`: what it shows, for which moment, and its statuses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def config(value: str | None, name: str = "retention.ms", resource: str = "order
 
 
 def write(root: Path, values: list[bytes], first: int = 0, *, snapshot: int | None = None) -> Path:
-    """A log, or a snapshot, with these records: one a batch, a second apart."""
+    """Write these records to a log or a snapshot: one per batch, a second apart."""
     place = root / "__cluster_metadata-0"
     place.mkdir(parents=True, exist_ok=True)
     name = f"{first:020}.log" if snapshot is None else f"{snapshot:020}-0000000001.checkpoint"
@@ -71,7 +71,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_topic_as_of_last_tuesday(log_dir: Path, kafkalog: Run) -> None:
-    """Assignment and configs in one command, by names, without any noise."""
+    """Assignment and configs in one command, by name, without noise."""
     at = "2023-11-14T22:13:24.5Z"  # T0 + 4.5 s
     result = kafkalog("metadata", log_dir, "--topic", "orders", "--at", at)
     assert result.status == 0
@@ -91,7 +91,7 @@ def test_a_topic_as_of_last_tuesday(log_dir: Path, kafkalog: Run) -> None:
 
 
 def test_changes_have_the_record_that_made_them(log_dir: Path, kafkalog: Run) -> None:
-    """What came and went between the moments is left out; the rest has its last record."""
+    """Changes undone between the moments are left out; each other has its last record."""
     result = kafkalog("metadata", log_dir, "--diff", "4", "--format", "ndjson")
     assert result.status == 0
     prefix, topic = "/image/configs/TOPIC:orders", "/image/topics/byName/orders"
@@ -109,7 +109,7 @@ def test_changes_have_the_record_that_made_them(log_dir: Path, kafkalog: Run) ->
 
 
 def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: Run) -> None:
-    """Its configs went with the old one; the id says that it is new."""
+    """The old topic's configs went with it; the id shows that the topic is new."""
     other = TOPIC_ID.replace("Q", "g")
     log_dir = write(tmp_path, [
         ORDERS, config("1"), value_of("RemoveTopicRecord", topicId=TOPIC_ID),
@@ -125,7 +125,7 @@ def test_a_new_topic_of_the_same_name_is_another_one(tmp_path: Path, kafkalog: R
 
 
 def test_a_metadata_transaction_counts_from_its_end_on(tmp_path: Path, kafkalog: Run) -> None:
-    """Until then its records are held back, and counted; a second BEGIN changes nothing."""
+    """Its records are held back and counted until then; a second BEGIN changes nothing."""
     log_dir = write(tmp_path, [ORDERS, BEGIN, config("1"), BEGIN, config("2", "segment.ms"), END])
     open_now = kafkalog("metadata", log_dir, "--configs", "orders", "--at", "5")
     assert (open_now.status, open_now.stdout) == (0, b"")
@@ -135,7 +135,7 @@ def test_a_metadata_transaction_counts_from_its_end_on(tmp_path: Path, kafkalog:
 
 
 def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run) -> None:
-    """Before it there is nothing to tell, and the earliest offset is named."""
+    """For an earlier moment there is an error that names the earliest offset."""
     write(tmp_path, [ORDERS, config("5")], snapshot=20)
     write(tmp_path, [ORDERS, config("6")], snapshot=30)
     log_dir = write(tmp_path, [config("8"), *[config("9")] * 19], first=15)
@@ -155,7 +155,7 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
 
 
 def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, kafkalog: Run) -> None:
-    """An older one and the log say the same; the damage is reported, and status 1."""
+    """An older one and the log give the same; the damage is reported, with status 1."""
     write(tmp_path, [ORDERS, config("5")], snapshot=1)
     write(tmp_path, [ORDERS, config("6")], snapshot=3)
     log_dir = write(tmp_path, [ORDERS, *[config("6")] * 3])
@@ -168,7 +168,7 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, kafkalog: Run) -> Non
 
 
 def test_contradictions_and_the_unknown_are_reported(tmp_path: Path, kafkalog: Run) -> None:
-    """A partition of no topic, and a record of a version that nobody knows: status 1."""
+    """A partition without a topic and a record of an unknown version give status 1."""
     unknown = b"\x01\x04\x09" + config("1")[3:]
     log_dir = write(tmp_path, [partition(0, [1]), unknown, ORDERS])
     result = kafkalog("metadata", log_dir)
@@ -179,7 +179,7 @@ def test_contradictions_and_the_unknown_are_reported(tmp_path: Path, kafkalog: R
 
 
 def test_the_tree_is_that_of_the_shell(corpus_dir: Path, kafkalog: Run) -> None:
-    """Parts of it by path, one leaf, leaves by name; tests/kafka compares it with the shell."""
+    """Parts by path, a single leaf, leaves by name; tests/kafka compares them with the shell."""
     [log_dir] = state(corpus_dir, "kafka-4.3", "internal-topics").log_dirs
     assert (
         kafkalog("metadata", log_dir, "--tree")
@@ -200,7 +200,7 @@ def test_the_tree_is_that_of_the_shell(corpus_dir: Path, kafkalog: Run) -> None:
 
 
 def test_names_with_slashes_are_found(tmp_path: Path, kafkalog: Run) -> None:
-    """A quota of `a/b` has a slash in its node, and a default entity has a name here."""
+    """A quota for `a/b` has a slash in its node, and default entities have a name here."""
 
     def quota(name: str | None) -> bytes:
         entity = [{"entityType": "user", "entityName": name}]
@@ -213,7 +213,7 @@ def test_names_with_slashes_are_found(tmp_path: Path, kafkalog: Run) -> None:
 
 
 def test_hostile_names_stay_on_their_line(tmp_path: Path, kafkalog: Run) -> None:
-    """Nothing in a value acts on the terminal."""
+    """No value can act on the terminal."""
     log_dir = write(tmp_path, [ORDERS, config("\x1b[2J\nimage:", "retention.ms")])
     for options in (("--tree",), ("--find", "retention"), ("--diff", "0"), ("--topic", "orders")):
         shown = kafkalog("metadata", log_dir, *options).stdout.decode()
@@ -231,14 +231,14 @@ def test_hostile_names_stay_on_their_line(tmp_path: Path, kafkalog: Run) -> None
     ],
 )  # fmt: skip
 def test_statuses(words: tuple[str, ...], status: int, log_dir: Path, kafkalog: Run) -> None:
-    """Unknown names 1, what makes no sense 2."""
+    """1 for unknown names, 2 for usage errors."""
     assert kafkalog("metadata", log_dir, *words).status == status
 
 
 def test_other_places_have_no_metadata(
     log_dir: Path, corpus_dir: Path, tmp_path: Path, kafkalog: Run
 ) -> None:
-    """A data partition, one of several log directories, a log segment, nothing at all."""
+    """A data partition, one of several log directories, a log segment, a missing path."""
     [other] = [
         one for one in state(corpus_dir, "kafka-4.3", "jbod-live").log_dirs
         if not (one / "__cluster_metadata-0").exists()
@@ -252,7 +252,7 @@ def test_other_places_have_no_metadata(
 
 
 def test_an_interrupted_write_is_not_shown(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
-    """The next start would cut a torn tail off: what is before it counts, with a warning."""
+    """The next start would cut the torn tail off: the records before it count, with a warning."""
     copy = copy_tree(log_dir, tmp_path / "copy")
     log = copy / "__cluster_metadata-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-5])

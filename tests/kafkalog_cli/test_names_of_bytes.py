@@ -1,4 +1,4 @@
-"""Names that are no UTF-8: every command takes them, shows them escaped, and writes valid UTF-8."""
+"""Names that are not UTF-8: every command takes them, escapes them, and writes valid UTF-8."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LINES: tuple[tuple[str, ...], ...] = (
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """A log directory, a partition and a file whose names hold bytes that no UTF-8 has."""
+    """A log directory, a partition and a file with bytes in their names that are not UTF-8."""
     root = tmp_path / os.fsdecode(b"log\xffdir")
     partition = root / os.fsdecode(b"ord\xfders-0")
     shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", partition)
@@ -58,7 +58,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_every_command_takes_and_shows_them(log_dir: Path, tmp_path: Path, kafkalog: Run):
-    """The bytes stay what they are in names of files, and reach no terminal raw."""
+    """File names keep their bytes, and no terminal receives them raw."""
     to = tmp_path / os.fsdecode(b"t\xfco")
     for line in LINES:
         words = [

@@ -1,4 +1,4 @@
-"""Tables on terminals narrower than they are: cells fold, nothing is cut off."""
+"""Tables on terminals that are too narrow: cells fold, nothing is cut off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAINTENANCE = [
 def test_no_character_is_lost(
     command: tuple[str, ...], columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each character of the wide table is in the narrow one, as often, in lines that fit."""
+    """Each character of the wide table is in the narrow one as often, and all lines fit."""
     monkeypatch.chdir("examples/log-dir")
     wide = kafkalog(*command).stdout.decode()
     monkeypatch.setattr(writer, "terminal_width", lambda: columns)
@@ -52,7 +52,7 @@ def test_no_character_is_lost(
 def test_maintenance_fits(
     command: tuple[str, ...], columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Headings, rows and totals: nothing is cut off, and at 80 columns a number stays in one."""
+    """Headings, rows and totals are not cut off, and at 80 columns each number stays whole."""
     monkeypatch.chdir("examples/log-dir")
     wide = kafkalog(*command).stdout.decode()
     for module in (maintenance, writer):

@@ -1,4 +1,4 @@
-"""All read commands over old and odd directories: health gives no alarm, harm the right one."""
+"""All read commands on old and odd directories: no false alarm, and the right one for damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("kind", ODD_LOG_DIRS, ids=lambda kind: kind.name
 def test_findings_are_those_of_the_kind(
     kind: OddLogDir, seed: int, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """At each level: nothing above a note on what a broker wrote, what is wrong with the others."""
+    """At each level: nothing above a note for a broker's directories, else the kind's findings."""
     root = make(kind, tmp_path / "log-dir", seed)
     for level in ("quick", "deep"):
         result = kafkalog("verify", root, "--level", level, "--format", "ndjson")
@@ -40,7 +40,7 @@ def test_findings_are_those_of_the_kind(
 def test_every_read_command_comes_to_an_end(
     kind: OddLogDir, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """With statuses of the contract; on what a broker wrote and closed, with 0 throughout."""
+    """Statuses are those of the contract. A directory that a broker closed gives 0 for all."""
     root = make(kind, tmp_path / "log-dir", SEED)
     for partition in sorted(root.glob("*-0")):
         files = sorted(path for path in partition.iterdir() if "00000" in path.name)[:4]
@@ -63,7 +63,7 @@ def test_every_read_command_comes_to_an_end(
 def test_long_names_and_keys_widen_their_own_rows_only(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """A topic of 237 characters, a key of 900 bytes: all other rows stay as wide as they were."""
+    """A topic of 237 characters and a key of 900 bytes do not widen any other row."""
     root = make(ODD_LOG_DIRS[2], tmp_path / "log-dir", SEED)
     (root / "orders-1").rename(root / f"{'x' * 237}-1")
     lines = kafkalog("ls", root).stdout.decode().splitlines()
@@ -79,7 +79,7 @@ def test_long_names_and_keys_widen_their_own_rows_only(
 def test_ls_du_and_profile_call_directories_alike_and_count_numbers(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """By the directory's name, also where that is not a partition's; 2 comes before 10."""
+    """They use the directory's name, even if it is no partition's; 2 comes before 10."""
     names = ["junk", "orders-2", "orders-10"]
     (tmp_path / "logs").mkdir()
     logs = [tmp_path / "logs" / name for name in reversed(names)]

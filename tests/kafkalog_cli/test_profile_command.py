@@ -1,4 +1,4 @@
-"""`kafkalog profile`: its forms and its words."""
+"""`kafkalog profile`: its formats and its texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_a_row_a_partition_and_one_a_topic(kafkalog: Callable[..., Any], tmp_path: Path) -> None:
-    """As objects, with everything that is known."""
+    """The objects have all that is known."""
     for number in range(2):
         records = [record(0, b"k", b"abc", headers=[(b"h", b"vv")]), record(1, b"k", None)]
         write_log(tmp_path / f"orders-{number}", batch(0, records))
@@ -46,7 +46,7 @@ def test_damage_is_counted_and_told_by_the_status(
 
 
 def test_a_table_for_people(kafkalog: Callable[..., Any], corpus_dir: Path) -> None:
-    """With the codec's ratio and the average batch."""
+    """It shows the codec's ratio and the average batch."""
     log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-zstd-0"
     lines = kafkalog("profile", log).stdout.decode().splitlines()
     assert lines[0].split()[:6] == ["PARTITION", "RECORDS", "SIZE", "DATA", "BATCH", "KEYS"]

@@ -1,7 +1,7 @@
-"""The charter of the read commands: not a byte, not a time, not a name is changed.
+"""The promise of the read commands: no byte, time or name is changed.
 
-The proof is Python's own audit of what it opens and changes, and what is on the disk before and
-after; where strace is installed, the system calls of the same run are looked at, too.
+The proof is Python's own audit of what it opens and changes, and the files on disk before and
+after; where strace is installed, the system calls of the same run are checked, too.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ HARMLESS = re.compile(r"O_RDONLY(?!.*O_(CREAT|TRUNC|APPEND))|F_(GET|DUP)|F_SETFD
 class Watched:
     """What a run of command lines did.
 
-    `changes` are paths opened for writing or changed, `calls` the system calls that do so: None
-    where there is no strace.
+    `changes` are paths opened for writing or changed, `calls` the system calls that do so, or None
+    without strace.
     """
 
     changes: list[tuple[str, str]]
@@ -103,7 +103,7 @@ class Watched:
 def watch(
     lines: Iterable[list[str]], place: Path, script: str = AUDIT, inside: Iterable[str] = ()
 ) -> Watched:
-    """Run the lines in a process of their own, `inside` another program if wanted."""
+    """Run the lines in a separate process, if wanted `inside` another program."""
     log = place / "strace.log"
     strace = where_strace_is()
     prefix = [] if strace is None else [strace, "-f", "-s", "4096", "-e", f"trace={CALLS}", "-o",
@@ -122,13 +122,13 @@ def watch(
 
 
 def is_elsewhere(text: str, tree: Path) -> bool:
-    """Whether it is about nothing in the tree: the null device."""
+    """Return whether a call touches nothing in the tree, only the null device."""
     allowed = (os.devnull,)
     return str(tree) not in text and any(path in text for path in allowed)
 
 
 def pictures(root: Path) -> dict[str, tuple[object, ...]]:
-    """Everything stat and the bytes say, for each name below; access times are the reader's."""
+    """Return the stat result and bytes of each path below; access times are left out."""
     found = {}
     for path in [root, *sorted(root.rglob("*"))]:
         status = path.lstat()
@@ -143,7 +143,7 @@ def pictures(root: Path) -> dict[str, tuple[object, ...]]:
 
 
 def lines_for(root: Path, *, thoroughly: bool) -> list[list[str]]:
-    """Commands over the whole tree, and over one file of each kind."""
+    """Return commands over the whole tree, and over one file of each kind."""
     kinds: dict[str, list[Path]] = {}
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
         kinds.setdefault(path.name.rpartition(".")[2] or path.name, []).append(path)
@@ -179,7 +179,7 @@ def damaged_copy(origin: Path, target: Path) -> Path:
 
 @pytest.mark.sampled(8)
 def test_nothing_is_opened_for_writing_or_changed(trees: list[Path], tmp_path: Path):
-    """Every tree of the corpus, judged three times: by audit, by system calls, by the disk."""
+    """Every tree of the corpus, checked in three ways: by audit, by system calls, by the disk."""
     data = tmp_path / "data"
     before = pictures(data)
     lines = {tree: lines_for(tree, thoroughly=str(tree).endswith(THOROUGHLY)) for tree in trees}
@@ -195,12 +195,12 @@ def test_nothing_is_opened_for_writing_or_changed(trees: list[Path], tmp_path: P
 
 @pytest.fixture
 def small_tree(corpus_dir: Path, tmp_path: Path) -> Path:
-    """One of the trees."""
+    """Copy one of the trees."""
     return damaged_copy(corpus_dir / "kafka-4.3" / "txn", tmp_path / "data" / "txn")
 
 
 def test_only_the_file_that_is_asked_for_is_written(small_tree: Path, tmp_path: Path):
-    """`--to FILE`, under a temporary name beside it first."""
+    """`--to FILE` first writes to a temporary name in the same directory."""
     log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
     before = pictures(small_tree)
     out = tmp_path / "out"
@@ -218,10 +218,9 @@ def test_only_the_file_that_is_asked_for_is_written(small_tree: Path, tmp_path: 
 
 
 def read_only(tree: Path) -> tuple[str, list[str]]:
-    """The strongest way this machine has to make a tree read-only for a process, and its prefix.
+    """Make a tree read-only for a process by the strongest means here; return means and prefix.
 
-    A mount of its own needs privileges that not every machine gives; modes bind whoever is not
-    root.
+    A mount needs privileges that not every machine gives; modes do not bind root.
     """
     mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     for flags in ("-m", "-rm"):
@@ -234,21 +233,21 @@ def read_only(tree: Path) -> tuple[str, list[str]]:
 
 
 def where_strace_is() -> str | None:
-    """Return the path of strace; at home it may be missing, in CI it must not."""
+    """Return the path of strace; it may be missing on a desktop, but not in CI."""
     found = shutil.which("strace")
     assert found is not None or not os.environ.get("CI"), "strace is not installed"
     return found
 
 
 def refuses_to_write(tree: Path, prefix: list[str]) -> bool:
-    """Whether a process with this prefix runs, and cannot create a file in the tree."""
+    """Return whether a process with this prefix runs and cannot create a file in the tree."""
     ran = subprocess.run([*prefix, "true"], capture_output=True, check=False)
     wrote = subprocess.run([*prefix, "touch", tree / "x"], capture_output=True, check=False)
     return ran.returncode == 0 and wrote.returncode != 0 and not (tree / "x").exists()
 
 
 def test_a_read_only_tree_is_enough(small_tree: Path, tmp_path: Path):
-    """The same statuses as where writing were possible: a mount if it can be had, else modes."""
+    """The statuses are the same as with write permission: on a read-only mount, else with modes."""
     lines = lines_for(small_tree, thoroughly=False)
     wanted = watch(lines, tmp_path).statuses
     kind, prefix = read_only(small_tree)
@@ -274,7 +273,7 @@ def test_the_lock_of_a_running_broker_is_left_alone(
 
 
 def test_the_watch_sees_what_it_should_see(tmp_path: Path):
-    """A command that did write would be noted: by the audit, by system calls, by the disk."""
+    """A command that writes is noticed: by the audit, by system calls, by the disk."""
     tree = tmp_path / "tree"
     tree.mkdir()
     before = pictures(tree)

@@ -74,7 +74,7 @@ def test_the_time_is_that_of_a_rate_that_is_assumed(damaged: Any, kafkalog: Any)
 def test_progress_is_counted_to_its_end(
     words: tuple[str, ...], damaged: Any, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a step does not read of a partition counts when the step is over."""
+    """Bytes of a partition that a step does not read count when the step is over."""
     partition = damaged("index_missing_all")
     bars: list[ByteProgress] = []
 
@@ -92,7 +92,7 @@ def test_progress_is_counted_to_its_end(
 
 
 def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog: Any) -> None:
-    """Unless it is forced: other replicas may have it."""
+    """Other replicas may have these records; only --force cuts them off."""
     partition = damaged("crc_active_mid")
     before = files(partition)
     watermark = partition.parent / "replication-offset-checkpoint"
@@ -108,7 +108,7 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
 
 
 def test_checkpoints_say_nothing_beyond_the_log(damaged: Any, kafkalog: Any) -> None:
-    """Recovery point and cleaner offset go down to the log's end, other partitions' stay."""
+    """Recovery point and cleaner offset are lowered to the log end, other partitions' are kept."""
     partition = damaged("crc_active_mid")
     log_dir = partition.parent
     for name in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
@@ -135,7 +135,7 @@ def test_the_mark_of_a_clean_shutdown_goes_and_never_comes(damaged: Any, kafkalo
 def test_undo_brings_a_recovered_partition_back(
     damaged: Any, kafkalog: Any, tmp_path: Path
 ) -> None:
-    """A log that is cut and kept by a hard link is replaced by a copy: the link is whole."""
+    """A truncated log kept by a hard link is replaced by a copy, so the link stays whole."""
     partition = damaged("crc_old_segment")
     before = files(partition)
     backup = tmp_path / "backup"
@@ -151,7 +151,7 @@ def test_undo_brings_a_recovered_partition_back(
 def test_undo_brings_the_mark_of_a_clean_shutdown_back_once(
     damaged: Any, kafkalog: Any, tmp_path: Path
 ) -> None:
-    """With the log it was true of; after that it is the broker's, who may have had a crash."""
+    """It returns with its log, but not at a second undo: a broker may have crashed since then."""
     partition = damaged("crc_active_mid")
     mark = partition.parent / ".kafka_cleanshutdown"
     mark.write_text('{"version":0,"brokerEpoch":7}')
@@ -181,7 +181,7 @@ def test_a_log_that_no_broker_loads_is_left_as_it_is(damaged: Any, kafkalog: Any
 
 @pytest.mark.parametrize("command", ["recover", "rebuild-index"])
 def test_a_broker_keeps_both_off(command: str, damaged: Any, kafkalog: Any) -> None:
-    """The lock is that of another process, as our own would not keep us off."""
+    """Another process holds the lock, as our own lock would not exclude ourselves."""
     partition = damaged("intact")
     code = (
         "import fcntl,sys\n"
@@ -252,7 +252,7 @@ def test_a_damaged_log_is_no_base_for_an_index(damaged: Any, kafkalog: Any) -> N
 
 
 def test_leader_epochs_that_no_broker_can_read_are_rebuilt(damaged: Any, kafkalog: Any) -> None:
-    """The plan says that a start fails, not that nothing is to do; then it does not fail."""
+    """The plan reports that a start fails; after `recover` it does not."""
     partition = damaged("epoch_garbage")
     name = "leader-epoch-checkpoint"
     written = (damaged("intact") / name).read_bytes()
@@ -267,7 +267,7 @@ def test_leader_epochs_that_no_broker_can_read_are_rebuilt(damaged: Any, kafkalo
 
 @pytest.fixture
 def node(damaged: Any) -> Path:
-    """A combined node's log directory: KRaft's own log, one partition to recover, one sound."""
+    """A combined node's log directory: metadata log, one partition to recover, one sound."""
     log_dir = damaged("crc_active_mid").parent
     (log_dir / "replication-offset-checkpoint").unlink()
     shutil.copytree(ROOT / "examples" / "log-dir" / METADATA, log_dir / METADATA)
@@ -278,7 +278,7 @@ def node(damaged: Any) -> Path:
 
 
 def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: Any) -> None:
-    """It is left to the broker, in the plan as well as in place, and refused where it is named."""
+    """The metadata log is left to the broker, in the plan as in place, and refused by name."""
     before = files(node / METADATA)
     plan = kafkalog("recover", node, *SETTINGS, "--format", "ndjson")
     rows = {row.get("topic"): row for row in map(json.loads, plan.stdout.splitlines())}
@@ -297,7 +297,7 @@ def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: An
 
 
 def test_a_refusal_comes_before_the_first_change(node: Path, kafkalog: Any) -> None:
-    """With one partition that must not be cut, none is recovered; forced, all are."""
+    """If one partition must not be cut, none is recovered; with --force, all are."""
     (node / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
     for path in (node / "sound-0").glob("*.index"):
         path.unlink()
@@ -314,7 +314,7 @@ def test_a_refusal_comes_before_the_first_change(node: Path, kafkalog: Any) -> N
 
 @pytest.mark.parametrize("form", ["table", "ndjson"])
 def test_a_plan_lists_everything_that_goes(form: str, damaged: Any, kafkalog: Any) -> None:
-    """`.deleted` files with the records that are in them, whatever else there is to do."""
+    """`.deleted` files are listed with the number of their records, whatever else is to be done."""
     partition = damaged("crc_active_mid")
     first = min(partition.glob("*.log"))
     count = len(kafkalog("dump-segment", first, "--format", "ndjson").stdout.splitlines())
@@ -343,7 +343,7 @@ def test_a_plan_lists_everything_that_goes(form: str, damaged: Any, kafkalog: An
 
 
 def test_a_note_about_many_partitions_is_given_once(node: Path, kafkalog: Any) -> None:
-    """With one of them and the number of the others."""
+    """It names one of them and the number of the others."""
     for number in range(1, 9):
         shutil.copytree(node / "sound-0", node / f"sound-{number}")
     for path in node.glob("sound-*/partition.metadata"):

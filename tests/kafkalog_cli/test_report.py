@@ -1,4 +1,4 @@
-"""`report`: what it writes, what it says, and what it refuses."""
+"""`report`: what it writes, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = "2026-11-22T00:00:00Z"
 
 @pytest.fixture(autouse=True, scope="module")
 def _bundles() -> None:
-    """Made once: that takes a second."""
+    """Build the bundles once, as that takes a second."""
     page.vega()
     page.datatables()
 

@@ -1,4 +1,4 @@
-"""`kafkalog serve`: options and files that make no sense, and what outlives the server."""
+"""`kafkalog serve`: options and files that make no sense, and data that outlive the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 
 @contextmanager
 def served(*arguments: str) -> Iterator[Address]:
-    """A server of the example in a process of its own, until SIGTERM ends it with status 0."""
+    """Serve the example in a process of its own, until SIGTERM ends it with status 0."""
     command = [sys.executable, "-m", "kafkalog_cli", "serve", str(EXAMPLE), *arguments]
     command += ["--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""`simulate-retention` and `simulate-roll`: options, rows, words and statuses."""
+"""`simulate-retention` and `simulate-roll`: options, rows, messages and statuses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_type(found: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 
 def test_retention_of_a_real_broker(corpus_dir: Path, kafkalog: Run) -> None:
-    """What a broker deleted between two copies of its directory: by size, by time, by start."""
+    """A broker deleted segments between two copies of its directory: by size, time and start."""
     before = state(corpus_dir, "kafka-4.3", "retention-0-before").root
     after = state(corpus_dir, "kafka-4.3", "retention-1-after-live")
     facts = json.loads((after.expected / "state.json").read_text())
@@ -73,7 +73,7 @@ def test_retention_of_a_real_broker(corpus_dir: Path, kafkalog: Run) -> None:
 
 
 def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog: Run) -> None:
-    """Of whatever a broker left, whole log directories at a time; nothing of it is an error."""
+    """Any log directory that a broker left is judged as a whole, without an error."""
     for log_dir in any_state.log_dirs:
         result = kafkalog("simulate-retention", log_dir, "--format", "ndjson")
         assert result.status == 0
@@ -95,7 +95,7 @@ def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog:
 def test_a_replay_under_present_configs_gives_the_files(
     name: str, corpus_dir: Path, kafkalog: Run
 ) -> None:
-    """A real broker rolled where we do, and its indexes of ended segments are as large."""
+    """A real broker rolled at the same offsets, and its closed indexes have the same size."""
     found = state(corpus_dir, "kafka-4.3", name)
     compared = 0
     for log_dir in found.log_dirs:
@@ -125,7 +125,7 @@ def test_a_replay_under_present_configs_gives_the_files(
 @pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv"])
 @pytest.mark.parametrize("command", ["simulate-retention", "simulate-roll"])
 def test_every_form_has_every_segment(command: str, form: str, kafkalog: Run) -> None:
-    """Whatever form is asked for, each segment is in it once."""
+    """In each format, every segment appears once."""
     line = (command, "examples/log-dir/orders-0", "--config", "segment.bytes=12000")
     result = kafkalog(*line, "--format", form)
     text = result.stdout.decode()
@@ -141,7 +141,7 @@ def test_every_form_has_every_segment(command: str, form: str, kafkalog: Run) ->
 def test_the_properties_file_comes_before_the_topic_and_says_so(
     tmp_path: Path, kafkalog: Run
 ) -> None:
-    """The contract's order; a broker's own is an option away."""
+    """This is the documented order; an option restores the broker's own."""
     file = tmp_path / "server.properties"
     file.write_text("log.segment.bytes=2000000\n")
     line = ("simulate-roll", "examples/log-dir/orders-0", "--properties", file, "--format",
@@ -166,21 +166,21 @@ def test_the_properties_file_comes_before_the_topic_and_says_so(
     ],
 )
 def test_wrong_words_are_refused(words: list[str], status: int, word: str, kafkalog: Run) -> None:
-    """With the status of usage, and what was meant."""
+    """The status is that of usage, and the error says what was meant."""
     result = kafkalog("simulate-retention", "examples/log-dir/orders-0", *words)
     assert (result.status, result.stdout) == (status, b"")
     assert word in result.stderr
 
 
 def test_a_file_is_no_partition(kafkalog: Run) -> None:
-    """Retention looks at segments beside each other."""
+    """Retention needs the segments of a whole partition."""
     path = "examples/log-dir/orders-0/00000000000000000000.log"
     assert kafkalog("simulate-retention", path).status == 2
     assert kafkalog("simulate-roll", path).status == 2
 
 
 def test_sizes_may_have_units(kafkalog: Run) -> None:
-    """In bytes-configs, powers of 1024."""
+    """Configs in bytes take powers of 1024."""
     line = ("simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson")
     found = rows(kafkalog(*line, "--config", "retention.bytes=20KiB"))[0]
     assert {"name": "retention.bytes", "value": 20480, "source": "--config",
@@ -188,7 +188,7 @@ def test_sizes_may_have_units(kafkalog: Run) -> None:
 
 
 def test_marks_are_shown_with_their_sources(kafkalog: Run) -> None:
-    """From checkpoints, from the log, or by hand."""
+    """From checkpoints, from the log, or from an option."""
     line = ("simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson")
     assert rows(kafkalog(*line))[0]["marks"] == [
         {"name": "log start offset", "value": 0, "source": "first segment"},
@@ -202,7 +202,7 @@ def test_marks_are_shown_with_their_sources(kafkalog: Run) -> None:
 
 
 def test_a_partition_without_its_log_directory(tmp_path: Path, kafkalog: Run) -> None:
-    """A copy of the partition alone: defaults, the log's end, and words about both."""
+    """For a copy of the partition alone: defaults, the log end as high watermark, and a note."""
     shutil.copytree("examples/log-dir/orders-0", tmp_path / "orders-0")
     result = kafkalog("simulate-retention", tmp_path / "orders-0", "--format", "ndjson")
     assert result.status == 0
@@ -215,7 +215,7 @@ def test_a_partition_without_its_log_directory(tmp_path: Path, kafkalog: Run) ->
 
 
 def test_remote_storage_is_recognised(kafkalog: Run) -> None:
-    """Nothing tells what was uploaded: such segments are kept, with the reason."""
+    """Nothing says what was uploaded, so such segments are kept, with the reason."""
     line = ["simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson"]
     for setting in ("remote.storage.enable=true", "local.retention.ms=1", "retention.ms=-1"):
         line += ["--config", setting]
@@ -226,7 +226,7 @@ def test_remote_storage_is_recognised(kafkalog: Run) -> None:
 
 
 def test_damage_is_told_and_passed_over(kafkalog: Run) -> None:
-    """A replay goes on behind damage, and its status says that there was some."""
+    """A replay continues after damage, and its status reflects it."""
     result = kafkalog("simulate-roll", "examples/damaged/orders-0", "--format", "ndjson")
     assert result.status == 1
     assert of_type(rows(result), "defect")

@@ -1,4 +1,4 @@
-"""`kafkalog sql` by DuckDB: what it prints, what it refuses, and how it ends."""
+"""`kafkalog sql` with DuckDB: what it prints, what it refuses, and how it ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_counts_by_topic_are_those_of_consumers(kafkalog: Any, corpus_dir: Path) -> None:
-    """Of all codecs, by the records that a consumer was given."""
+    """For all codecs: as many records as a consumer received."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     query = "select topic, count(*) n, count(distinct key) k from records group by topic"
     found = {
@@ -64,7 +64,7 @@ def test_counts_by_topic_are_those_of_consumers(kafkalog: Any, corpus_dir: Path)
 
 
 def test_only_committed_records_are_counted_on_request(kafkalog: Any, corpus_dir: Path) -> None:
-    """As many as a consumer of that isolation level was given."""
+    """As many as a read_committed consumer received."""
     one = state(corpus_dir, "kafka-4.3", "txn")
     noted = sorted((one.expected / "records").glob("*.read_committed.ndjson")) or sorted(
         (one.expected / "records-read-committed").glob("*.ndjson")
@@ -77,7 +77,7 @@ def test_only_committed_records_are_counted_on_request(kafkalog: Any, corpus_dir
 
 
 def test_records_that_are_left_out_are_told(kafkalog: Any, tmp_path: Path) -> None:
-    """As an export says it, and where records are asked for alone."""
+    """The note is the same as in an export, and only for queries of records."""
     write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
@@ -92,7 +92,7 @@ def test_records_that_are_left_out_are_told(kafkalog: Any, tmp_path: Path) -> No
 
 
 def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
-    """Bytes, text, times, null, structs, large sums; in each format."""
+    """Bytes, text, times, null, structs and large sums, in each format."""
     query = (
         "select key, value, timestamp, headers, {'x': 1.5::double, 'y': 'nan'::double} s, "
         "map {'k': 1} m, 1.10::decimal(4, 2) d, date '2024-02-29' t, sum(offset) over () n, "
@@ -121,7 +121,7 @@ def test_values_of_every_kind(kafkalog: Any, log: Path) -> None:
 
 
 def test_the_word_offset_needs_no_quotes(kafkalog: Any, corpus_dir: Path) -> None:
-    """It is a keyword of DuckDB; where it is one, it stays one."""
+    """It is a keyword of DuckDB, and stays one where DuckDB expects it."""
     log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-lz4-0"
     ask_for = ("sql", "--format", "ndjson")
     for query, wanted in (
@@ -136,7 +136,7 @@ def test_the_word_offset_needs_no_quotes(kafkalog: Any, corpus_dir: Path) -> Non
 
 
 def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: Path) -> None:
-    """`*` stands for those of Spark's own Kafka source and what else is named."""
+    """`*` has the columns of Spark's own Kafka source, and any column that is also named."""
     log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-lz4-0"
     ask_for = ("sql", "--format", "ndjson")
     (row,) = rows_of(kafkalog(*ask_for, "select * from records where offset = 5", log))
@@ -179,7 +179,7 @@ def test_columns_are_there_where_a_query_names_them(kafkalog: Any, corpus_dir: P
 def test_what_makes_no_sense_or_is_not_allowed_is_told_in_a_few_lines(
     kafkalog: Any, log: Path, tmp_path: Path, argv: tuple[str, ...], status: int, words: str
 ) -> None:
-    """A query reads the logs and nothing else, and writes nothing."""
+    """A query reads only the logs, and writes nothing."""
     before = sorted(tmp_path.rglob("*"))
     filled = (str(log) if word == "LOG" else word.format(to=tmp_path) for word in argv)
     result = kafkalog("sql", *filled)
@@ -190,7 +190,7 @@ def test_what_makes_no_sense_or_is_not_allowed_is_told_in_a_few_lines(
 
 
 def test_damage_is_reported_once_and_is_status_1(kafkalog: Any, tmp_path: Path) -> None:
-    """Counting and reading skip the same batch; the table of defects has it, with status 0."""
+    """Counting and reading skip the same batch; the table of defects lists it, with status 0."""
     rows = [record(i, b"k", b"v" * 100) for i in range(100)]
     data = b"".join(batch(number * 100, rows) for number in range(100))
     write_log(tmp_path / "a-0", flip(data, 8 * (len(data) // 2 + 500)))
@@ -205,7 +205,7 @@ def test_damage_is_reported_once_and_is_status_1(kafkalog: Any, tmp_path: Path) 
 
 
 def test_what_an_answer_lacks_is_told(kafkalog: Any, corpus_dir: Path) -> None:
-    """Partitions of the groups' topic that are not here, and internal topics left out."""
+    """Missing partitions of the groups' topic, and internal topics that are left out."""
     one = state(corpus_dir, "kafka-4.3", "internal-topics").root
     gone = min(one.glob("__consumer_offsets-*"))
     result = kafkalog("sql", "select count(*) n from commits", gone)
@@ -224,7 +224,7 @@ def test_what_an_answer_lacks_is_told(kafkalog: Any, corpus_dir: Path) -> None:
 def test_an_hour_of_a_day_reads_a_small_part_of_the_bytes(
     kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour of 24 in a log of ten megabytes, with and without a promise."""
+    """One of 24 hours in a log of ten megabytes, with and without a promised time order."""
     from kafkalog.paths.source import Source
 
     place, base_ms = tmp_path / "orders-0", 1_700_000_000_000
@@ -271,7 +271,7 @@ def run_alone(
 
 
 def test_queries_come_from_stdin_if_none_is_given(log: Path) -> None:
-    """Some statements, one after another; a first argument that exists is a path."""
+    """Several statements run one after another; a first argument that exists is a path."""
     text = "create table t as select offset o from records;\nselect max(o) m from t; select 2 two"
     done = run_alone("--format", "ndjson", log, text=text)
     assert (done.returncode, done.stderr) == (0, "")
@@ -336,7 +336,7 @@ def test_a_missing_extra_is_told(kafkalog: Any, log: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def prompted(log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], str]:
-    """Type at a prompt; returns what is printed."""
+    """Return a function that types at a prompt and returns the printed text."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def typed(keys: str) -> str:
@@ -358,7 +358,7 @@ def prompted(log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call
 
 
 def test_a_prompt_takes_statements_of_several_lines(prompted: Any, tmp_path: Path) -> None:
-    """An error costs one statement; what was entered is kept for the next time."""
+    """An error ends one statement only; the history is kept for the next session."""
     shown = prompted(
         "select count(*) n\rfrom records;\r"
         "selct 1;\r"
@@ -397,7 +397,7 @@ def test_a_statement_is_complete_at_its_semicolon() -> None:
 
 
 def test_a_parent_stands_for_its_log_directories(kafkalog: Any, corpus_dir: Path) -> None:
-    """Of a broker with two disks, as for all other commands."""
+    """A broker with two disks, as in all other commands."""
     one = state(corpus_dir, "kafka-4.3", "jbod-restarted")
     result = kafkalog("sql", "--format", "ndjson", COUNT, one.root)
     assert (result.status, json.loads(result.stdout)) == (0, {"n": 1200})
@@ -409,7 +409,7 @@ def test_a_parent_stands_for_its_log_directories(kafkalog: Any, corpus_dir: Path
 def test_damage_where_a_segment_begins_is_never_silent(
     kafkalog: Any, tmp_path: Path, segments: int, hurt: Callable[[bytes], bytes]
 ) -> None:
-    """No part of a log begins after damage: neither a torn first batch nor a wrong length."""
+    """A torn first batch or a wrong length there is always reported, whatever the query."""
     first, second = batch(0, [record(0)]), batch(1, [record(0)])
     log = tmp_path / "orders-0"
     if segments == 2:

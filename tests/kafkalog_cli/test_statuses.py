@@ -45,14 +45,14 @@ LOCKING = ("recover", "rebuild-index", "compact", "apply-retention", "salvage")
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """One that a broker has closed."""
+    """A log directory that a broker has closed."""
     return shutil.copytree(ROOT / "examples" / "log-dir", tmp_path / "log-dir")
 
 
 def statuses(
     kafkalog: Run, commands: dict[str, tuple[str, ...]], path: Path, to: Path
 ) -> dict[str, int]:
-    """What each command ends with on a path."""
+    """Return the exit status of each command for a path."""
     found = {}
     for command, options in commands.items():
         words = [word.format(to=to) for word in options]
@@ -81,14 +81,14 @@ def test_a_directory_of_something_else_is_input_that_cannot_be_read(kafkalog: Ru
 def test_a_log_directory_in_place_of_a_partition_is_a_usage_error(
     kafkalog: Run, log_dir: Path, tmp_path: Path
 ):
-    """It is a directory of Kafka's, and can be read."""
+    """It is a directory of Kafka's and can be read."""
     assert statuses(kafkalog, ONE, log_dir, tmp_path / "to") == all_of(ONE, 2)
 
 
 def test_an_index_in_place_of_a_directory_is_a_usage_error(
     kafkalog: Run, log_dir: Path, tmp_path: Path
 ):
-    """It is a file of Kafka's, and can be read."""
+    """It is a file of Kafka's and can be read."""
     index = next(log_dir.glob("orders-0/*.index"))
     commands = dict.fromkeys(
         ("simulate-roll", "simulate-retention", "audit-compaction", "compact", "apply-retention",
@@ -117,7 +117,7 @@ def test_a_number_out_of_range_is_a_usage_error(
 def test_a_sound_directory_that_needs_nothing_has_one_status(
     kafkalog: Run, log_dir: Path, tmp_path: Path
 ):
-    """Nothing was compacted, nothing is to be compacted, the indexes are those of the log."""
+    """Nothing was compacted, nothing has to be, and the indexes match the log."""
     partition = log_dir / "orders-0"
     commands = dict.fromkeys(("audit-compaction", "rebuild-index"), ())
     for path in (partition, log_dir):
@@ -136,7 +136,7 @@ with open(sys.argv[1], "r+b") as lock:
 
 @pytest.fixture
 def holder(log_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[int]:
-    """A process with the lock of the log directory; its id. The script has the name given."""
+    """Start a named script that holds the lock of the log directory; yield its process id."""
     script = tmp_path / request.param
     script.write_text(HOLD)
     (log_dir / ".lock").touch()
@@ -153,7 +153,7 @@ def holder(log_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 def test_a_log_directory_in_use_is_refused_and_says_who_has_it(
     holder: int, kafkalog: Run, log_dir: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    """A plan as well; another kafkalog is not called a broker."""
+    """A plan is refused, too; another kafkalog process is not called a broker."""
     by_us = "kafkalog" in request.node.callspec.id
     for command in LOCKING:
         options = [word.format(to=tmp_path / "to") for word in MANY[command]]
@@ -166,7 +166,7 @@ def test_a_log_directory_in_use_is_refused_and_says_who_has_it(
 
 
 def test_a_lock_of_this_process_is_no_other(log_dir: Path):
-    """POSIX asks about others alone: `struct flock` is read as the system writes it."""
+    """POSIX reports only other processes' locks: `struct flock` has the layout of the system."""
     from kafkalog.storage.locks import _FLOCK
 
     (log_dir / ".lock").touch()

@@ -1,6 +1,6 @@
-"""Text from data and names from disk never reach a terminal raw, whatever the format.
+"""Text from data and names from disk never reach a terminal raw, in any format.
 
-The text of Kafka's own tool on a pipe is exempt: its bytes are the contract there.
+The text of Kafka's own tool on a pipe is exempt: there its bytes are the contract.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def assert_safe(result: Result, line: object) -> None:
 
 
 def unsafe_log(directory: Path) -> Path:
-    """Every piece of evil as key, value, header name and header value, old and new format."""
+    """Write all hostile texts as keys, values and headers, in the old and the new format."""
     rows = [record(i, e, e, headers=[(e, e), (e, None)]) for i, e in enumerate(EVIL)]
     old = [message(len(EVIL) + i, e, e, magic=i & 1) for i, e in enumerate(EVIL)]
     return write_log(directory, batch(0, rows), *old)
@@ -68,7 +68,7 @@ def unsafe_log(directory: Path) -> Path:
 @pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv"])
 @pytest.mark.parametrize("bytes_form", ["auto", "utf8", "hex", "base64"])
 def test_keys_values_and_headers(tmp_path: Path, kafkalog: Run, form: str, bytes_form: str):
-    """In each format and each form of bytes."""
+    """In each format, and for each form of bytes."""
     path = unsafe_log(tmp_path / "t-0")
     line = ["dump-segment", "--records", "--format", form, "--bytes", bytes_form, path]
     result = kafkalog(*line)
@@ -87,7 +87,7 @@ def test_a_record_that_is_looked_up(tmp_path: Path, kafkalog: Run, form: str):
 
 
 def test_what_is_escaped_can_be_read_back(tmp_path: Path, kafkalog: Run):
-    """JSON escapes are JSON: a program gets the very text."""
+    """JSON escapes are standard: a program reads back the original text."""
     path = unsafe_log(tmp_path / "t-0")
     rows = [json.loads(row) for row in
             kafkalog("dump-segment", path, "--format", "ndjson").stdout.splitlines()]  # fmt: skip
@@ -100,7 +100,7 @@ def test_what_is_escaped_can_be_read_back(tmp_path: Path, kafkalog: Run):
 
 @pytest.mark.parametrize("number", range(len(EVIL)))
 def test_names_of_topics_and_files(tmp_path: Path, kafkalog: Run, number: int):
-    """In listings, findings, dumps and errors; also where the file is not there."""
+    """In listings, findings, dumps and errors, also for missing files."""
     evil = EVIL[number].replace(b"\0", b"").replace(b"/", b"")
     base = os.path.join(os.fsencode(tmp_path), b"d" + evil)
     directory = Path(os.fsdecode(os.path.join(base, b"t" + evil + b"-0")))
@@ -163,7 +163,7 @@ def test_reports_of_kafkas_tool_name_files_safely(tmp_path: Path, kafkalog: Run)
      "leader-epoch-checkpoint", "cleaner-offset-checkpoint"],
 )  # fmt: skip
 def test_small_files_and_their_errors(tmp_path: Path, kafkalog: Run, name: str, content: bytes):
-    """As they are malformed, and as sound as they can be with such a text in them."""
+    """Malformed files, and files as valid as they can be with such a text in them."""
     escaped = json.dumps(content.decode("latin-1")).encode()
     sound = {
         "meta.properties": b"version=0\ncluster.id=" + content,
@@ -185,7 +185,7 @@ def test_small_files_and_their_errors(tmp_path: Path, kafkalog: Run, name: str, 
 
 @pytest.mark.parametrize("evil", [text for text in EVIL if b"\0" not in text])
 def test_words_of_the_command_line(tmp_path: Path, kafkalog: Run, evil: bytes):
-    """A shell may put file names anywhere: options, values, commands."""
+    """A shell may expand file names anywhere: as options, values or commands."""
     text = os.fsdecode(evil)
     path = unsafe_log(tmp_path / "t-0")
     for line in (
@@ -223,7 +223,7 @@ def test_words_of_the_command_line(tmp_path: Path, kafkalog: Run, evil: bytes):
     ],
 )
 def test_a_terminal_gets_nothing_raw(tmp_path: Path, line: list[str]):
-    """Also Kafka's text, and tables folded by rich: the output of a real pseudo-terminal."""
+    """Kafka's text and rich's folded tables as well: the output of a real pseudo-terminal."""
     top = tmp_path / "\x1b[31mtop\u202e"
     path = unsafe_log(top / "t\x1b[1m-0")
     with path.open("ab") as out:

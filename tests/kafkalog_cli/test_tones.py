@@ -1,4 +1,4 @@
-"""On a terminal colour says what a word means; elsewhere there is none."""
+"""Colour shows what a word means on a terminal; elsewhere there is no colour."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def test_severities_have_their_colours(tmp_path: Path) -> None:
-    """Damage first, in red; then indexes; notes last, faint."""
+    """Damage comes first, in red; then indexes; notes come last, faint."""
     text = shown(tmp_path, ["verify", damaged(tmp_path), "--quiet"])
     found = re.findall(r"\x1b\[([0-9;]+)m(damage|index|warning|note) *\x1b\[0m", text)
     assert found == [("1;31", "damage"), ("33", "index"), ("2", "note")]
 
 
 def test_changes_have_their_colours(tmp_path: Path) -> None:
-    """What was added is green, what retention takes red."""
+    """Additions are green, deletions by retention red."""
     text = shown(
         tmp_path,
         ["groups", EXAMPLE, "--diff", "2026-11-21T06:00:00Z", "--quiet"],
@@ -47,7 +47,7 @@ def test_changes_have_their_colours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["ndjson", "csv", "json"])
 def test_data_have_no_colour(tmp_path: Path, form: str) -> None:
-    """What programs parse is the same on a terminal."""
+    """Formats for programs are the same on a terminal."""
     assert "\x1b" not in shown(tmp_path, ["ls", EXAMPLE, "--format", form])
 
 
@@ -61,7 +61,7 @@ def test_colours_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_colours_take_no_room(tmp_path: Path, kafkalog: Any) -> None:
-    """The same table, with its columns where they are in a pipe."""
+    """The columns of the table are at the same places as in a pipe."""
     line = ["groups", EXAMPLE]
     text = shown(tmp_path, [*line, "--quiet"])
     assert "\x1b[1mGROUP" in text
@@ -70,7 +70,7 @@ def test_colours_take_no_room(tmp_path: Path, kafkalog: Any) -> None:
 
 
 def test_a_tombstone_is_not_the_text_null(tmp_path: Path, kafkalog: Any) -> None:
-    """Each of the values that could be read as one of the others is another cell."""
+    """Values that could be mistaken for each other are shown differently."""
     values = [None, b"null", b'"null"', b"", b'""', b"x"]
     write_log(
         tmp_path / "t-0",

@@ -1,4 +1,4 @@
-"""`transactions`: who wrote, what is open, and what hangs."""
+"""`transactions`: who wrote, which are open, and which hang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPEN = [("__consumer_offsets", 0, 39), ("more-events", 0, 36)]
 
 @pytest.fixture
 def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
-    """One with a transaction of `events-open` that its broker left open."""
+    """A log directory whose broker left a transaction of `events-open` open."""
     [found] = state(corpus_dir, "kafka-4.3", "internal-topics").log_dirs
     return copy_tree(found, tmp_path / "log")
 
@@ -42,7 +42,7 @@ def opened(result: Result) -> list[tuple[str, int, int]]:
 
 
 def keep_batches(log_dir: Path, count: int) -> None:
-    """Cut the coordinator's log, as if the rest had never been written."""
+    """Cut the coordinator's log as if only `count` batches had been written."""
     place = log_dir / "__transaction_state-0"
     [log] = place.glob("*.log")
     data = log.read_bytes()
@@ -54,7 +54,7 @@ def keep_batches(log_dir: Path, count: int) -> None:
 
 
 def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None:
-    """It does not hang: its coordinator will end it."""
+    """It does not hang, as its coordinator will end it."""
     result = kafkalog("transactions", log_dir, "--format", "ndjson")
     assert result.status == 0
     ids = {row["transactional_id"]: row for row in rows(result, "transactional_id")}
@@ -72,7 +72,7 @@ def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None
 
 
 def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: Run) -> None:
-    """The command line that aborts it is Kafka's own tool's."""
+    """The command that aborts it is that of Kafka's own tool."""
     keep_batches(log_dir, 14)
     result = kafkalog("transactions", log_dir, "--hanging", "--format", "ndjson")
     assert (result.status, opened(result)) == (0, OPEN)
@@ -88,7 +88,7 @@ def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: 
 
 
 def test_one_hangs_whose_producer_nobody_knows(log_dir: Path, kafkalog: Run) -> None:
-    """If all of `__transaction_state` is there; else it may just not be here."""
+    """Only a complete `__transaction_state` shows it. Else the producer may be in a lost part."""
     keep_batches(log_dir, 0)
     result = kafkalog("transactions", log_dir, "--hanging", "--format", "ndjson")
     assert {row["hanging"] for row in rows(result, "open_transaction")} == {
@@ -107,7 +107,7 @@ def test_one_hangs_whose_producer_nobody_knows(log_dir: Path, kafkalog: Run) -> 
 
 
 def test_what_only_a_snapshot_remembers(log_dir: Path, kafkalog: Run) -> None:
-    """The batches of a transaction may be gone; its producer still blocks the partition."""
+    """The batches of a transaction may be gone, but its producer still blocks the partition."""
     place = log_dir / "more-events-0"
     snapshot = max(place.glob("*.snapshot"))
     before = kafkalog("transactions", log_dir, "--format", "ndjson")
@@ -131,7 +131,7 @@ def test_what_only_a_snapshot_remembers(log_dir: Path, kafkalog: Run) -> None:
 def test_statuses(
     words: list[str], status: int, log_dir: Path, kafkalog: Run, tmp_path: Path
 ) -> None:
-    """What cannot be answered, or is not there."""
+    """An answer that cannot be given, and an id that is missing."""
     (tmp_path / "empty" / "other-0").mkdir(parents=True)
     places = {"empty": tmp_path / "empty", "log": log_dir}
     result = kafkalog("transactions", *(word.format(**places) for word in words))
@@ -139,7 +139,7 @@ def test_statuses(
 
 
 def test_an_id_whose_older_states_may_be_gone_is_shown(log_dir: Path, kafkalog: Run) -> None:
-    """As of a moment before its latest records, where the cleaner has been: it is not left out."""
+    """For a moment before its latest records, where the cleaner may have removed older ones."""
     words = ("transactions", log_dir, "--format", "ndjson", "--transactional-id", "events-open")
     [now] = rows(kafkalog(*words), "transactional_id")
     at = ("--at", f"{now['coordinator']}@0")

@@ -1,4 +1,4 @@
-"""`kafkalog undo` shows a plan, and takes a run back."""
+"""`kafkalog undo` shows a plan, and reverts a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_plan_changes_nothing(kafkalog: Callable[..., Result], root: Path) -> 
 
 
 def test_in_place_takes_it_back(kafkalog: Callable[..., Result], root: Path) -> None:
-    """Eight files of two segments and a snapshot come back, four of one go."""
+    """Eight files of two segments and a snapshot return, four of the new segment go."""
     before = names(root)
     swapped(root)
     result = kafkalog("undo", root / "backup", "--in-place", "--yes", "--format", "ndjson")
@@ -73,7 +73,7 @@ def test_in_place_needs_consent(kafkalog: Callable[..., Result], root: Path) -> 
 def test_runs_are_listed_with_what_can_be_done(
     kafkalog: Callable[..., Result], root: Path, corpus_dir: Path
 ) -> None:
-    """The latest first; a run that a broker's append has overtaken stays, with the reason."""
+    """The latest comes first; a run overtaken by a broker's append stays, with the reason."""
     swapped(root)
     other = root / "other"
     Command("", swap).ready(corpus_dir, other)

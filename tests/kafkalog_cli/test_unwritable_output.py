@@ -1,4 +1,4 @@
-"""Stdout or stderr that cannot be written: one error, a status that says so, work that is done."""
+"""Stdout or stderr cannot be written: one error, its status, and work that is completed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ no_place = pytest.mark.parametrize("place", [FULL, CLOSED], ids=["full", "closed
 
 
 def run(words: list[object], *, out: str | Path | int, err: str | Path) -> int:
-    """Run the command line in a child with these places as stdout and stderr: its status."""
+    """Run the command line in a child with this stdout and stderr; return its status."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -49,7 +49,7 @@ def run(words: list[object], *, out: str | Path | int, err: str | Path) -> int:
 
 @no_place
 def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tmp_path: Path):
-    """Status 0 or 1 would be an answer that nobody was given."""
+    """Status 0 or 1 would stand for an answer that was never received."""
     partition = log_dir / "orders-0"
     lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
     lines = lines[:: 3 if place == FULL else 8]
@@ -72,7 +72,7 @@ def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tm
 
 @no_place
 def test_words_that_cannot_be_written_are_no_success(place: str, tmp_path: Path):
-    """The status of the error stays; where there was a mere note it is that of lost output."""
+    """An error keeps its status; a note that cannot be written gives the status of lost output."""
     out = tmp_path / "out"
     assert run(["ls", tmp_path / "missing"], out=out, err=place) == 4
     assert run(["ls", "--no-such-option"], out=out, err=place) == 4
@@ -88,7 +88,7 @@ def test_words_that_cannot_be_written_are_no_success(place: str, tmp_path: Path)
 def test_a_command_that_changes_a_log_finishes_its_work(
     command: str, place: str, log_dir: Path, tmp_path: Path
 ):
-    """The report is lost, the work is not: all of the plan, as with a report."""
+    """Only the report is lost: the whole plan is carried out."""
     whole = shutil.copytree(log_dir, tmp_path / "whole" / "log-dir")
     options = [*COMMANDS[command], *IN_PLACE, "--format", "ndjson"]
     err = tmp_path / "err"
@@ -99,7 +99,7 @@ def test_a_command_that_changes_a_log_finishes_its_work(
 
 
 def contents(log_dir: Path) -> dict[str, object]:
-    """The bytes of all files."""
+    """Return the bytes of all files."""
     return {name: data for name, (*_, data) in state(log_dir).items()}
 
 
@@ -112,7 +112,7 @@ def contents(log_dir: Path) -> dict[str, object]:
 def test_a_command_that_writes_a_directory_finishes_it(
     words: list[str], place: str, log_dir: Path, tmp_path: Path
 ):
-    """The directory is there, whole, under its own name."""
+    """The directory is complete and has its final name."""
     to = {"whole": tmp_path / "whole", "given": tmp_path / "given"}
     lines = {name: [word.format(log_dir=log_dir, to=path) for word in words]
              for name, path in to.items()}  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_command_that_writes_a_directory_finishes_it(
 
 
 def test_a_pipe_that_does_not_block_is_waited_for(log_dir: Path, tmp_path: Path):
-    """As some terminals and parents leave stdout: nothing is lost, and it is no error."""
+    """Some terminals and parent processes leave stdout so: nothing is lost, and it is no error."""
     line: list[object] = ["dump-segment", log_dir / "orders-0", "--format", "json"]
     assert run(line, out=tmp_path / "wanted", err=tmp_path / "err") == 0
     reader, writer = os.pipe()
@@ -145,7 +145,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(log_dir: Path, tmp_path: Path)
 
 
 def test_a_closed_stdout_is_no_file_of_ours(log_dir: Path, tmp_path: Path):
-    """The number of a closed descriptor goes to the next file that is opened: none of the log."""
+    """The next file opened gets the closed descriptor's number: it must not be one of the log."""
     shutil.rmtree(log_dir / "orders-1")  # no partition of the cluster's
     before = state(log_dir)
     for words in (["ls", log_dir], ["verify", log_dir], ["recover", log_dir]):

@@ -1,4 +1,4 @@
-"""Every wrong command line ends with status 2 and one error in the style of all errors."""
+"""Every wrong command line ends with status 2 and one error in the common style."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: 
     ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows what it takes."),
 ])  # fmt: skip
 def test_the_words(line: str, message: str, hint: str, kafkalog: Run):
-    """Typer's own words name classes of Python, and come in another style."""
+    """Typer's own messages name Python classes and have another style."""
     assert kafkalog(*shlex.split(line)).stderr == f"error: usage\n× {message}\nhint: {hint}\n"
 
 
 def test_a_hostile_word_is_data(kafkalog: Run):
-    """It is quoted, and cut where it is long; nothing in it reaches the terminal."""
+    """It is quoted, shortened if long, and never reaches the terminal raw."""
     lines = (
         ["\x1b[31mred\n"],
         ["ls", "x", "--\x1b[2J"],
@@ -122,7 +122,7 @@ def test_a_hostile_word_is_data(kafkalog: Run):
 
 
 def test_our_own_messages_are_sentences():
-    """A `UsageError` of ours says in one line what is wrong, whichever way it is shown."""
+    """A `UsageError` of ours says in one line what is wrong, however it is shown."""
     judged = 0
     for path in sorted(
         [*(ROOT / "kafkalog").rglob("*.py"), *(ROOT / "kafkalog_cli").rglob("*.py")]
@@ -149,7 +149,7 @@ def test_no_words_at_all_show_the_help(kafkalog: Run):
     "find LOG_DIR --key user-8", "lookup-offset LOG_DIR --special latest",
 ])  # fmt: skip
 def test_a_topic_that_is_not_there_is_never_an_empty_answer(line: str, kafkalog: Run):
-    """Whoever mistypes a topic must not take it for an empty one."""
+    """A mistyped topic must not be mistaken for an empty one."""
     words = line.replace("LOG_DIR", "examples/log-dir").split()
     result = kafkalog(*words, "--topic", "orders", "--topic", "ordres")
     assert (result.status, result.stdout) == (2, b"")

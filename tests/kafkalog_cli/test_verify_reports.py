@@ -1,4 +1,4 @@
-"""The reports of `verify` say the same in every format, read back by parsers that are not ours."""
+"""The reports of `verify` agree in every format, read back by third-party parsers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVIL = 'a\x1b[31m"\\<&\ufffe\u202eb.txt'
 
 @pytest.fixture
 def hurt(corpus_dir: Path, tmp_path: Path) -> Path:
-    """A log directory with findings of each severity, more than a report shows of one kind."""
+    """A log directory with findings of each severity, more of one kind than a report shows."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "log")
     data = (root / LOG).read_bytes()
     for position, size in frames(data)[:30]:
@@ -71,7 +71,7 @@ def prometheus(kafkalog: Any, *line: object) -> dict[str, list[Any]]:
 
 
 def test_junit_has_a_case_a_place(hurt: Path, kafkalog: Any):
-    """Those of the log directory's files and partitions; those with grave findings fail."""
+    """Cases are log directory files and partitions; those with grave findings fail."""
     [suite] = junit(kafkalog, hurt)
     cases = {case.attrib["name"]: case for case in suite.iter("testcase")}
     files = {str(path) for path in hurt.iterdir() if path.name != "lost+found"}
@@ -83,7 +83,7 @@ def test_junit_has_a_case_a_place(hurt: Path, kafkalog: Any):
 
 
 def test_junit_is_what_the_schema_of_ant_asks_for(hurt: Path, kafkalog: Any):
-    """Attributes that it requires, its order of elements, one outcome a case."""
+    """The required attributes, the order of elements, one outcome per case."""
     root = junit(kafkalog, hurt, hurt / "txn-0", hurt / "nowhere")
     assert (root.tag, root.attrib) == ("testsuites", {})
     assert [suite.attrib["id"] for suite in root] == ["0", "1", "2"]
@@ -105,7 +105,7 @@ def test_junit_is_what_the_schema_of_ant_asks_for(hurt: Path, kafkalog: Any):
 
 
 def test_junit_tells_findings_up_to_a_limit(hurt: Path, kafkalog: Any):
-    """Twenty of a kind, and how many more there are; the message counts all."""
+    """Twenty of a kind and the number of the others; the message counts all."""
     [suite] = junit(kafkalog, hurt)
     texts = {case.attrib["name"]: case.find("failure") for case in suite.iter("testcase")}
     failure = texts[str(hurt / "txn-0")]
@@ -118,7 +118,7 @@ def test_junit_tells_findings_up_to_a_limit(hurt: Path, kafkalog: Any):
 
 
 def test_junit_fails_from_the_severity_that_was_asked_for(hurt: Path, kafkalog: Any):
-    """What is below is told beside."""
+    """Findings below that severity are reported without a failure."""
     rows = defects(kafkalog, hurt)
     counts = []
     for number, severity in enumerate(Severity):
@@ -133,7 +133,7 @@ def test_junit_fails_from_the_severity_that_was_asked_for(hurt: Path, kafkalog: 
 
 
 def test_a_path_that_cannot_be_read_is_an_error_of_every_report(hurt: Path, kafkalog: Any):
-    """And the others are checked."""
+    """The other paths are still checked."""
     line = (hurt / "nowhere", hurt / "txn-0")
     assert kafkalog("verify", *line).status == 3
     suites = list(junit(kafkalog, *line))
@@ -151,7 +151,7 @@ def test_a_path_that_cannot_be_read_is_an_error_of_every_report(hurt: Path, kafk
 
 
 def test_sarif_has_every_finding_where_it_is(hurt: Path, kafkalog: Any):
-    """The same as NDJSON: kind, level, file, byte region, words."""
+    """The same as NDJSON: kind, level, file, byte region, message."""
     levels = {"damage": "error", "index": "warning", "warning": "warning", "note": "note"}
     run = sarif(kafkalog, hurt)
     told = []
@@ -178,7 +178,7 @@ def test_sarif_has_every_finding_where_it_is(hurt: Path, kafkalog: Any):
 
 
 def test_sarif_has_a_rule_for_every_reference(kafkalog: Any):
-    """With what it means, also where nothing was found."""
+    """Each rule has its meaning, even without any finding."""
     run = sarif(kafkalog, "examples/log-dir")
     assert run["results"] == []
     rules = run["tool"]["driver"]["rules"]
@@ -193,7 +193,7 @@ def test_sarif_has_a_rule_for_every_reference(kafkalog: Any):
 def test_relative_paths_are_relative_references(
     hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """A viewer finds the file beside the report."""
+    """A viewer finds the file relative to the report."""
     monkeypatch.chdir(hurt)
     uris = {
         result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
@@ -204,7 +204,7 @@ def test_relative_paths_are_relative_references(
 
 
 def test_prometheus_counts_what_was_found(hurt: Path, kafkalog: Any):
-    """In all and by partition, as NDJSON has it."""
+    """In total and by partition, as in NDJSON."""
     rows = defects(kafkalog, hurt)
     metrics = prometheus(kafkalog, hurt)
     counts = {sample.labels["severity"]: sample.value for sample in metrics["defects"]}
@@ -230,7 +230,7 @@ def test_prometheus_counts_what_was_found(hurt: Path, kafkalog: Any):
 
 
 def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog: Any):
-    """A directory whose name has what XML, JSON, URIs and labels must not hold raw."""
+    """A directory name with characters that XML, JSON, URIs and labels must escape."""
     place = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / f"{EVIL}-0")
     log = place / "00000000000000000000.log"
     log.write_bytes(flip(log.read_bytes(), 8 * 100))
@@ -247,7 +247,7 @@ def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog
 
 @pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv", "junit", "sarif", "prometheus"])
 def test_the_exit_status_goes_by_severity_alone(hurt: Path, form: str, kafkalog: Any):
-    """In every format: from the severity of `--fail-on` on, 1."""
+    """In every format, 1 for findings of at least the severity of `--fail-on`."""
     quiet = hurt / "__cluster_metadata-0"
     (hurt / "lost+found").rmdir()
     cases = [
@@ -264,7 +264,7 @@ def test_the_exit_status_goes_by_severity_alone(hurt: Path, form: str, kafkalog:
 
 
 def test_a_note_fails_only_when_asked(tmp_path: Path, corpus_dir: Path, kafkalog: Any):
-    """A file that Kafka does not know is worth knowing, no more."""
+    """A file unknown to Kafka is only worth a note."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / "txn-0")
     (root / "notes.txt").touch()
     statuses = {s: kafkalog("verify", root, "--fail-on", s).status for s in Severity}
@@ -275,8 +275,9 @@ def test_a_note_fails_only_when_asked(tmp_path: Path, corpus_dir: Path, kafkalog
 def test_the_table_stays_within_the_terminal(
     columns: int, hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """Wrapped below its column; each file is named above its findings, again only where others came
-    between; nothing but blanks changes.
+    """Findings wrap in their column, and only blanks change.
+
+    Each file is named above its findings, and again only after those of another file.
     """
     wide = kafkalog("verify", hurt).stdout.decode()
     monkeypatch.setattr(finding_table, "terminal_width", lambda: columns)
@@ -298,7 +299,7 @@ def test_the_table_stays_within_the_terminal(
 def test_what_is_put_off_is_told_everywhere(
     hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """It is no finding, and no success of the partition either."""
+    """A deferred check is neither a finding nor a success of the partition."""
     line = (hurt / "__cluster_metadata-0", hurt / "txn-0", "--max-duration", "0s")
     result = kafkalog("verify", *line)
     assert result.status == 0

@@ -1,4 +1,4 @@
-"""Options of `verify` that concern a run: samples, states, limits, and how it ends."""
+"""Options of `verify` for a whole run: samples, states, limits, and how it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def summary(kafkalog: Any, *line: object) -> dict[str, Any]:
 
 
 def test_a_sample_is_reported(corpus_dir: Path, kafkalog: Any):
-    """Its size, and the seed that repeats it: without one that of the day."""
+    """The report has its size and the seed that repeats it; the default seed is the day's."""
     root = corpus_dir / "kafka-4.3" / "txn"
     segments = len(list(root.glob("*/*.log")))
     found = summary(kafkalog, root, "--level", "deep", "--sample", "10%", "--seed", "7")
@@ -42,7 +42,7 @@ def test_a_sample_is_reported(corpus_dir: Path, kafkalog: Any):
 
 
 def test_a_state_goes_on_from_run_to_run(corpus_dir: Path, tmp_path: Path, kafkalog: Any):
-    """Each run of no time at all checks one segment more, until all have been."""
+    """Each run with no time at all checks one more segment, until all are checked."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     state = tmp_path / "state"
     segments = {str(path) for path in root.glob("*/*.log")}
@@ -58,7 +58,7 @@ def test_a_state_goes_on_from_run_to_run(corpus_dir: Path, tmp_path: Path, kafka
 def test_a_state_is_found_from_any_directory(
     corpus_dir: Path, tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """Relative and absolute paths are the same segment."""
+    """Relative and absolute paths mean the same segment."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     state = tmp_path / "state"
     kafkalog("verify", root, "--state", state)
@@ -72,7 +72,7 @@ def test_a_state_is_found_from_any_directory(
 def test_a_state_never_lies_in_what_is_read(
     place: str, corpus_dir: Path, tmp_path: Path, kafkalog: Any
 ):
-    """By whatever way it is named."""
+    """Whichever way its path is written."""
     root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
     (tmp_path / "link").symlink_to(root)
     before = sorted(root.rglob("*"))
@@ -82,7 +82,7 @@ def test_a_state_never_lies_in_what_is_read(
 
 
 def test_a_malformed_state_is_left_alone(tmp_path: Path, kafkalog: Any):
-    """It may be something of value under the wrong name."""
+    """It may be a valuable file with the wrong name."""
     state = tmp_path / "notes"
     state.write_text("my notes")
     result = kafkalog("verify", "examples/log-dir", "--state", state)
@@ -97,7 +97,7 @@ def test_a_malformed_state_is_left_alone(tmp_path: Path, kafkalog: Any):
      ("--no-cache", LIMIT, "10g", "--threads", "2", "--level", "deep")],
 )  # fmt: skip
 def test_how_it_is_read_changes_nothing(line: tuple[str, ...], tmp_path: Path, kafkalog: Any):
-    """The same findings and counts, of a log large enough for threads."""
+    """The findings and counts are the same, for a log large enough for threads."""
     rows = [record(i, b"k", os.urandom(900)) for i in range(50)]
     data = bytearray(b"".join(batch(50 * i, rows) for i in range(60)))
     for at in range(100_000, len(data), 500_000):
@@ -112,7 +112,7 @@ def test_how_it_is_read_changes_nothing(line: tuple[str, ...], tmp_path: Path, k
 @pytest.mark.parametrize("option", [("--threads", "0"), ("--sample", "101%"), (LIMIT, "fast"),
                                     ("--sample", "5"), ("--max-duration", "-1m")])  # fmt: skip
 def test_values_that_make_no_sense_are_refused(option: tuple[str, str], kafkalog: Any):
-    """Before anything is read."""
+    """They are refused before anything is read."""
     result = kafkalog("verify", "examples/log-dir", *option)
     assert (result.status, result.stdout) == (2, b"")
 
@@ -124,7 +124,7 @@ def slow_run(root: Path, *options: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def long_log(tmp_path: Path) -> Path:
-    """Damaged segments; at the rate of these tests they take some twenty seconds."""
+    """Damaged segments that take some twenty seconds at the rate of these tests."""
     for base in range(0, 100, 10):
         rows = [record(i, b"k", os.urandom(10_000)) for i in range(10)]
         write_log(tmp_path / "t-0", flip(batch(base, rows), 80_000), name=f"{base:020d}")
@@ -136,7 +136,7 @@ def long_log(tmp_path: Path) -> Path:
 def test_an_interrupted_run_ends_with_130_and_keeps_its_state(
     form: str, long_log: Path, tmp_path: Path
 ):
-    """Findings are told as they come; no traceback; what was checked is not checked again."""
+    """Findings appear as they come, without a traceback; checked segments are not checked again."""
     state = tmp_path / "state"
     process = slow_run(long_log, "--state", str(state), "--format", form)
     assert process.stdout is not None
@@ -152,7 +152,7 @@ def test_an_interrupted_run_ends_with_130_and_keeps_its_state(
 
 
 def test_an_interrupted_report_is_not_half_written(long_log: Path):
-    """JUnit and Prometheus: all or nothing."""
+    """JUnit and Prometheus reports are written completely or not at all."""
     process = slow_run(long_log, "--format", "junit")
     time.sleep(5)
     process.send_signal(signal.SIGINT)
@@ -161,7 +161,7 @@ def test_an_interrupted_report_is_not_half_written(long_log: Path):
 
 
 def test_a_reader_that_goes_away_ends_the_run_silently(tmp_path: Path):
-    """As any Unix filter ends: by SIGPIPE."""
+    """It ends by SIGPIPE, as any Unix filter does."""
     path = write_log(tmp_path / "t-0", *[batch(5, [record()]) for _ in range(20_000)])
     line = [sys.executable, "-m", "kafkalog_cli", "verify", "--format", "ndjson", str(path)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

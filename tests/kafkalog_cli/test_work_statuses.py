@@ -1,4 +1,4 @@
-"""Statuses of the commands that write: partly done, and nothing to do."""
+"""Exit statuses of the commands that write: partly done, and nothing to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAULTS = 12
 
 
 def contents(log_dir: Path) -> dict[str, bytes]:
-    """Each file but the lock, and new ones that no broker looks at."""
+    """Return each file but the lock, and but new ones that brokers ignore."""
     return {
         str(path.relative_to(log_dir)): path.read_bytes()
         for path in log_dir.rglob("*")
@@ -35,7 +35,7 @@ def contents(log_dir: Path) -> dict[str, bytes]:
 
 
 def hurt(log_dir: Path) -> None:
-    """Leave something to do for each of the commands, as after a crash."""
+    """Leave work for each of the commands, as a crash does."""
     (log_dir / ".kafka_cleanshutdown").unlink()
     for name in ("orders-0", "orders-1"):
         first, *_, last = sorted((log_dir / name).glob("*.log"))
@@ -47,7 +47,7 @@ def hurt(log_dir: Path) -> None:
 def test_a_finished_run_given_again_has_nothing_to_do(
     command: str, log_dir: Path, kafkalog: Run
 ) -> None:
-    """Whether it may change something or only says what it would."""
+    """Both in place and as a plan."""
     shutil.rmtree(log_dir / "__cluster_metadata-0")  # it knows one partition of the two
     if command in ("recover", "rebuild-index"):
         (log_dir / "orders-0" / f"{0:020}.index").unlink()
@@ -63,7 +63,7 @@ def test_a_finished_run_given_again_has_nothing_to_do(
 def test_a_failure_after_a_change_is_partly_done(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 4 says that nothing changed: it is given where that is true, and only there."""
+    """Status 4 claims that nothing changed: it is given exactly when that is true."""
     if command == "recover":
         hurt(log_dir)
     if command == "rebuild-index":
@@ -100,7 +100,7 @@ def restore(log_dir: Path, before: dict[str, bytes]) -> None:
 
 
 def test_a_refusal_beside_work_that_is_done_is_partly_done(log_dir: Path, kafkalog: Run) -> None:
-    """Given again, it is a refusal that changed nothing."""
+    """A second run is refused and changes nothing."""
     (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
     words = ("apply-retention", log_dir, *COMMANDS["apply-retention"])
     assert [kafkalog(*words, *IN_PLACE).status for _ in range(2)] == [PARTLY_DONE, 4]

@@ -1,6 +1,6 @@
 """Serializes the values of `values.py` with the serializers of Confluent and Glue, and keeps both.
 
-Run it where they are installed; the result is in the corpus, and the tests need none of them.
+Run it with those serializers installed; the result is in the corpus, so the tests need none.
 
     python tests/serializers/make.py tests/corpus/serialized.json
 """
@@ -35,7 +35,7 @@ Case = dict[str, Any]
 
 
 def registered(client: Any, subject: str, number: int, schema_id: int) -> Case:
-    """A version as a registry tells of it."""
+    """Return a version as a registry describes it."""
     found = client.get_schema(schema_id)
     references = [{"name": one.name, "subject": one.subject, "version": one.version}
                   for one in found.references or ()]  # fmt: skip
@@ -48,7 +48,7 @@ def id_of(data: bytes) -> int:
 
 
 def textual(case: Case, form: str, made: Any) -> Case:
-    """Serialize by schemas that are texts: Avro and JSON Schema."""
+    """Serialize with schemas that are texts: Avro and JSON Schema."""
     client = SchemaRegistryClient.new_client({"url": f"mock://{case['name']}"})
     context = SerializationContext(case["name"], MessageField.VALUE)
     subject = f"{case['name']}-value"
@@ -73,7 +73,7 @@ def avro_serializer(schema: Schema, client: Any) -> AvroSerializer:
 
 
 def classes_of(files: dict[str, str], main: str) -> Any:
-    """The messages of a Protobuf file, in a pool of their own."""
+    """Return the message classes of a Protobuf file, from a pool of its own."""
     with tempfile.TemporaryDirectory() as place:
         for name, text in files.items():
             Path(place, name).write_text(text)
@@ -116,7 +116,7 @@ def protobuf(case: Case) -> Case:
 
 
 def glue(case: Case) -> Case:
-    """Encode Avro as Glue's serializer does, every other record compressed."""
+    """Encode Avro as Glue's serializer does, with every other record compressed."""
     versions, records = [], []
     for number, (text, values) in enumerate(case["versions"], 1):
         schema_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{case['name']}/{number}")

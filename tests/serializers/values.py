@@ -1,7 +1,7 @@
 """The values that `make.py` serializes, and the rows that a table of all of them has.
 
-A version is a schema and its values, each with its row: what was serialized, with null for the
-fields of other versions. Where a version lacks a field that Avro gives a default, it is that.
+A version is a schema and its values, each with its row: the serialized value, with null for the
+fields of other versions. If Avro has a default for a field that a version lacks, the row has it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def record(name: str, *fields: tuple[Any, ...]) -> dict[str, Any]:
-    """A record of Avro; a field is name, type and, if it has one, default."""
+    """Return an Avro record schema; a field is a name, a type and, if it has one, a default."""
     return {
         "type": "record",
         "name": name,

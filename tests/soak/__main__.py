@@ -1,8 +1,8 @@
-"""`python -m tests.soak`: seeded inputs without end for every decoder and kernel.
+"""`python -m tests.soak`: endless seeded inputs for every decoder and kernel.
 
-Whatever the input, only kafkalog's own errors and defects may come out, in bounded time and memory,
-and kernels and reference decoders must agree. Ends with status 1 where an input fails; such inputs
-are saved. A soak is repeated by its seed, an input by seed and number.
+Whatever the input, only kafkalog's own errors and defects may result, in bounded time and memory,
+and kernels and reference decoders must agree. The status is 1 if an input fails; failed inputs are
+saved. The seed repeats a soak; seed and number repeat an input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TELL_EVERY_S = 10.0
 
 
 def main() -> int:
-    """Soak, report; the exit status."""
+    """Soak and print a report; return the exit status."""
     arguments = _parser().parse_args()
     seed = random.randrange(1 << 32) if arguments.seed is None else arguments.seed
     wanted = arguments.only or [target.name for target in TARGETS]
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Progress:
-    """A line now and then, each failure at once."""
+    """Prints a line now and then, and each failure at once."""
 
     def __init__(self, total: int, directory: Path) -> None:
         self._total = total
@@ -61,7 +61,7 @@ class _Progress:
         self._started = self._last = time.monotonic()
 
     def tell(self, report: Report) -> None:
-        """Say what is new."""
+        """Print what is new."""
         for failure in report.failures[self._told :]:
             print(f"FAILED: {failure.command}\n{failure.what}", flush=True)
             print(f"the input is in {save(failure, self._directory)}", flush=True)
@@ -76,7 +76,7 @@ class _Progress:
 
 
 def save(failure: Failure, directory: Path, targets: tuple[Target, ...] = TARGETS) -> Path:
-    """Write the files of an input that failed; the directory they are in."""
+    """Write the files of a failed input; return their directory."""
     [target] = [target for target in targets if target.name == failure.name]
     files, _ = target.input(failure.seed, failure.ordinal)
     place = directory / f"{failure.name}-{failure.seed}-{failure.ordinal}"
@@ -90,7 +90,7 @@ def save(failure: Failure, directory: Path, targets: tuple[Target, ...] = TARGET
 
 
 def table(report: Report, targets: tuple[Target, ...] = TARGETS) -> str:
-    """Inputs and seconds of each target."""
+    """Return a table of inputs and seconds per target."""
     lines = [f"{'target':16}{'inputs':>10}{'seconds':>10}{'failures':>10}"]
     for target in targets:
         if report.inputs[target.name]:

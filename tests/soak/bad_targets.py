@@ -1,5 +1,7 @@
-"""Targets that break each promise, to see that the soak notices: not in the warm-up of a worker,
-which would end each worker before its first input."""
+"""Targets that break each promise, to test that the soak notices.
+
+None breaks it in the warm-up of a worker, which would end each worker before its first input.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +25,29 @@ def nothing(_rng: Random) -> Files:
 
 
 def behave(_files: Files, _rng: Random, _place: Place) -> None:
-    """As it should."""
+    """Do nothing wrong."""
 
 
 def fail(_files: Files, rng: Random, _place: Place) -> None:
-    """A foreign exception, for some inputs."""
+    """Raise a foreign exception for some inputs."""
     if rng.random() < 0.2:
         raise IndexError("list index out of range")
 
 
 def crash(_files: Files, rng: Random, _place: Place) -> None:
-    """Native code that reads one byte behind an array, for some inputs."""
+    """Make native code read one byte past an array for some inputs."""
     data = guarded(13, np.uint8)
     ctypes.string_at(data.ctypes.data, 14 if 0.1 < rng.random() < 0.2 else 13)
 
 
 def hang(_files: Files, rng: Random, _place: Place) -> None:
-    """No end, for some inputs."""
+    """Never return for some inputs."""
     while rng.random() < 0.2:
         time.sleep(1000)
 
 
 def eat(_files: Files, rng: Random, _place: Place) -> None:
-    """More memory than an input may take, for some inputs more than for any before."""
+    """Take more memory than an input may, for some inputs more than ever before."""
     if rng.random() < 0.1:
         eaten.append(b"x" * (150 << 20))
 

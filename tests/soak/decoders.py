@@ -1,4 +1,4 @@
-"""Targets that need no file: schemas, messages, payloads, codecs, names, texts of Java."""
+"""Targets that need no file: schemas, messages, payloads, codecs, names, Java texts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ SCHEMAS: dict[str, tuple[Any, str, bool]] = {
 
 
 def schema_input(rng: Random) -> Files:
-    """The name of a schema and bytes for it: changed ones, or any text."""
+    """Return the name of a schema and bytes for it: mutated ones, or any text."""
     name = rng.choice(sorted(SCHEMAS))
     suffix = SCHEMAS[name][1]
     if rng.random() < 0.1:
@@ -102,7 +102,7 @@ def schema_input(rng: Random) -> Files:
 
 
 def check_schema(files: Files, _rng: Random, _place: Place) -> None:
-    """A value or a `ConstructError`; what was parsed can be built, and means the same again."""
+    """Expect a value that can be built and parsed again, or a `ConstructError`."""
     [(name, data)] = files.items()
     codec, _, is_exact = SCHEMAS[name]
     try:
@@ -125,7 +125,7 @@ TEXT = string.ascii_letters + string.digits + '  \n\n\r\t{}[]":,=\\#!.-_+eE\x0b\
 
 
 def text(rng: Random) -> bytes:
-    """Lines as in checkpoints, properties and JSON, nested ones too; now and then no UTF-8."""
+    """Return lines as in checkpoints, properties and JSON, also nested, rarely invalid UTF-8."""
     kind = rng.randrange(12)
     if kind == 0:
         return rng.choice((b"[", b'{"a":', b'{"":[', b"9", b"-", b"\\u")) * rng.choice((3, 5000))
@@ -142,14 +142,14 @@ VERSIONS = [(found.name, version) for found in messages().values() for version i
 
 
 def message_input(rng: Random) -> Files:
-    """A message of any kind and version as Kafka would write it, changed."""
+    """Return a mutated message of any kind and version."""
     name, version = rng.choice(VERSIONS)
     data = message_bytes(name, version, rng)
     return {f"{name} {version}": mutated(data, rng, data) if rng.random() < 0.9 else data}
 
 
 def message_bytes(name: str, version: int, rng: Random) -> bytes:
-    """A message as Kafka would write it, with values at their limits; unknown tags if it may."""
+    """Return a message as Kafka would write it, with extreme values and rarely unknown tags."""
     found = messages()[name]
     fields = _struct(found.struct, version, rng)
     if version in found.flexible_versions and rng.random() < 0.05:
@@ -158,7 +158,7 @@ def message_bytes(name: str, version: int, rng: Random) -> bytes:
 
 
 def check_message(files: Files, _rng: Random, _place: Place) -> None:
-    """A value or a `ConstructError`; a value can be built, and means the same again."""
+    """Expect a value that can be built and parsed again, or a `ConstructError`."""
     [(name, data)] = files.items()
     words = name.split()
     codec = schema(words[0], int(words[1]))
@@ -211,7 +211,7 @@ def _item(field: Field, version: int, rng: Random) -> Any:
 
 @cache
 def payload_lines() -> list[tuple[str, bytes | None, bytes | None]]:
-    """Kinds, keys and values of records that Kafka's tool was shown."""
+    """Return kinds, keys and values of the records that were given to Kafka's tool."""
     found = []
     for line in PAYLOAD_LINES.read_text("utf-8").splitlines():
         if not line.startswith("#"):
@@ -225,7 +225,7 @@ def _unhex(data: str) -> bytes | None:
 
 
 def payload_input(rng: Random) -> Files:
-    """A record of an internal topic, key or value changed; perhaps in another topic."""
+    """Return a record of an internal topic with key or value changed, perhaps for another topic."""
     kind, key, value = rng.choice(payload_lines())
     if rng.random() < 0.3:
         name, version = rng.choice(VERSIONS)
@@ -249,7 +249,7 @@ def payload_input(rng: Random) -> Files:
 
 
 def check_payload(files: Files, rng: Random, _place: Place) -> None:
-    """A value or a reason, JSON and a line in any case; control records or damage."""
+    """Expect a value or a reason, and always JSON and a line; control records or damage."""
     kinds = {name.rpartition(" ")[0]: None for name in files}
     kind = next(iter(kinds), "control")
     parts = {name.rpartition(" ")[2]: data for name, data in files.items()}
@@ -276,7 +276,7 @@ def check_payload(files: Files, rng: Random, _place: Place) -> None:
 
 
 def codec_input(rng: Random) -> Files:
-    """Compressed data of each codec, changed: its headers, sizes, blocks, members."""
+    """Return compressed data of any codec with changed headers, sizes, blocks or members."""
     codec, magic = rng.randrange(1, 5), rng.choice((2, 2, 1, 0))
     data = rng.choice((b"", b"a", bytes(3000), rng.randbytes(50) * 9, rng.randbytes(700)))
     packed = compress(data, codec, magic=2 if codec == 4 else magic)
@@ -290,7 +290,7 @@ def codec_input(rng: Random) -> Files:
 
 
 def check_codec(files: Files, rng: Random, _place: Place) -> None:
-    """Bytes within the limit, or one of our errors; the limit decides nothing else."""
+    """Expect bytes within the limit, or one of our errors; the limit has no other effect."""
     [(name, data)] = files.items()
     codec, magic = (int(word) for word in name.split())
     limit = rng.choice((0, 10, 5000, 1 << 20))
@@ -315,7 +315,7 @@ def _decompressed(data: bytes, codec: int, magic: int, limit: int = 1 << 26) -> 
 
 
 def name_input(rng: Random) -> Files:
-    """Names of files and directories, some as Kafka gives them."""
+    """Return names of files and directories, some of them Kafka's."""
     pieces = ("00000000000000000000", "9" * 20, "9" * 19, "-", ".", ".log", ".index", ".timeindex",
               ".txnindex", ".snapshot", ".checkpoint", ".part", ".tmp", ".deleted", ".swap", "_",
               ".cleaned", "t", "orders", "-0", "-99999999999", "-delete", "-future", "-stray",
@@ -326,7 +326,7 @@ def name_input(rng: Random) -> Files:
 
 
 def check_name(files: Files, _rng: Random, _place: Place) -> None:
-    """Any text is taken apart; a number fits into its type."""
+    """Expect that any text is parsed, with numbers that fit their types."""
     name = only(files).decode("utf-8", "surrogateescape")
     found = parse_file_name(name)
     assert found.name == name
@@ -336,7 +336,7 @@ def check_name(files: Files, _rng: Random, _place: Place) -> None:
 
 
 def java_input(rng: Random) -> Files:
-    """Bytes that are text, or nearly."""
+    """Return bytes that are text, or nearly."""
     pieces = (
         *(b"a", "é".encode(), "中".encode(), "😀".encode(), b"\xed\xa0\x80", b"\xed\xbf\xbf"),
         *(b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\xff", b"\0", b'"', b"\\"),
@@ -345,7 +345,7 @@ def java_input(rng: Random) -> Files:
 
 
 def check_java(files: Files, _rng: Random, _place: Place) -> None:
-    """Text that can be written, a number that reads back, JSON that parses."""
+    """Expect text that can be encoded, a number that reads back, JSON that parses."""
     data = only(files)
     shown = java_text(data)
     shown.encode()

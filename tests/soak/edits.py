@@ -1,4 +1,4 @@
-"""Edits of a document of JSON lines: other names and values, fields left out, added or twice."""
+"""Edits of a document of JSON lines: names and values changed, fields removed, added or doubled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _VALUES = (
 
 
 def edited(text: str, rng: Random) -> str:
-    """A JSON text after one to four edits."""
+    """Return a JSON text after one to four edits."""
     value = json.loads(text)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         value = _edited_value(value, rng)

@@ -1,4 +1,4 @@
-"""Logs, indexes, snapshots and texts made from parts, most of them sound enough to be gone into."""
+"""Logs, indexes, snapshots and texts made from parts, mostly sound enough to be decoded deeply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNPACKED_MAX = 100_000
 
 
 def log(rng: Random) -> bytes:
-    """A log of a few batches, real and made, whole and hurt; often in order."""
+    """Return a log of a few real or made batches, most of them sound, often in order."""
     if rng.random() < 0.15:
         pieces = list(rng.choice(real.batches()))
         start = rng.randrange(len(pieces))
@@ -46,7 +46,7 @@ def _real(rng: Random) -> bytes:
 
 
 def in_order(pieces: list[bytes], offset: int) -> list[bytes]:
-    """The batches with offsets that rise; base offsets are not part of a checksum."""
+    """Give the batches rising offsets; a checksum does not cover base offsets."""
     found = []
     for data in pieces:
         if len(data) < 61 or data[16] != 2:
@@ -59,7 +59,7 @@ def in_order(pieces: list[bytes], offset: int) -> list[bytes]:
 
 
 def hurt(data: bytes, rng: Random) -> bytes:
-    """A batch that is changed at some depth: on the disk, in its fields, records, compression."""
+    """Damage a batch at some depth: on the disk, in its fields, records or compression."""
     if len(data) < 61:
         return mutated(data, rng)
     kind = rng.randrange(6)
@@ -75,7 +75,7 @@ def hurt(data: bytes, rng: Random) -> bytes:
 
 
 def _repacked(data: bytes, rng: Random) -> bytes:
-    """What is in a batch changed and compressed again, perhaps by another codec."""
+    """Mutate the content of a batch and compress it again, perhaps with another codec."""
     magic = data[16]
     if magic < 2:
         return _rewrapped(data, rng)
@@ -94,7 +94,7 @@ def _repacked(data: bytes, rng: Random) -> bytes:
 
 
 def _rewrapped(data: bytes, rng: Random) -> bytes:
-    """A set of old messages around changed ones."""
+    """Wrap mutated old messages again."""
     magic, codec = data[16] & 1, rng.choice((1, 2, 3))
     inner = mutated(data, rng) if rng.random() < 0.5 else data
     if rng.random() < 0.7:
@@ -107,7 +107,7 @@ def _rewrapped(data: bytes, rng: Random) -> bytes:
 
 
 def made(rng: Random) -> bytes:
-    """A batch or message of parts; what is in the records may be beyond all limits."""
+    """Make a batch or message from parts; its records may exceed every limit."""
     if rng.random() < 0.25:
         magic = rng.randrange(2)
         inner = message(number(rng), _field(rng), _field(rng), magic=magic,
@@ -173,7 +173,7 @@ def _time(rng: Random) -> int:
 
 
 def entries(rng: Random, layout: str) -> bytes:
-    """An index: rising entries, or whatever, of the widths in a `struct` layout."""
+    """Return index entries, rising or arbitrary, in the widths of a `struct` layout."""
     rows = []
     row = [0] * len(layout)
     for _ in range(rng.randrange(20)):
@@ -193,14 +193,14 @@ INDEXES = {"index": "ii", "timeindex": "qi", "txnindex": "hqqqq"}
 
 
 def index(rng: Random, suffix: str) -> bytes:
-    """A real index, changed, or a made one."""
+    """Return a mutated real index, or a made one."""
     if rng.random() < 0.5:
         return mutated(rng.choice(real.files(f".{suffix}")), rng)
     return entries(rng, INDEXES[suffix])
 
 
 def snapshot(rng: Random) -> bytes:
-    """A producer snapshot; in most of them the checksum is right."""
+    """Return a producer snapshot, mostly with a correct checksum."""
     data = rng.choice(real.files(".snapshot"))
     if rng.random() < 0.9:
         data = mutated(data, rng, data)
@@ -210,7 +210,7 @@ def snapshot(rng: Random) -> bytes:
 
 
 def partition(rng: Random) -> Files:
-    """The files of one partition, some of them changed, missing or not meant for it."""
+    """Return the files of one partition, some of them changed, missing or foreign."""
     found = dict(rng.choice(real.partitions()))
     for _ in range(rng.randint(1, 3)):
         name = rng.choice(sorted(found))
@@ -234,7 +234,7 @@ def partition(rng: Random) -> Files:
 
 
 def _hurt_log(data: bytes, rng: Random) -> bytes:
-    """One batch of a log changed at some depth."""
+    """Damage one batch of a log at some depth."""
     pieces = []
     position = 0
     while position + 17 < len(data):

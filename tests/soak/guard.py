@@ -1,7 +1,7 @@
 """Arrays that end where memory ends, so that a kernel which reads or writes one byte too far dies.
 
-Kernels have no bounds checks. In ordinary memory a byte too many goes unnoticed; here it is on a
-page that nobody may touch, and the process ends with SIGSEGV, which the soak tells with its seed.
+Kernels have no bounds checks. In ordinary memory an extra byte goes unnoticed; here it is on a
+protected page, and the process ends with SIGSEGV, which the soak reports with its seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROT_NONE = 0
 
 
 def guarded(shape: Any, dtype: Any = np.float64) -> Any:
-    """An array of zeros, the last byte of which is the last that can be touched."""
+    """Return an array of zeros whose last byte is the last one accessible."""
     dtype = np.dtype(dtype)
     shape = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     size = math.prod(shape) * dtype.itemsize
@@ -36,7 +36,7 @@ def guarded(shape: Any, dtype: Any = np.float64) -> Any:
 
 
 class GuardedNumpy:
-    """numpy, but new arrays are guarded."""
+    """numpy whose new arrays are guarded."""
 
     empty = staticmethod(guarded)
     zeros = staticmethod(guarded)
@@ -46,7 +46,7 @@ class GuardedNumpy:
 
 
 class GuardedArrow:
-    """pyarrow, but new buffers are guarded."""
+    """pyarrow whose new buffers are guarded."""
 
     def __getattr__(self, name: str) -> Any:
         import pyarrow as pa
@@ -61,7 +61,7 @@ class GuardedArrow:
 
 
 def guard_kernels() -> None:
-    """From now on all that works on columns does so in guarded arrays."""
+    """Make all code that works on columns use guarded arrays from now on."""
     names = ["kafkalog.compaction.chunks", "kafkalog.compaction.key_map", "kafkalog.roll.columns"]
     for room in ("kafkalog.columns", "kafkalog.text"):
         package = importlib.import_module(room)

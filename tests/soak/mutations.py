@@ -1,4 +1,4 @@
-"""What a bad disk, a bad producer or an attacker makes of sound bytes, by a seeded generator."""
+"""Sound bytes as a bad disk, a bad producer or an attacker changes them, by a seeded generator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTHS = (1, 2, 4, 4, 8, 8)
 
 
 def number(rng: Random, bits: int = 64) -> int:
-    """A number of so many bits, mostly at a limit or small."""
+    """Return a number of `bits` bits, mostly at a limit or small."""
     if rng.random() < 0.3:
         return rng.randrange(-2, 20)
     found = rng.choice(NUMBERS) + rng.choice((0, 0, 0, 1, -1))
@@ -26,7 +26,7 @@ def number(rng: Random, bits: int = 64) -> int:
 
 
 def mutated(data: bytes, rng: Random, other: bytes = b"", most: int = 4) -> bytes:
-    """The bytes after one to `most` changes; `other` is where spliced bytes come from."""
+    """Return the bytes after one to `most` changes; `other` provides the bytes to splice in."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, most)):
         _change(changed, rng, other)
@@ -67,7 +67,7 @@ def _change(data: bytearray, rng: Random, other: bytes) -> None:
 
 
 def resealed(batch: bytes, *, length: bool = True) -> bytes:
-    """The batch with a length that fits, if wanted, and a checksum that matches."""
+    """Return the batch with a matching checksum and, if wanted, a matching length."""
     if len(batch) < 23:
         return batch
     data = bytearray(batch)
@@ -87,7 +87,7 @@ OLD_FIELDS = ((0, 8), (17, 1), (18, 8))
 
 
 def with_field_changed(batch: bytes, rng: Random) -> bytes:
-    """One header field at a limit or a little off, the checksum right."""
+    """Set one header field to a limit or slightly off, and correct the checksum."""
     data = bytearray(batch)
     at, width = rng.choice(FIELDS if batch[16] >= 2 else OLD_FIELDS)
     old = int.from_bytes(data[at : at + width], "big", signed=True)

@@ -1,6 +1,6 @@
-"""Every command over log directories with right checksums: the same with the kernels and without.
+"""Every command over log directories with correct checksums, with the kernels and without.
 
-No exception but our own, no status 70, no hang, little memory; plans, copies and output are equal.
+Only our own exceptions, no status 70, no hang, little memory; plans, copies and output are equal.
 """
 
 from __future__ import annotations
@@ -92,22 +92,22 @@ def _copying(rng: Random, _log_dir: Path, partition: Path, _log: Path) -> list[L
 
 
 def check_reading(files: Files, rng: Random, place: Place) -> None:
-    """A command that reads."""
+    """Check a command that reads."""
     _check(files, rng, place, _reading)
 
 
 def check_planning(files: Files, rng: Random, place: Place) -> None:
-    """A command that says what it would change."""
+    """Check a command that says what it would change."""
     _check(files, rng, place, _planning)
 
 
 def check_copying(files: Files, rng: Random, place: Place) -> None:
-    """A command that writes beside its input: the files are the same as well."""
+    """Check a command that writes to another place: the files are also the same."""
     _check(files, rng, place, _copying)
 
 
 def check_audit(files: Files, rng: Random, place: Place) -> None:
-    """A log beside itself, or beside one that lost a batch."""
+    """Check an audit of a log against itself, or against one that lost a batch."""
     _check(files, rng, place, _audits)
 
 
@@ -124,7 +124,7 @@ def _audits(rng: Random, log_dir: Path, partition: Path, log: Path) -> list[Line
 
 
 def _offset_in(partition: Path, rng: Random) -> int:
-    """Return an offset of the log, mostly its end: others are refused at the door."""
+    """Return an offset of the log, mostly its end, as others are refused at once."""
     with suppress(KafkaLogError):
         log = UnifiedLog(open_partition(str(partition)))
         if log.log_start_offset <= log.log_end_offset:
@@ -160,7 +160,7 @@ def _check(
 
 @contextmanager
 def few_batches_at_once() -> Iterator[None]:
-    """Make columns and tables of keys so small that a few batches fill several."""
+    """Make columns and key tables so small that a few batches fill several."""
     with (
         patch.object(headers, "_BATCHES_AT_ONCE", 3),
         patch.object(headers, "_GATHERED_MIN", 2),
@@ -172,7 +172,7 @@ def few_batches_at_once() -> Iterator[None]:
 
 
 def _contents(path: Path) -> dict[str, str]:
-    """Checksums of the files of a tree; manifests tell when they were made."""
+    """Return checksums of the files of a tree, without the times in manifests."""
     return {
         str(one.relative_to(path)): hashlib.sha256(one.read_bytes()).hexdigest()
         for one in sorted(path.rglob("*"))

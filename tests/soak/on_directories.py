@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def partition_input(rng: Random) -> Files:
-    """The files of a partition, some of them hurt; or a made log with made indexes."""
+    """Return a partition with some files damaged, or a made log with made indexes."""
     if rng.random() < 0.7:
         return generated.partition(rng)
     name = f"{rng.choice((0, 0, 0, 7, 2**62)):020d}"
@@ -55,7 +55,7 @@ def partition_input(rng: Random) -> Files:
 
 
 def log_dir_input(rng: Random) -> Files:
-    """Partitions and the files beside them."""
+    """Return partitions, and files at the top of the log directory."""
     files = {
         f"orders-{i}/{name}": data
         for i in range(rng.randrange(3))
@@ -67,7 +67,7 @@ def log_dir_input(rng: Random) -> Files:
 
 
 def check_verify(files: Files, rng: Random, place: Place) -> None:
-    """Findings, the same ones with the kernels and without."""
+    """Expect the same findings with the kernels and without."""
     directory = str(place.put(files))
     level = rng.choice(list(Level))
     with kernels(on=False):
@@ -91,12 +91,12 @@ def _verdict(path: str, level: Level) -> Any:
 
 
 def check_lookup(files: Files, _rng: Random, place: Place) -> None:
-    """Offsets, times, special offsets: an answer or one of our errors."""
+    """Look up offsets, times and special offsets: an answer or one of our errors."""
     look_up_in_every_way(place.put(files))
 
 
 def check_start(files: Files, rng: Random, place: Place) -> None:
-    """A prediction in each mode, and a line that says it."""
+    """Expect a prediction in each mode, and a line for it."""
     directory = str(place.put(files, "orders-0"))
     for mode in (None, *StartMode):
         point = rng.choice((None, rng.randrange(80), number(rng)))
@@ -109,7 +109,7 @@ def check_start(files: Files, rng: Random, place: Place) -> None:
 
 
 def check_log_dir(files: Files, rng: Random, place: Place) -> None:
-    """A whole log directory: listed, checked, started."""
+    """List, check and start a whole log directory."""
     place.put(files, "log-dir")
     path = str(place.path / "log-dir")
     with suppress(KafkaLogError):
@@ -138,7 +138,7 @@ TOPICS = ("t-0", "__consumer_offsets-0", "__cluster_metadata-0", "__transaction_
 
 
 def check_dump_segment(files: Files, rng: Random, place: Place) -> None:
-    """`dump-segment` in all formats: the same output with the kernels and without."""
+    """Expect the same output of `dump-segment` in all formats, with the kernels and without."""
     directory = place.put(files, rng.choice(TOPICS))
     form = rng.choice(FORMATS)
     target = directory / rng.choice(sorted(files)) if files and rng.random() < 0.5 else directory
@@ -149,7 +149,7 @@ def check_dump_segment(files: Files, rng: Random, place: Place) -> None:
 
 
 def check_kafka_dump_log(files: Files, rng: Random, place: Place) -> None:
-    """`kafka-dump-log` with its options: the same output with the kernels and without."""
+    """Expect the same output of `kafka-dump-log` with its options, with the kernels and without."""
     directory = place.put(files, rng.choice(TOPICS))
     argv: list[object] = ["kafka-dump-log", "--files", directory / rng.choice(sorted(files))]
     flags = ("--deep-iteration", "--print-data-log", "--skip-record-metadata",
@@ -167,7 +167,7 @@ def check_kafka_dump_log(files: Files, rng: Random, place: Place) -> None:
 
 
 def check_other_commands(files: Files, rng: Random, place: Place) -> None:
-    """`ls`, `verify`, `lookup-offset` in all formats."""
+    """Run `ls`, `verify` and `lookup-offset` in all formats."""
     directory = place.put(files)
     form = rng.choice(FORMATS[:4])
     argv: list[object] = rng.choice((
@@ -195,7 +195,7 @@ def _check_same(argv: list[object], form: str) -> None:
 
 
 def _check_output(found: tuple[int, bytes, str], form: str) -> None:
-    """A status of the contract, words that are safe to show, JSON that is JSON."""
+    """Require a status of the contract, words that are safe to show, JSON that is valid."""
     status, data, words = found
     assert status in {*STATUSES, 2}, (status, words)
     assert "Traceback" not in words
@@ -212,7 +212,7 @@ def _check_output(found: tuple[int, bytes, str], form: str) -> None:
 
 @contextmanager
 def small_steps() -> Iterator[None]:
-    """Chunks, blocks and rows so small that a little data has many of them."""
+    """Make chunks, blocks and rows so small that little data fills several."""
     with (
         patch.object(bulk, "_FEW_ROWS", -1),
         patch.object(kafka_text.KafkaText, "rows_max", 5),
@@ -227,7 +227,7 @@ def small_steps() -> Iterator[None]:
 
 
 def outcome(argv: list[object]) -> tuple[int, bytes, str]:
-    """Status, stdout and stderr of a command in this process."""
+    """Run a command in this process; return status, stdout and stderr."""
     data = io.BytesIO()
     out, words = io.TextIOWrapper(data, "utf-8", write_through=True), io.StringIO()
     with patch.object(sys, "stdout", out), patch.object(sys, "stderr", words):
@@ -242,7 +242,7 @@ def directory_target(
     check: Callable[[Files, Random, Place], None],
     make: Callable[[Random], Files] = partition_input,
 ) -> Target:
-    """A target over partition directories."""
+    """Return a target over partition directories."""
     return Target(name, share, make, check)
 
 

@@ -1,9 +1,9 @@
 """Targets that read back what kafkalog has written: journals, plans, manifests, states, results.
 
-Each input is a sound document that somebody has edited: other names, ways out of the directory,
-absolute paths, newlines, NUL, huge numbers, other types, deep nesting, fields twice; and links
-where directories were. Nothing may be written outside of the log directory and the destination,
-whatever is refused is refused before the first change, and with one of our errors.
+Each input is a sound document after edits: other names, ways out of the directory, absolute paths,
+newlines, NUL, huge numbers, other types, deep nesting, doubled fields, links in the place of
+directories. Nothing may be written outside of the log directory and the destination, and a refusal
+comes before the first change, as one of our errors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHECKPOINT = b"0\n2\nother 3 7\norders 0 2\n"
 
 
 def laid_out(files: Files, place: Place) -> Path:
-    """The files of an input below a fresh directory, with the times and modes they had."""
+    """Write the files of an input to a fresh directory, with their times and modes."""
     root = place.put({}, "root")
     status = json.loads(files["status"])
     for name, target in json.loads(files.get("links", b"{}")).items():
@@ -77,7 +77,7 @@ def _is_behind_link(root: Path, name: str) -> bool:
 
 
 def taken(root: Path) -> Files:
-    """A tree as an input, its own path replaced."""
+    """Return a tree as an input, with its own path replaced."""
     files: Files = {}
     status = {}
     for path in sorted(root.rglob("*")):
@@ -91,7 +91,7 @@ def taken(root: Path) -> Files:
 
 
 def seen(path: Path) -> dict[str, Any]:
-    """All that is below a directory, links not followed."""
+    """Return everything below a directory, without following links."""
     found: dict[str, Any] = {}
     for place, directories, names in os.walk(path):
         for name in (*directories, *names):
@@ -103,7 +103,7 @@ def seen(path: Path) -> dict[str, Any]:
 
 
 def refused(act: Callable[[], object]) -> KafkaLogError | None:
-    """The error of ours that an act ends with."""
+    """Call a function; return the refusal that it raises, or None."""
     try:
         act()
     except KafkaLogError as error:
@@ -123,7 +123,7 @@ class _StoppedError(Exception):
 
 @cache
 def _journals() -> tuple[Files, ...]:
-    """Log directories with the backup of a run: done, stopped, of a copy, being undone."""
+    """Make log directories with the backup of a run: done, stopped, of a copy, being undone."""
     made = [_log_dir_of_run(is_copy=is_copy, is_stopped=is_stopped)
             for is_copy in (False, True) for is_stopped in (False, True)]  # fmt: skip
     undone = dict(made[0])
@@ -174,7 +174,7 @@ def _swap(changing_run: Run, partition: Path, *, is_stopped: bool) -> None:
 
 
 def journal_input(rng: Random) -> Files:
-    """A log directory and its backup, of which somebody has edited something."""
+    """Return a log directory and its backup with an edited document."""
     files = dict(rng.choice(_journals()))
     lines = files["backup/journal.ndjson"].decode().splitlines()
     kind = rng.randrange(12)
@@ -204,7 +204,7 @@ def journal_input(rng: Random) -> Files:
 
 
 def check_journal(files: Files, rng: Random, place: Place) -> None:
-    """Undone, or gone on with, or refused: nothing outside is touched, nothing half-way."""
+    """Undo, resume or refuse: nothing outside is touched, nothing stays half-finished."""
     root = laid_out(files, place)
     outside = seen(root / OUTSIDE)
     before = seen(root / "log")
@@ -242,7 +242,7 @@ def _asked(root: Path) -> ExportRequest:
 
 @cache
 def _exports() -> tuple[Files, ...]:
-    """An export that is finished, and one that was killed after its first file."""
+    """Make a finished export, and one that was killed after its first file."""
     from kafkalog.engine import LocalEngine
 
     with tempfile.TemporaryDirectory() as top:
@@ -269,7 +269,7 @@ def _exports() -> tuple[Files, ...]:
 
 
 def export_input(rng: Random) -> Files:
-    """An export of which somebody has edited a document."""
+    """Return an export with an edited document."""
     files = dict(rng.choice(_exports()))
     name = rng.choice([name for name in _TAKEN_UP if name in {key[3:] for key in files}])
     files[f"to/{name}"] = edited(files[f"to/{name}"].decode(), rng).encode("utf-8", "replace")
@@ -283,7 +283,7 @@ def export_input(rng: Random) -> Files:
 
 
 def check_export(files: Files, _rng: Random, place: Place) -> None:
-    """Gone on with or refused; the logs and what is around are only read."""
+    """Resume or refuse an export; the logs and all other files are only read."""
     from kafkalog.engine import LocalEngine
 
     root = laid_out(files, place)
@@ -318,7 +318,7 @@ def _result() -> str:
 
 
 def result_input(rng: Random) -> Files:
-    """A directory that a task has staged, with an edited result."""
+    """Return a directory staged by a task, with an edited result."""
     files = {
         f"log/{PARTITION}/{0:020}.log": b"old",
         f"log/{PARTITION}/{9:020}.log": b"",
@@ -336,7 +336,7 @@ def result_input(rng: Random) -> Files:
 
 
 def check_result(files: Files, _rng: Random, place: Place) -> None:
-    """Looked at and put in place, or refused."""
+    """Check a result and put it in place, or refuse it."""
     root = laid_out(files, place)
     outside = seen(root / OUTSIDE)
     partition = open_partition(str(root / "log" / PARTITION))
@@ -360,14 +360,14 @@ def check_result(files: Files, _rng: Random, place: Place) -> None:
 
 
 def state_input(rng: Random) -> Files:
-    """An edited state."""
+    """Return an edited state."""
     files = {f"/logs/t-{i}/{0:020}.log": [i, -i, {"standard": i, "deep": 3}] for i in range(3)}
     text = json.dumps({"kafkalog_verify_state": 1, "begun": {"/logs/t-0": 5}, "files": files})
     return {"state": edited(text, rng).encode("utf-8", "replace")}
 
 
 def check_state(files: Files, _rng: Random, place: Place) -> None:
-    """Read and written again, or refused."""
+    """Read a state and write it again, or refuse it."""
 
     def act() -> None:
         text = files["state"].decode("utf-8", "surrogateescape")

@@ -40,7 +40,7 @@ SIDE_FILES = ("checkpoint", "partition.metadata", "quorum-state", "meta.properti
 
 
 def side_input(rng: Random) -> Files:
-    """One small file: changed, made, or with a checksum made to match."""
+    """Return one small file: mutated, made, or with its checksum corrected."""
     kind = rng.choice(SIDE_FILES)
     if kind == ".snapshot":
         return {kind: generated.snapshot(rng)}
@@ -49,7 +49,7 @@ def side_input(rng: Random) -> Files:
 
 
 def check_side(files: Files, _rng: Random, place: Place) -> None:
-    """Each reader of small files, whatever it is meant for: a value or one of our errors."""
+    """Run each reader of small files on any kind of file: a value or one of our errors."""
     path = place.put_one("file.any", only(files))
     for reader in FILE_READERS:
         with suppress(KafkaLogError):
@@ -57,13 +57,13 @@ def check_side(files: Files, _rng: Random, place: Place) -> None:
 
 
 def index_input(rng: Random) -> Files:
-    """An index of any kind."""
+    """Return an index of any kind."""
     suffix = rng.choice(sorted(generated.INDEXES))
     return {suffix: generated.index(rng, suffix)}
 
 
 def check_index(files: Files, rng: Random, place: Place) -> None:
-    """Entries are counted and found; a search ends."""
+    """Count and look up entries; each search ends."""
     [(suffix, data)] = files.items()
     path = place.put_one(f"{rng.choice((0, 7, 2**62)):020d}.{suffix}", data)
     if suffix == "txnindex":
@@ -81,7 +81,7 @@ def check_index(files: Files, rng: Random, place: Place) -> None:
 
 
 def log_input(rng: Random) -> Files:
-    """One log."""
+    """Return one log."""
     return {"log": generated.log(rng)}
 
 
@@ -90,7 +90,7 @@ def _put(files: Files, place: Place) -> str:
 
 
 def check_framing(files: Files, rng: Random, place: Place) -> None:
-    """Every byte is in one batch or one defect; a search finds a place in the log."""
+    """Require that batches and defects cover every byte, and that searches stay in the log."""
     size = len(files["log"])
     with Source(_put(files, place)) as source:
         for check_crc in (True, False):
@@ -103,7 +103,7 @@ def check_framing(files: Files, rng: Random, place: Place) -> None:
 
 
 def check_records(files: Files, _rng: Random, place: Place) -> None:
-    """Records, then perhaps one of our errors."""
+    """Decode records until the end or one of our errors."""
     with Source(_put(files, place)) as source:
         for batch in scan_batches(source):
             if isinstance(batch, Batch):
@@ -115,12 +115,12 @@ def check_records(files: Files, _rng: Random, place: Place) -> None:
 
 
 def kernels(*, on: bool) -> AbstractContextManager[object]:
-    """Everything read by kernels, or nothing."""
+    """Read everything with the kernels, or nothing."""
     return patch.object(fast_path, "FAST_SIZE_MIN", 0 if on else 1 << 60)
 
 
 def selection(rng: Random) -> Selection:
-    """What is asked for: mostly everything."""
+    """Return what to select: mostly everything."""
     if rng.random() < 0.6:
         return Selection()
     return Selection(
@@ -140,7 +140,7 @@ def selection(rng: Random) -> Selection:
 
 
 def check_scan(files: Files, rng: Random, place: Place) -> None:
-    """Records by the kernels, as Arrow, are those of the reference decoder; so are the defects."""
+    """Require that the kernels give the reference decoder's records, as Arrow, and its defects."""
     from tests.kafkalog.columns.twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
@@ -150,7 +150,7 @@ def check_scan(files: Files, rng: Random, place: Place) -> None:
 
 
 def check_batches(files: Files, rng: Random, place: Place) -> None:
-    """Batches as Arrow columns are those of the reference reader."""
+    """Require that batches as Arrow columns equal those of the reference reader."""
     from tests.kafkalog.columns.test_batch_twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
@@ -163,7 +163,7 @@ _Sorted = tuple[list[Any], list[Defect], str]
 
 
 def _sorted_out(read: Callable[[], Iterable[Any]]) -> _Sorted:
-    """Rows, defects, and the error that ended the reading, if any."""
+    """Return rows, defects, and the error that ended the reading, if any."""
     rows, defects = [], []
     try:
         for found in read():
@@ -195,7 +195,7 @@ def _check_twins(
 
 
 def check_batch_columns(files: Files, rng: Random, place: Place) -> None:
-    """Headers, markers and facts by the kernels are those of the scanner."""
+    """Require that the kernels give the scanner's headers, markers and facts."""
     level = rng.choice(list(Level))
     with Source(_put(files, place)) as source:
         with kernels(on=False):
@@ -210,7 +210,7 @@ def check_batch_columns(files: Files, rng: Random, place: Place) -> None:
 
 
 def _facts(source: Source, level: Level) -> Any:
-    """Each batch with what was found out about it, each defect."""
+    """Yield each batch with the facts about it, and each defect."""
     for found in batch_columns(source, level, threads=1):
         if isinstance(found, Defect):
             yield found
@@ -223,13 +223,13 @@ def _facts(source: Source, level: Level) -> Any:
 
 
 def hash_input(rng: Random) -> Files:
-    """Keys behind each other, of sizes around those that kernels treat apart."""
+    """Return concatenated keys of sizes that kernels handle differently."""
     keys = [rng.randbytes(rng.choice((0, 1, 7, 8, 9, 15, 16, 17, 40))) for _ in range(9)]
     return {"keys": b"".join(struct.pack(">h", len(key)) + key for key in keys)}
 
 
 def check_hash(files: Files, rng: Random, _place: Place) -> None:
-    """Hashes are those of the publication."""
+    """Require the hashes of the publication."""
     import numpy as np
 
     from kafkalog.columns.byte_kernels import hash_keys

@@ -1,4 +1,4 @@
-"""Targets of typed columns: schemas of any shape, and any bytes by schemas that are sound."""
+"""Targets of typed columns: schemas of any shape, and any bytes for sound schemas."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _protobuf(rng: Random) -> bytes:
 
 
 def schema_input(rng: Random) -> Files:
-    """One schema of one of the three kinds."""
+    """Return one schema of one of the three kinds."""
     form = rng.choice(tuple(TypedForm))
     if form == TypedForm.PROTOBUF:
         return {form: _protobuf(rng)}
@@ -105,7 +105,7 @@ def schema_input(rng: Random) -> Files:
 
 
 def check_schema(files: Files, rng: Random, _place: Place) -> None:
-    """A usage error, or a decoder that takes any bytes."""
+    """Expect a usage error, or a decoder that accepts any bytes."""
     [(form, schema)] = files.items()
     framing = rng.choice(tuple(Framing))
     column = TypedColumn("value", TypedForm(form), schema, "M0", framing)

@@ -19,7 +19,7 @@ Files = dict[str, bytes]
 
 @cache
 def partitions() -> list[Files]:
-    """Small partition directories of brokers, and those of the loader's damaged ones."""
+    """Return small partition directories of brokers, and the loader's damaged ones."""
     return [
         files for _, files in _directories() if sum(map(len, files.values())) < _DIRECTORY_SIZE_MAX
     ]
@@ -27,13 +27,13 @@ def partitions() -> list[Files]:
 
 @cache
 def log_dir_files() -> list[tuple[str, bytes]]:
-    """Names and contents of the files at the top of log directories."""
+    """Return names and contents of the files at the top of log directories."""
     return [(name.rpartition("/")[2], data) for name, data in _members() if _is_at_top(name)]
 
 
 @cache
 def files(suffix: str) -> list[bytes]:
-    """The small files whose names end so; those with much in them only once."""
+    """Return the small files with this suffix, without duplicates."""
     found = {
         data
         for name, data in _members()
@@ -45,7 +45,7 @@ def files(suffix: str) -> list[bytes]:
 
 @cache
 def batches() -> list[list[bytes]]:
-    """The first batches of each log that a broker wrote: of all magics and codecs."""
+    """Return the first batches of each log written by a broker, of all magics and codecs."""
     found: dict[bytes, list[bytes]] = {}
     for name, data in _members():
         if not name.endswith(".log") or len(data) < 100:
@@ -58,7 +58,7 @@ def batches() -> list[list[bytes]]:
 
 @cache
 def kinds_of_batches() -> list[list[bytes]]:
-    """All those batches by what they are: one list for each magic and attributes."""
+    """Return all those batches by kind: one list per magic and attributes."""
     kinds: dict[tuple[int, bytes], list[bytes]] = {}
     for log in batches():
         for data in log:
@@ -68,7 +68,7 @@ def kinds_of_batches() -> list[list[bytes]]:
 
 
 def _sound_frames(data: bytes) -> list[tuple[int, int]]:
-    """The first frames, as far as their lengths make sense: logs may be torn or zero-filled."""
+    """Return the leading frames with plausible lengths, as logs may be torn or zero-filled."""
     found, position = [], 0
     while position + 17 < len(data) and len(found) < _FRAMES_A_FILE:
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
@@ -86,7 +86,7 @@ def _is_at_top(name: str) -> bool:
 
 @cache
 def _members() -> list[tuple[str, bytes]]:
-    """Every file of the archives of log directories, the first 200 kB of each."""
+    """Return every file of the log directory archives, each limited to 200 kB."""
     found = []
     archives = [*sorted(CORPUS.glob("kafka-*/*.tar.gz")), CORPUS / "recovery" / "scenarios.tar.xz"]
     for archive in archives:

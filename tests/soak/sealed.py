@@ -1,8 +1,8 @@
 """Log directories whose every part is well-formed and whose fields say anything: checksums match.
 
 A batch is built from values, any of which may be off, and sealed; indexes, snapshots, epochs and
-checkpoints are made for the batches, then changed the same way. So the checks at the door let them
-in, and what lies behind has to cope.
+checkpoints are made for the batches, then changed the same way. So the first checks let them pass,
+and the code after them has to cope.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRANSACTIONAL, _CONTROL, _APPEND_TIME, _HORIZON = 16, 32, 8, 64
 
 @dataclass
 class Writer:
-    """A broker of few words: appends batches, and keeps what its side files say."""
+    """A minimal broker: appends batches, and keeps the data for its side files."""
 
     rng: Random
     wrong: float
@@ -48,7 +48,7 @@ class Writer:
     epochs: list[tuple[int, int]] = field(default_factory=list)
 
     def any(self, value: int, bits: int) -> int:
-        """Return the value, or now and then one at a limit or a little off."""
+        """Return the value, or rarely one at a limit or slightly off."""
         if self.rng.random() >= self.wrong:
             return value
         if self.rng.random() < 0.5:
@@ -218,7 +218,7 @@ def _wrapped(writer: Writer, *values: int) -> tuple[int, ...]:
 
 
 def snapshot(writer: Writer, offset: int) -> bytes:
-    """Return a producer snapshot with a right checksum."""
+    """Return a producer snapshot with a correct checksum."""
     rows = [
         struct.pack(
             ">qhiqiqiq", writer.any(who, 64), writer.any(0, 16), writer.any(sequence - 1, 32),

@@ -1,7 +1,7 @@
 """The parent of the soak: gives slices to worker processes, watches them, counts.
 
-A worker that hangs is ended with SIGABRT, so that its stacks are in its log; one that dies is
-replaced. In both cases the input it was at is a failure, and the rest of the slice goes on.
+A hanging worker is ended with SIGABRT, so that its stacks are in its log; a dead one is replaced.
+In both cases its current input is a failure, and the rest of the slice goes on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Failure:
-    """An input that did not do what every input must do."""
+    """An input that broke a promise."""
 
     name: str
     seed: int
@@ -62,7 +62,7 @@ class Failure:
 
     @property
     def command(self) -> str:
-        """How to see it again."""
+        """Return the command that repeats it."""
         return (
             f"python -m tests.soak --only {self.name} --seed {self.seed} --first {self.ordinal} "
             "--inputs 1"
@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass
 class Report:
-    """What was done so far."""
+    """The results so far."""
 
     inputs: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
@@ -82,7 +82,7 @@ class Report:
 def slices(
     targets: Iterable[Target], inputs: int, seed: int, first: int = 0, size: int = _SLICE_INPUTS
 ) -> list[Slice]:
-    """So many inputs, shared out, in an order that soaks all targets from the beginning on."""
+    """Share inputs out into slices, in an order that soaks all targets from the beginning."""
     targets = list(targets)
     total = sum(target.share for target in targets)
     found = []
@@ -100,11 +100,11 @@ class Soak:
     """Slices on their way through worker processes.
 
     Args:
-        pieces: what is to be done.
-        workers: how many processes.
+        pieces: the slices.
+        workers: the number of processes.
         tell: called after each slice.
-        targets: the module in which the targets are.
-        deadline_s: how long an input may take.
+        targets: the module of the targets.
+        deadline_s: the most seconds that an input may take.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Soak:
         self._stopped = threading.Event()
 
     def run(self) -> Report:
-        """Do it all."""
+        """Run all slices; return the report."""
         with tempfile.TemporaryDirectory(prefix="kafkalog-soak-", dir=_fast_directory()) as top:
             threads = [
                 threading.Thread(target=self._serve, args=(Path(top) / str(number),))
@@ -146,7 +146,7 @@ class Soak:
         return self.report
 
     def _serve(self, top: Path) -> None:
-        """One worker after the other, until nothing is left to do."""
+        """Run one worker after another until no slice is left."""
         top.mkdir()
         process = _Process(top, self._targets, self._deadline_s)
         try:
@@ -189,7 +189,7 @@ class Soak:
 
 
 class _Process:
-    """A worker."""
+    """A worker process."""
 
     def __init__(self, top: Path, targets: str, deadline_s: float) -> None:
         self._deadline_s = deadline_s
@@ -213,7 +213,7 @@ class _Process:
         return self._process.poll() is None
 
     def ask(self, piece: Slice, stopped: threading.Event) -> dict[str, Any] | None:
-        """The answer; None where the worker hung or died: `ordinal` and `last_words` say more."""
+        """Return the answer, or None if the worker hung or died; see `ordinal` and `last_words`."""
         assert self._process.stdin
         assert self._process.stdout
         question = json.dumps((piece.name, piece.seed, piece.first, piece.count))
@@ -248,7 +248,7 @@ class _Process:
         self.last_words = f"{why}: status {status}\n{log}"
 
     def end(self) -> None:
-        """Let it go."""
+        """End the process."""
         if self.is_alive:
             self._process.kill()
         self._process.wait()
@@ -258,5 +258,5 @@ class _Process:
 
 
 def _fast_directory() -> str | None:
-    """A file system in memory, where there is one."""
+    """Return a directory on a file system in memory, if there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 # a fresh directory

@@ -1,4 +1,4 @@
-"""What is soaked: a decoder, how inputs for it are made, and what must hold of it."""
+"""What a soak tests: a decoder, how its inputs are made, and what must hold."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Target:
 
     Attributes:
         name: what `--only` selects.
-        share: how many of a hundred thousand inputs it gets.
-        make: an input, the same one for the same state of the generator.
-        run: feed the input; whatever is raised is a failure. The generator is for choosing options,
+        share: its inputs per hundred thousand.
+        make: makes an input, the same one for the same state of the generator.
+        run: processes the input; any exception is a failure. The generator is for choosing options,
             the place for files.
     """
 
@@ -33,7 +33,7 @@ class Target:
     run: Callable[[Files, Random, Place], None]
 
     def input(self, seed: int, ordinal: int) -> tuple[Files, Random]:
-        """Input number `ordinal`, and the generator that goes with it."""
+        """Return input number `ordinal` and its generator."""
         rng = Random(f"{seed}/{self.name}/{ordinal}")
         return self.make(rng), rng
 
@@ -45,7 +45,7 @@ class Place:
         self.path = path
 
     def put(self, files: Files, directory: str = "t-0") -> Path:
-        """Write the files into a partition directory, and nothing else; the directory."""
+        """Write only these files into a partition directory; return it."""
         for found in os.scandir(self.path):
             if found.is_dir(follow_symlinks=False):
                 shutil.rmtree(found.path)
@@ -60,7 +60,7 @@ class Place:
         return target
 
     def put_one(self, name: str, data: bytes) -> str:
-        """Write one file; its path."""
+        """Write one file; return its path."""
         path = os.path.join(self.path, name)
         with open(path, "wb") as out:
             out.write(data)
@@ -68,6 +68,6 @@ class Place:
 
 
 def only(files: Files) -> bytes:
-    """The content of the only file."""
+    """Return the content of the only file."""
     [data] = files.values()
     return data

@@ -1,4 +1,4 @@
-"""A share of the soak, and that the soak notices what it looks for."""
+"""Runs a share of the soak, and tests that the soak notices what it looks for."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ SEALED_SHARE = 150
 
 
 def test_a_share_of_the_soak():
-    """The same inputs every time, over every decoder and kernel; `make soak` has a million more."""
+    """The inputs are the same every time, for all decoders and kernels.
+
+    `make soak` has a million.
+    """
     check_share([one for one in TARGETS if one not in on_commands.TARGETS], SHARE, size=200)
 
 
 def test_a_share_of_sealed_logs_through_every_command():
-    """Any field off behind a right checksum: no failure of ours, kernels and reference equal."""
+    """Any field may be off under a correct checksum: no failure of ours, and the kernels agree."""
     check_share(on_commands.TARGETS, SEALED_SHARE, size=50)
 
 
@@ -42,7 +45,7 @@ def check_share(targets: Sequence[Target], share: int, size: int) -> None:
 
 
 def soaked(*names: str, inputs: int = 30, deadline_s: float = 60.0) -> dict[str, list[str]]:
-    """What each of the bad targets was found to do."""
+    """Soak the bad targets; return the failures of each."""
     pieces = [Slice(name, SEED, 0, inputs) for name in names]
     soak = Soak(pieces, 1, targets="tests.soak.bad_targets", deadline_s=deadline_s)
     report = soak.run()
@@ -55,7 +58,7 @@ def soaked(*names: str, inputs: int = 30, deadline_s: float = 60.0) -> dict[str,
 
 
 def test_what_is_promised_is_looked_at():
-    """A foreign exception, a read behind the end of an array, memory; nothing where all is well."""
+    """A foreign exception, a read past an array, and memory are noticed; a good target passes."""
     found = soaked("behave", "fail", "crash", "eat")
     assert not found["behave"]
     assert found["fail"]
@@ -67,14 +70,14 @@ def test_what_is_promised_is_looked_at():
 
 
 def test_a_hang_is_ended():
-    """With its stacks, and what comes after it is soaked, too."""
+    """Its stacks are reported, and the following inputs are soaked, too."""
     found = soaked("hang", inputs=12, deadline_s=1.5)
     assert found["hang"]
     assert all("no answer within" in what and "in hang" in what for what in found["hang"])
 
 
 def test_an_input_is_made_again_from_its_seed(tmp_path: Path):
-    """A failure is told by its number and saved as files."""
+    """A failure is reported with its number, and saved as files."""
     for target in TARGETS:
         assert target.input(SEED, 7)[0] == target.input(SEED, 7)[0]
     report = Soak([Slice("fail", SEED, 0, 30)], 1, targets="tests.soak.bad_targets").run()
@@ -88,7 +91,7 @@ def test_an_input_is_made_again_from_its_seed(tmp_path: Path):
 
 
 def test_inputs_are_varied():
-    """Few are equal: the generators do something."""
+    """Few inputs are equal, so the generators have an effect."""
     made = [generated.log(Random(f"{SEED}/{number}")) for number in range(500)]
     assert len(set(made)) > 480
     for target in TARGETS:

@@ -1,4 +1,4 @@
-"""Watches what this process writes: nothing outside of the places that it was given."""
+"""Watches what this process writes: nothing outside of the allowed places."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _is_hooked: list[bool] = []
 
 
 class StrayWriteError(AssertionError):
-    """Something was written where nothing may be."""
+    """Something was written outside of the allowed places."""
 
 
 @contextmanager
 def written_only_below(*places: Path) -> Iterator[None]:
-    """Raise at the end of the block where it has written elsewhere."""
+    """Raise at the end of the block if anything was written elsewhere."""
     if not _is_hooked:
         sys.addaudithook(_hook)
         _is_hooked.append(True)

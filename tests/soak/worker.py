@@ -1,6 +1,6 @@
-"""One process that soaks: told slices of inputs on stdin, it answers each with a line of JSON.
+"""One process that soaks: it reads slices of inputs from stdin and answers each with a JSON line.
 
-Which input is being worked on stands in a small mapped file, so that the parent knows it when this
+The number of the current input is in a small mapped file, so that the parent knows it if this
 process hangs or dies.
 """
 
@@ -36,7 +36,7 @@ _FAILURES_MAX = 5
 
 
 class Worker:
-    """The targets, and the limits they are run within."""
+    """The targets and their limits."""
 
     def __init__(self, targets: str, state: Path, place: Path, growth_max: int) -> None:
         from tests.soak.guard import guard_kernels
@@ -52,7 +52,7 @@ class Worker:
         guard_kernels()
 
     def soak(self, name: str, seed: int, first: int, count: int) -> dict[str, Any]:
-        """A slice: how long it took, and the inputs that failed."""
+        """Soak a slice; return its duration and the failed inputs."""
         self._warm_up(name)
         started = time.monotonic()
         failures: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ class Worker:
         return f"took {grown >> 20} MiB of memory" if grown > self._growth_max else None
 
     def _warm_up(self, name: str) -> None:
-        """Load what is loaded late, so that it does not count as memory taken by an input."""
+        """Load lazy modules early, so that they do not count as memory of an input."""
         if name not in self._warm:
             self._warm.add(name)
             for ordinal in range(_WARM_UPS):
@@ -90,14 +90,14 @@ class Worker:
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had since its program began."""
+    """Return the peak memory of this process since its program began."""
     status = Path("/proc/self/status").read_text()
     [kilobytes] = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
     return int(kilobytes) << 10
 
 
 def main() -> None:
-    """Work until stdin ends."""
+    """Process slices until stdin ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--targets", required=True, help="the module they are in")
     parser.add_argument("--state", type=Path, required=True)

@@ -1,7 +1,7 @@
-"""A real standalone cluster from the pip package: a master, two workers, all on loopback.
+"""A real standalone cluster from the pip package: a master and two workers, all on loopback.
 
-Every process is started here, with Java directly, and ended by its number. The processes
-authenticate each other by a secret.
+Every process is started here, with Java directly, and ended by its id. The processes authenticate
+each other by a secret.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that runs.
+    """A running cluster.
 
     Attributes:
         master: `spark://127.0.0.1:PORT`.
-        secret: what a driver needs to talk to it.
+        secret: the secret that a driver needs.
         directory: logs, and the work directories of the workers.
         processes: the master, then the workers.
     """
@@ -56,17 +56,17 @@ class Cluster:
 
     @property
     def disk(self) -> Path:
-        """A directory that is another one for each worker: they have mounted `disks` over it."""
+        """Return a path that is a different directory for each worker, by a mount of its own."""
         return self.directory / "disk"
 
     @property
     def disks(self) -> tuple[Path, ...]:
-        """What each worker sees at `disk`."""
+        """Return the directories that the workers see at `disk`."""
         return tuple(self.directory / f"disk-{n}" for n, _ in enumerate(self.processes[1:]))
 
     @property
     def conf(self) -> dict[str, str]:
-        """What a driver has to be set to."""
+        """Return the settings that a driver needs."""
         return {
             "spark.authenticate": "true",
             "spark.authenticate.secret": self.secret,
@@ -76,7 +76,7 @@ class Cluster:
         }
 
     def executors(self, application: str = "") -> list[int]:
-        """The numbers of the executors' processes, all or an application's: children of workers."""
+        """Return the process ids of all executors, or of an application's: children of workers."""
         workers = {process.pid for process in self.processes[1:]}
         return sorted(
             pid
@@ -86,7 +86,7 @@ class Cluster:
         )
 
     def kill_an_executor(self, application: str = "", task: int | None = None) -> int:
-        """End one executor, that of a task's process, as the kernel would; another one starts."""
+        """Kill one executor, that of a task's process if given; Spark starts another."""
         executors = self.executors(application)
         pid = executors[0] if task is None else task
         above = {pid: parent for pid, parent, _ in running_processes()}
@@ -98,7 +98,7 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A cluster of workers with two cores each; it ends with the block, whatever happens in it."""
+    """Run a cluster of workers with two cores each until the block ends, whatever happens in it."""
     secret = secrets.token_hex(16)
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -121,7 +121,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
 
 @contextmanager
 def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Iterator[str]:
-    """A server of Spark Connect with two cores of this machine; the block gets its `sc://…`."""
+    """Run a Spark Connect server with two cores of this machine; yield its `sc://…`."""
     port = free_port()
     settings = {
         "spark.master": "local[2]",
@@ -144,7 +144,7 @@ def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Itera
 
 
 def running_processes() -> Iterator[tuple[int, int, bytes]]:
-    """Number, parent and command line of each process of this machine."""
+    """Yield id, parent id and command line of each process on this machine."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -156,7 +156,7 @@ def running_processes() -> Iterator[tuple[int, int, bytes]]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return an unused port of loopback."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         port: int = server.getsockname()[1]
@@ -164,7 +164,7 @@ def free_port() -> int:
 
 
 def wait_for(log: Path, pattern: str, timeout_s: float = START_S) -> None:
-    """Wait until a log has a line."""
+    """Wait until a log contains a line."""
     until = time.monotonic() + timeout_s
     while not (log.exists() and re.search(pattern, log.read_text(errors="replace"))):
         assert time.monotonic() < until, f"no {pattern!r} in {log}:\n{log.read_text()[-2000:]}"
@@ -172,7 +172,7 @@ def wait_for(log: Path, pattern: str, timeout_s: float = START_S) -> None:
 
 
 def end_all(processes: list[subprocess.Popen[bytes]]) -> None:
-    """End processes, the last one first: a worker ends its executors."""
+    """End processes in reverse order, so that workers end their executors."""
     for process in reversed(processes):
         process.terminate()
     for process in reversed(processes):
@@ -184,7 +184,7 @@ def end_all(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _own_disk(directory: Path, number: int) -> list[str]:
-    """A command around another one, which then has its own disk at `directory/disk`."""
+    """Return a command prefix that gives a process its own disk at `directory/disk`."""
     shared, own = directory / "disk", directory / f"disk-{number}"
     for path in (shared, own):
         path.mkdir(exist_ok=True)
@@ -226,7 +226,7 @@ def _java(
     environment: dict[str, str],
     around: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a class of Spark's."""
+    """Start a Java class of Spark's."""
     directory.mkdir(exist_ok=True)
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     java = [

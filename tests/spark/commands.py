@@ -1,9 +1,9 @@
-"""Command lines in one process with one session on a cluster: what each of them did.
+"""Runs command lines in one process with one session on a cluster, and returns their results.
 
-Starting a session and its executors takes far longer than most commands do. The process is asked
-by lines of JSON: first `master` and `conf`, then `cwd` and `words` of one command after the other;
-it answers with the id of its application, and with exit status, stdout and stderr. The command
-`stream SOURCE TO` is a query of the data source.
+Starting a session and its executors takes far longer than most commands do. The process reads
+lines of JSON: first `master` and `conf`, then `cwd` and `words` of each command. It answers with
+the id of its application, and with exit status, stdout and stderr. The command `stream SOURCE TO`
+is a query of the data source.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Done = tuple[int, str, str]
 
 
 class CommandSession:
-    """The process; use it as a context manager.
+    """A process that runs commands; use it as a context manager.
 
     Args:
         cluster: where the tasks run.
@@ -73,22 +73,22 @@ class CommandSession:
             self._process.wait(WAIT_S)
 
     def run(self, cwd: Path, *words: object) -> Done:
-        """What a command does; `--master` is added."""
+        """Run a command with `--master` added; return its result."""
         self.start(cwd, *words)
         return self.end()
 
     def start(self, cwd: Path, *words: object) -> None:
-        """Begin with a command; `end` has to follow."""
+        """Start a command; call `end` afterwards."""
         self._say({"cwd": str(cwd), "words": [*map(str, words), "--master", self._master]})
 
     def wait_for(self, is_so: Callable[[], object]) -> None:
-        """Until then; the command is in the middle of its work."""
+        """Wait for a condition while the command is still at work."""
         while not is_so():
             assert not self._has_answered(), "it has ended already"
             time.sleep(0.02)  # looking takes some of the processors that the job needs
 
     def end(self) -> Done:
-        """What the command did that was started."""
+        """Return the result of the started command."""
         status, stdout, stderr = self._answer()
         return status, stdout, stderr
 
@@ -105,12 +105,12 @@ class CommandSession:
         return json.loads(line)
 
     def _has_answered(self, wait_s: float = 0) -> bool:
-        """Whether there is an answer, or never will be one."""
+        """Return whether there is an answer, or never will be one."""
         return bool(select.select([self._process.stdout], [], [], wait_s)[0])
 
 
 def follow(session: SparkSession, source: str, to: str) -> int:
-    """Copy what a stream is given now to Parquet; say what stops it as commands do."""
+    """Copy the present records of a stream to Parquet; show errors as commands do."""
     session.dataSource.register(KafkaLogDataSource)
     reader = session.readStream.format("kafkalog").load(source)
     writer = reader.writeStream.format("parquet").option("checkpointLocation", f"{to}-checkpoint")

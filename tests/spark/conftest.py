@@ -1,4 +1,4 @@
-"""A cluster for the tests here, and a session on it. Where Java is missing they fail."""
+"""Provides a cluster and a session on it. Without Java, the tests fail."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def commands(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CommandSession]:
-    """Command lines with one session on the cluster, for what is not about the driver's end."""
+    """Run command lines with one session on the cluster, for tests that do not end the driver."""
     with CommandSession(cluster, tmp_path_factory.mktemp("commands")) as running:
         yield running

@@ -1,6 +1,6 @@
-"""A driver in a process of its own: what it is asked comes as JSON on stdin, results go to stdout.
+"""A driver in a process of its own: it reads its task as JSON from stdin and prints results.
 
-Errors are shown, and the exit status chosen, as the command line does it.
+Errors and the exit status are those of the command line.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ WAIT_S = 120
 
 @dataclass
 class Driver:
-    """A driver that runs, and the directory for temporary files that is its own.
+    """A running driver with its own directory for temporary files.
 
     Attributes:
-        temporary: what it leaves there is litter, but for the log after an error of Spark's.
+        temporary: must be empty at the end, except for the log after an error of Spark's.
     """
 
     process: subprocess.Popen[str]
     temporary: Path
 
     def end(self) -> tuple[int, str, str]:
-        """Wait for it: exit status, stdout, stderr."""
+        """Wait for the driver; return exit status, stdout and stderr."""
         stdout, stderr = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, stdout, stderr
 
     def results(self) -> list[Any]:
-        """What the tasks returned, by number; nothing was said and nothing is left."""
+        """Return the results of the tasks by number; require no messages and no files left."""
         status, stdout, stderr = self.end()
         assert (status, stderr) == (0, "")
         assert list(self.temporary.iterdir()) == []
@@ -53,7 +53,7 @@ class Driver:
 def start_driver(
     temporary: Path, environment: dict[str, str] | None = None, **asked: Any
 ) -> Driver:
-    """Start one; `asked` is `master`, `conf`, `work`, `tasks`, `timeout`, `read`."""
+    """Start a driver; `asked` has `master`, `conf`, `work`, `tasks`, `timeout`, `read`."""
     temporary.mkdir(exist_ok=True)
     own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "error"}
     process = subprocess.Popen(
@@ -73,7 +73,7 @@ def start_driver(
 
 
 def wait_for_files(directory: Path, count: int) -> None:
-    """Wait until so many tasks of `work.slow` have said that they run."""
+    """Wait until `count` tasks of `work.slow` have reported that they run."""
     until = time.monotonic() + WAIT_S
     while len(list(directory.iterdir())) < count:
         assert time.monotonic() < until, "the tasks do not begin"

@@ -1,4 +1,4 @@
-"""A real cluster gives what the local engine gives, also when it loses an executor."""
+"""A real cluster gives the results of the local engine, even if it loses an executor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    """Its task is done again by another one; results are those of the local engine."""
+    """Another executor repeats its task, and the results are those of the local engine."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -36,7 +36,7 @@ def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: 
 
 
 def test_wrong_secret_is_told_in_time(cluster: Cluster, tmp_path: Path) -> None:
-    """Spark itself would go on for a minute."""
+    """Spark itself would keep trying for a minute."""
     driver = start_driver(
         tmp_path / "tmp",
         master=cluster.master,

@@ -1,4 +1,4 @@
-"""`export`, `verify`, `compact` on a real cluster do what they do without, whatever is killed."""
+"""`export`, `verify` and `compact` on a cluster give the local result, whatever is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--i
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 60 MB, one batch of it damaged. The first offset is not part of a checksum."""
+    """Write some 60 MB, one batch damaged. A checksum does not cover the first offset."""
     place = tmp_path_factory.mktemp("cluster-jobs") / "logs"
     values = [f"{n:04}".encode() * 40 for n in range(PER_BATCH)]
     one = batch(0, [record(n, b"%d" % (n * 7919), value) for n, value in enumerate(values)])
@@ -52,7 +52,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quietly(done: Done) -> tuple[int, str]:
-    """Exit status and stdout; it may say where configs are not from, and what a start lacks."""
+    """Return exit status and stdout; allow only notes on configs and a start on stderr."""
     status, stdout, stderr = done
     known = ("note: ", "warning: ", "× Offsets 25000 to 49999 are missing.", "╰─> ", "hint: ")
     assert all(line.startswith(known) for line in stderr.splitlines()), stderr
@@ -64,7 +64,7 @@ def rows_of(text: str, place: Path) -> list[dict[str, Any]]:
 
 
 def tree(place: Path) -> dict[str, bytes]:
-    """All files; that which is locked holds nothing. Checkpoints list partitions as they end."""
+    """Return all files but the lock, with the entries of checkpoints in sorted order."""
     return {
         str(path.relative_to(place)): (
             b"".join(sorted(path.read_bytes().splitlines(keepends=True)))
@@ -79,7 +79,7 @@ def tree(place: Path) -> dict[str, bytes]:
 def test_verify(
     cluster: Cluster, commands: CommandSession, log_dir: Path, kafkalog: Callable[..., Any]
 ) -> None:
-    """The same findings in the same order, in pieces, though an executor is killed."""
+    """The same findings in the same order, in pieces, although an executor is killed."""
     words = ("verify", "--level", "deep", "--format", "ndjson", log_dir)
     here = kafkalog(*words)
     commands.start(log_dir, *words, "--engine", "spark")
@@ -104,8 +104,8 @@ class Job:
     Attributes:
         words: its line, to be run on Spark.
         status: its exit status.
-        is_begun: whether some of the work is done.
-        is_done: whether all is there that has to be, byte for byte, and nothing else.
+        is_begun: returns whether some of the work is done.
+        is_done: returns whether the result is complete, byte for byte, with nothing else.
     """
 
     words: tuple[object, ...]
@@ -118,13 +118,13 @@ class Job:
 def job(
     request: pytest.FixtureRequest, log_dir: Path, tmp_path: Path, kafkalog: Callable[..., Any]
 ) -> Job:
-    """What it has to give is given here, without Spark."""
+    """Prepare a job and, without Spark, its expected result."""
     make = an_export if request.param == "export" else a_compaction
     return make(log_dir, tmp_path, kafkalog)
 
 
 def an_export(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
-    """It is begun when the first files are there."""
+    """Prepare an export; it has begun when the first files exist."""
     words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
     here, there = place / "here", place / "there"
     assert kafkalog(*words, here, "--engine", "local").status == 1
@@ -139,12 +139,12 @@ def an_export(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
 
 
 def data(lake: Path) -> dict[str, bytes]:
-    """The files that hold rows."""
+    """Return the files that hold rows."""
     return {name: content for name, content in tree(lake).items() if "topic=" in name}
 
 
 def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Job:
-    """It is begun when the first new segments are staged."""
+    """Prepare a compaction; it has begun when the first new segments are staged."""
     here, there = place / "here", place / "there"
     shutil.copytree(log_dir, here)
     shutil.rmtree(here / "orders-5")  # a damaged partition is not compacted
@@ -166,7 +166,7 @@ def a_compaction(log_dir: Path, place: Path, kafkalog: Callable[..., Any]) -> Jo
 def test_a_killed_executor(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:
-    """In mid-job: the same bytes in the end, and no litter."""
+    """The job continues: the same bytes in the end, and no litter."""
     commands.start(tmp_path, *job.words, "--engine", "spark")
     commands.wait_for(job.is_begun)
     cluster.kill_an_executor(commands.application)
@@ -179,7 +179,7 @@ def test_a_killed_executor(
 def test_a_killed_driver(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:
-    """In mid-job: given again, the command ends what it began."""
+    """Given again, the command completes the work it began."""
     kill_a_driver(cluster, commands, job.words, job.is_begun)
     assert not job.is_done()
     commands.start(tmp_path, *job.words, "--engine", "spark")
@@ -194,7 +194,7 @@ def kill_a_driver(
     words: Sequence[object],
     is_so: Callable[[], object],
 ) -> None:
-    """Kill that of a command in mid-job, as the kernel does; its executors end when they notice."""
+    """Kill a command's driver in mid-job; its executors end when they notice."""
     conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
     line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
             "--master", cluster.master, *conf]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`compact` on Spark: byte for byte what one process does, whoever is killed meanwhile."""
+"""`compact` on Spark: byte for byte what one process does, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REQUEST = CompactionRequest(LATER_MS, high_watermark="end", old_formats=True)
 
 
 def find(log_dir: Path) -> list[Candidate]:
-    """All partitions, whether they can be cleaned or not."""
+    """Return all partitions, whether they can be cleaned or not."""
     configs = ConfigSources(CONFIGS).in_log_dir(str(log_dir))
     paths = sorted(path for path in log_dir.iterdir() if path.is_dir())
     partitions = [open_partition(str(path)) for path in paths]
@@ -61,7 +61,7 @@ def make(log_dir: Path, partitions: int, segments: int, **more: int) -> Path:
 def test_generated_logs_and_the_corpus(
     spark: SparkSession, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Partitions of one segment and of many, of all formats, sound and damaged, in one job."""
+    """Partitions with one or many segments, in all formats, sound and damaged, in one job."""
     one = make(tmp_path / "one", 4, 12)
     for number, name in enumerate(sampled(scenario_names("compaction"), 6)):
         before = cleanings(corpus_dir / "compaction", name)[0].before
@@ -76,7 +76,7 @@ def test_generated_logs_and_the_corpus(
 
 
 def test_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
-    """With next to no memory for them, planned and done; from the middle of a segment on."""
+    """With almost no memory for keys, planned and applied; also from the middle of a segment on."""
     one = make(tmp_path / "one", 3, 4, segment_batches=10)
     (one / "cleaner-offset-checkpoint").write_text("0\n1\nmade 2 75\n")
     other = tmp_path / "other"
@@ -101,7 +101,7 @@ def test_a_killed_driver(
     tmp_path: Path,
     tell: Callable[[str], None],
 ) -> None:
-    """Killed as soon as a task has ended, run again: the same rows and bytes, and no litter."""
+    """Killed as soon as a task has ended, then run again: the same rows and bytes, no litter."""
     one = make(tmp_path / "one", 4, 5, segment_batches=300)
     other = tmp_path / "other"
     shutil.copytree(one, other)

@@ -1,4 +1,4 @@
-"""The engine on Spark gives what the local engine gives, and errors in words."""
+"""The engine on Spark gives the results of the local engine, and readable errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_results_are_those_of_the_local_engine(spark: SparkSession) -> None:
 
 
 def test_progress_adds_up(spark: SparkSession, tmp_path: Path) -> None:
-    """It is told while tasks run, in this thread, and never more than there are."""
+    """It is reported in this thread while tasks run, and never exceeds the number of tasks."""
     told: list[int] = []
     tasks = [{"number": number, "directory": str(tmp_path), "seconds": 0.6} for number in range(6)]
     list(SparkEngine(spark, 2).run(work.slow, tasks, done=told.append))
@@ -47,7 +47,7 @@ def test_progress_adds_up(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_error_of_a_task_is_that_of_the_local_engine(spark: SparkSession) -> None:
-    """Whichever task fails first: the one with the lowest number counts."""
+    """If several tasks fail, the error of the lowest number is raised."""
     with pytest.raises(CorruptDataError) as caught:
         list(SparkEngine(spark, 2).run(work.corrupt, numbers(6)))
     error = caught.value
@@ -57,7 +57,7 @@ def test_error_of_a_task_is_that_of_the_local_engine(spark: SparkSession) -> Non
 
 
 def test_mistake_in_a_task_is_an_internal_error(spark: SparkSession) -> None:
-    """It says nothing about the data or about Spark, and Spark does not run it again."""
+    """The error blames neither the data nor Spark, and Spark does not repeat the task."""
     with pytest.raises(InternalError) as caught:
         list(SparkEngine(spark, 2).run(work.mistaken, numbers(1)))
     assert caught.value.exit_code == 70
@@ -65,14 +65,14 @@ def test_mistake_in_a_task_is_an_internal_error(spark: SparkSession) -> None:
 
 
 def test_worker_that_dies_is_told(spark: SparkSession) -> None:
-    """As when the kernel ends what takes too much memory; the session goes on."""
+    """As when the kernel kills a process that takes too much memory; the session continues."""
     with pytest.raises(EngineError, match="Spark workers were lost"):
         list(SparkEngine(spark, 2).run(work.crash, numbers(1)))
     assert dict(SparkEngine(spark, 2).run(work.doubled, numbers(1))) == {0: {"doubled": 0}}
 
 
 def test_results_that_are_too_large_are_a_limit(spark: SparkSession) -> None:
-    """`spark.driver.maxResultSize` keeps the driver's memory bounded."""
+    """`spark.driver.maxResultSize` bounds the memory of the driver."""
     with pytest.raises(LimitExceededError) as caught:
         list(SparkEngine(spark, 2).run(work.large, [{"size": 40 << 20}] * 2))
     assert caught.value.exit_code == 7
@@ -84,14 +84,14 @@ def test_results_that_are_too_large_are_a_limit(spark: SparkSession) -> None:
     [("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"), ("SELCT 1", "PARSE_SYNTAX_ERROR")],
 )
 def test_query_that_is_none_is_usage(spark: SparkSession, query: str, said: str) -> None:
-    """One line, and none of pyspark's own logging."""
+    """The error has one line, without pyspark's own logging."""
     with pytest.raises(UsageError, match=said) as caught, errors_as_ours():
         spark.sql(query).collect()
     assert "\n" not in caught.value.message
 
 
 def test_session_that_is_open_is_used(spark: SparkSession) -> None:
-    """Spark has one driver a process: a second session of the same kind is the same one."""
+    """Spark has one driver per process: a second session of the same kind is the same one."""
     with spark_session("local[*]") as same:
         assert same is spark
     assert parallelism_of(spark) == 2

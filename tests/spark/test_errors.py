@@ -1,4 +1,4 @@
-"""Texts of Spark's become one sentence with the right exit status."""
+"""Spark's error texts become one sentence with the right exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER = 'Traceback (most recent call last):\n  File "worker.py", line 1, in mai
 
 
 class SparkSaidError(Exception):
-    """Stands for one of pyspark's."""
+    """Stands for an error of pyspark's."""
 
     __module__ = "pyspark.errors"
 
@@ -49,7 +49,7 @@ def test_text_of_spark_is_told(text: str, reference: str, status: int, said: str
 
 
 def test_what_spark_did_not_raise_is_left_alone() -> None:
-    """Also errors of ours that stand for nothing of Spark's: their log would tell nothing."""
+    """Errors of ours that no error of Spark's caused, too: Spark's log would not help."""
     assert spark_error(ValueError("x")) is None
     assert spark_error(NotFoundError("x")) is None
     error = KafkaLogError("x")

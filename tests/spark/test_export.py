@@ -1,4 +1,4 @@
-"""Exports by Spark and by threads are the same files; Spark reads them as one table."""
+"""Exports by Spark and by threads write the same files; Spark reads them as one table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)
 def test_both_engines_write_the_same_bytes(
     spark: Any, corpus_dir: Path, tmp_path: Path, name: str
 ) -> None:
-    """Of every file, the manifest among them."""
+    """All files are compared, including the manifest."""
     root = corpus_dir / "kafka-4.3" / name
     is_log_dir = (root / "meta.properties").exists()
     source = [root] if is_log_dir else sorted(path for path in root.iterdir() if path.is_dir())
@@ -47,7 +47,7 @@ def test_both_engines_write_the_same_bytes(
 def test_both_engines_write_the_same_tables(
     spark: Any, corpus_dir: Path, tmp_path: Path, table: TableName
 ) -> None:
-    """As NDJSON, too."""
+    """Also for NDJSON."""
     source = [corpus_dir / "kafka-4.3" / "crash-1-torn"]
     for form in (FileFormat.PARQUET, FileFormat.NDJSON):
         options = {"request": Request(table), "writing": Writing(form)}
@@ -58,7 +58,7 @@ def test_both_engines_write_the_same_tables(
 
 @pytest.mark.parametrize("form", [FILES, DELTA, ICEBERG])
 def test_rejects_go_to_their_table(spark: Any, tmp_path: Path, form: TableFormat) -> None:
-    """In tasks of Spark, too: 10 of 30 records; too many of them leave the tables as they were."""
+    """Also in Spark's tasks: 10 of 30 records; too many rejects leave the tables unchanged."""
     log, to = tmp_path / "a-0", tmp_path / "lake"
     engine = SparkEngine(spark, 2)
     grow(log, 0, 30)
@@ -75,7 +75,7 @@ def test_rejects_go_to_their_table(spark: Any, tmp_path: Path, form: TableFormat
 
 
 def test_spark_reads_the_directory_as_one_table(spark: Any, tmp_path: Path) -> None:
-    """Topics that look like numbers are numbers unless Spark is told to leave them."""
+    """Topics that look like numbers become numbers unless Spark is told otherwise."""
     for name in ("a.b-0", "a.b-3", "007-0"):
         write_log(tmp_path / "logs" / name, batch(0, [record(i, b"k", b"v") for i in range(5)]))
     export(sorted((tmp_path / "logs").iterdir()), tmp_path / "lake")

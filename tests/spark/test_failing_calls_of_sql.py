@@ -1,4 +1,4 @@
-"""As tests/kafkalog_cli/test_failing_calls.py, of `sql`: the calls of the process that plans."""
+"""Failing calls of `sql` in the planning process, by tests/kafkalog_cli/test_failing_calls.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_call_that_fails_is_told(
     view: str, log_dir: Path, tmp_path: Path, spark: SparkSession,
     kafkalog: Callable[..., Result], tell: Callable[[str], None],
 ):  # fmt: skip
-    """The rows are the same, or what could not be read is named."""
+    """The rows are the same, or the error names what could not be read."""
     master = spark.sparkContext.master
     words = ["sql", "--master", master, "--view", view, "--format", "ndjson", QUERY, str(log_dir)]
     try_faults(f"sql-{view}", words, log_dir, tmp_path / "to", kafkalog, tell)

@@ -1,6 +1,6 @@
-"""The options of Spark's own Kafka source: its tests (`KafkaRelationSuite`), over files.
+"""The options of Spark's own Kafka source, with its tests (`KafkaRelationSuite`) over files.
 
-As there, a topic has three partitions with the values 0 to 9, 10 to 19, and 20.
+As in Spark's tests, a topic has three partitions with the values 0 to 9, 10 to 19, and 20.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _registered(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The topic, with a record a second, and another one."""
+    """Write the topic with one record per second, and another topic."""
     place = tmp_path_factory.mktemp("kafka-options")
     for number, values in enumerate((range(10), range(10, 20), range(20, 21))):
         some = [
@@ -49,7 +49,7 @@ def of_all(**numbers: int) -> str:
 
 
 def values(logs: Path, **options: str) -> list[int]:
-    """Read through the reader that Spark calls, in its tasks."""
+    """Read the values through the reader that Spark's tasks call."""
     asked = parse_options({"path": str(logs), **options})
     reader = KafkaLogDataSource({"path": str(logs), **options})
     batch_reader = reader.reader(reader.schema())
@@ -131,7 +131,7 @@ def test_a_partition_that_is_assigned_has_to_be_there(logs: Path) -> None:
 
 
 def test_columns_and_tasks(spark: SparkSession, logs: Path) -> None:
-    """The columns have the names and types of Spark's own source, without headers if asked."""
+    """The columns have the names and types of Spark's own source, and headers can be left out."""
     reader = spark.read.format("kafkalog").options(**TOPIC)
     kinds = {one.name: one.dataType.simpleString() for one in reader.load(str(logs)).schema}
     assert kinds == {
@@ -172,7 +172,7 @@ def test_a_stream_starts_where_it_is_told(
 
 
 def test_a_stream_takes_so_many_offsets_at_a_time(logs: Path) -> None:
-    """Of each partition its share, as in `maxOffsetsPerTrigger` of `KafkaMicroBatchSource`."""
+    """Each partition gets its share, as with `maxOffsetsPerTrigger` in `KafkaMicroBatchSource`."""
     reader = stream(logs, maxOffsetsPerTrigger="10")
     start = reader.initialOffset()
     found = []

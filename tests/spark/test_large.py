@@ -1,4 +1,4 @@
-"""A value of 512 MB and a log of more than 4 GB, in a session with the memory of all others."""
+"""A value of 512 MB and a log of more than 4 GB, in a session with the usual memory."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def master(spark: SparkSession) -> str:
-    """That of the session that is there."""
+    """The master of the open session."""
     return spark.sparkContext.master
 
 
 @pytest.fixture
 def run(kafkalog: Callable[..., Any], master: str) -> Callable[..., str]:
-    """A command in that session, which ends well."""
+    """Return a function that runs a command in the open session and requires success."""
 
     def call(command: str, *words: object) -> str:
         result = kafkalog(command, *words, "--master", master)
@@ -64,7 +64,7 @@ def test_a_large_value(
     tmp_path: Path,
     command: str,
 ) -> None:
-    """Spark SQL has it whole; a compaction keeps it, an export writes it."""
+    """Spark SQL returns it whole, a compaction keeps it, an export writes it."""
     value = hashlib.shake_128(b"orders").digest(1 << 20) * (VALUE_SIZE >> 20)
     write_log(place, batch(0, [record(0, b"a")]), batch(1, [record(0, b"large", value)]))
     write_log(place, batch(2, [record(0, b"a")]), name=f"{2:020}")
@@ -93,7 +93,7 @@ def test_a_large_value(
 def test_a_large_log(
     run: Callable[..., str], kafkalog: Callable[..., Any], master: str, place: Path
 ) -> None:
-    """Positions of more than 32 bits; the records hold zeros, which are holes of the file."""
+    """Its positions exceed 32 bits; the records are zeros, stored as holes of the file."""
     one = batch(0, [record(0, b"key", bytes(EMPTY_SIZE))])
     with (place / f"{SEGMENT}.log").open("wb") as file:
         for number in range(BATCHES):

@@ -1,4 +1,4 @@
-"""Spark over logs in a bucket: its workers know what the session's program was told."""
+"""Spark over logs in a bucket: its workers get the settings of the session's program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_tables_of_a_bucket(spark: SparkSession, corpus_dir: Path) -> None:
-    """The data source has the same records, and the engine comes to the same counts."""
+    """The data source has the same records, and the engine the same counts."""
     spark.dataSource.register(KafkaLogDataSource)
     [path] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
     with running_store() as store:
@@ -39,7 +39,7 @@ def test_tables_of_a_bucket(spark: SparkSession, corpus_dir: Path) -> None:
 
 
 def test_a_plan_asks_little_and_tasks_see_what_is_missing(spark: SparkSession) -> None:
-    """A lost segment of a log is met by the task that reads the one before it."""
+    """The task that reads the segment before a lost one reports the loss."""
     spark.dataSource.register(KafkaLogDataSource)
     partitions, segments = 3, 10
     objects = log_dir(partitions, segments)

@@ -1,4 +1,4 @@
-"""Spark before 4.2: no Python data source as we use it, and before 4.1 no rows by partition."""
+"""Spark before 4.2 lacks a suitable Python data source, and before 4.1 rows by partition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OlderFrame:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 300])
 def test_rows_are_spread_by_their_number(spark: SparkSession, count: int) -> None:
-    """By a hash that Spark has, too."""
+    """They are spread by a hash that Spark also has."""
     numbers = spark.range(2 * count).select(f.col("id").cast("int").alias("id"))
     older: Any = OlderFrame(numbers)
     spread = by_id(older, count, numbers.id).select("id", f.spark_partition_id().alias("place"))
@@ -59,7 +59,7 @@ def test_rows_are_spread_by_their_number(spark: SparkSession, count: int) -> Non
 
 
 def test_a_frame_has_what_the_data_source_gives(spark: SparkSession, corpus_dir: Path) -> None:
-    """Its rows and its columns, with the same options."""
+    """With the same options, rows and columns are the same."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     spark.dataSource.register(KafkaLogDataSource)
     for options in (
@@ -104,7 +104,7 @@ def test_what_is_not_offered_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_on_an_older_spark(
     corpus_dir: Path, tmp_path: Path, version: str, kafkalog: Callable[..., Result]
 ) -> None:
-    """They print what they print without Spark; `export` writes the same files."""
+    """They print the same as without Spark, and `export` writes the same files."""
     place = tmp_path / "spark"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--target", place, f"pyspark=={version}"],

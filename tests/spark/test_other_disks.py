@@ -1,7 +1,7 @@
-"""Workers with another disk behind the driver's path refuse it, whatever runs on them.
+"""Workers refuse to read if they have another disk at the driver's path, in every command.
 
 The workers of the cluster are in mount namespaces of their own: at `cluster.disk` the driver and
-each worker have directories that nobody else sees.
+each worker have separate directories.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMPACT = (
 
 
 def make_logs(log_dir: Path) -> None:
-    """Two segments a partition."""
+    """Write two segments per partition."""
     values = [record(i, b"k%d" % i, b"v" * 50) for i in range(5)]
     half = BATCHES * 5 // 2
     for number in range(PARTITIONS):
@@ -51,7 +51,7 @@ def make_logs(log_dir: Path) -> None:
 
 
 def lag(log_dir: Path) -> None:
-    """As it was a while ago: the last batches are missing."""
+    """Cut the last batches off, as if the copy were older."""
     for log in log_dir.glob(f"*/{BATCHES * 5 // 2:020}.log"):
         size = log.stat().st_size // (BATCHES // 2)
         log.write_bytes(log.read_bytes()[: -3 * size])
@@ -59,7 +59,7 @@ def lag(log_dir: Path) -> None:
 
 @pytest.fixture
 def disks(cluster: Cluster) -> Path:
-    """On the driver's disk `same`, `other` and `mixed` are equal; elsewhere they are as named."""
+    """Fill the disks. On the driver's, all three logs are equal; others match their names."""
     disk = cluster.disk
     for name in ("same", "other", "mixed"):
         make_logs(disk / name)
@@ -77,7 +77,7 @@ def disks(cluster: Cluster) -> Path:
 def test_other_disks_are_refused_every_time(
     cluster: Cluster, commands: CommandSession, disks: Path, tmp_path: Path
 ) -> None:
-    """Another broker's, a lagging copy, and a target that is not the driver's."""
+    """Another broker's disk, an older copy, and a target that is not the driver's."""
     make_logs(tmp_path / "shared")
     spark = ("--engine", "spark")
     small = ("--split-size", "2KiB")

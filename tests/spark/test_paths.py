@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_relative_paths_on_a_cluster(commands: CommandSession, tmp_path: Path) -> None:
-    """Executors have working directories of their own; files of an export are at its target."""
+    """Executors have their own working directories, yet exported files reach the target."""
     for number in range(3):
         write_log(tmp_path / "logs" / f"orders-{number}", batch(0, [record(0, b"k", b"v")] * 5))
     (tmp_path / "logs" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")

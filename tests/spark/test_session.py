@@ -1,4 +1,4 @@
-"""What is missing is told in words and in time; nothing is left of a session."""
+"""Missing parts are reported clearly and in time, and a session leaves nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fake_java(directory: Path, version: str) -> Path:
 def test_missing_java_is_told(
     kafkalog: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is started, with what to install and what needs no Java."""
+    """The error precedes any start. It says what to install and what needs no Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("kafkalog.spark.session._open_already", lambda _: None)
@@ -58,7 +58,7 @@ def test_old_java_is_told(
 
 
 def test_java_of_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in Spark's own scripts; a JAVA_HOME without Java is no reason to look elsewhere."""
+    """As in Spark's own scripts; if JAVA_HOME lacks Java, no other place is tried."""
     program = fake_java(tmp_path, "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert (find_java().path, find_java().major) == (os.path.realpath(program), 21)
@@ -89,7 +89,7 @@ def test_master_that_is_none_is_usage(master: str) -> None:
 
 
 def test_master_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, without a JVM."""
+    """The error comes at once, without a JVM."""
     monkeypatch.setattr("kafkalog.spark.session._open_already", lambda _: None)
     began = time.monotonic()
     master = f"spark://127.0.0.1:{free_port()}"
@@ -99,7 +99,7 @@ def test_master_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_server_of_connect_that_does_not_answer_is_told(tmp_path: Path) -> None:
-    """After the timeout, not after the minutes for which a call is tried again."""
+    """It comes after the timeout, not after the minutes of Spark's own retries."""
     master = f"sc://127.0.0.1:{free_port()}"
     driver = start_driver(
         tmp_path / "tmp", master=master, timeout="2s", work="doubled", tasks=[{"number": 1}]
@@ -111,7 +111,7 @@ def test_server_of_connect_that_does_not_answer_is_told(tmp_path: Path) -> None:
 
 
 def test_connect_gives_the_same(tmp_path: Path) -> None:
-    """Tasks of ours and the data source, by a client without a JVM."""
+    """Tasks of the engine and the data source, for a client without a JVM."""
     tasks = [{"number": number} for number in range(5)]
     read = str(REPOSITORY / "examples" / "log-dir" / "orders-0")
     with connect_server(tmp_path / "server") as master:
@@ -125,7 +125,7 @@ def test_connect_gives_the_same(tmp_path: Path) -> None:
 
 
 def test_interrupt_ends_all(tmp_path: Path) -> None:
-    """Ctrl-C in mid-job: exit status 130 within seconds; no process, no file, no word is left."""
+    """Ctrl-C in mid-job: exit status 130 within seconds; no process, file or message is left."""
     directory = tmp_path / "tasks"
     directory.mkdir()
     tasks = [{"number": number, "directory": str(directory), "seconds": 600} for number in (0, 1)]
@@ -145,7 +145,7 @@ def test_interrupt_ends_all(tmp_path: Path) -> None:
 
 
 def test_driver_that_dies_is_told(tmp_path: Path) -> None:
-    """One line, and the log's place: it is all that is kept."""
+    """One line with the place of the log, the only file that is kept."""
     directory = tmp_path / "tasks"
     directory.mkdir()
     tasks = [{"number": 0, "directory": str(directory), "seconds": 600}]
@@ -163,7 +163,7 @@ def test_driver_that_dies_is_told(tmp_path: Path) -> None:
 
 
 class SlowSession:
-    """Stands for a session whose driver has much to do after its master has answered."""
+    """Stands for a session whose driver takes long after its master has answered."""
 
     def __init__(self, _: object = None, gateway: object = None) -> None:
         self._accumulatorServer = self
@@ -191,7 +191,7 @@ class LoggedProcess:
 def test_a_slow_driver_is_not_a_master_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
 ) -> None:
-    """The application was registered: what takes long is the start of the driver itself."""
+    """The application was registered: only the start of the driver takes long."""
     monkeypatch.setattr("pyspark.SparkContext", SlowSession)
     monkeypatch.setattr("pyspark.sql.SparkSession", SlowSession)
     log = tmp_path / "spark.log"
@@ -212,7 +212,7 @@ def test_a_slow_driver_is_not_a_master_that_does_not_answer(
 def test_what_a_killed_session_left_goes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings can hold secrets. What lives, what was kept and what is not ours stays."""
+    """Its settings can hold secrets. Live sessions, kept logs and foreign files stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     script = "import os; from kafkalog.spark.session import _directory; opened = _directory(); "
     command = [sys.executable, "-c", f"{script}opened.__enter__(); os.kill(os.getpid(), 9)"]
@@ -232,7 +232,7 @@ def test_what_a_killed_session_left_goes_with_the_next(
 
 
 def test_the_format_is_found_where_an_editable_install_is(tmp_path: Path) -> None:
-    """Spark looks for packages as `pkgutil` lists them; `make demo` installs this tree."""
+    """Spark finds packages as `pkgutil` lists them; `make demo` installs this tree."""
     program = "import pkgutil; print(*(one.name for one in pkgutil.iter_modules()))"
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

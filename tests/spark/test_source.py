@@ -1,4 +1,4 @@
-"""The data source `kafkalog` in Spark: the tables of the library, in SQL, with filters."""
+"""The data source `kafkalog` in Spark: the library's tables, in SQL, with filters."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def load(spark: SparkSession, *paths: Path, **options: object) -> DataFrame:
 
 
 def sums(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows in an order of their own, so that the order of tasks does not matter."""
+    """Return a sorted list of row hashes, so that the order of tasks does not matter."""
     return sorted(hashlib.sha256(repr(sorted(row.items())).encode()).hexdigest() for row in rows)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["codecs", "txn", "crash-1-torn", "jbod-live"])
 def test_records_are_what_a_consumer_read(spark: SparkSession, corpus_dir: Path, name: str) -> None:
-    """Every field, through Spark."""
+    """Every field is compared, read through Spark."""
     one = state(corpus_dir, "kafka-4.3", name)
     wanted = []
     for partition in one.partitions():
@@ -74,7 +74,7 @@ def test_records_are_what_a_consumer_read(spark: SparkSession, corpus_dir: Path,
 def test_tables_are_those_of_the_library(
     spark: SparkSession, corpus_dir: Path, table: TableName
 ) -> None:
-    """All columns of each; no headers are null, as in Spark's own Kafka source."""
+    """All columns of each table; missing headers are null, as in Spark's own Kafka source."""
     one = state(corpus_dir, "kafka-4.3", "crash-1-torn")
     names = table_schema(table).names if table != TableName.RECORDS else None
     wanted = rows_of(one.log_dirs, Request(table, internal=True), names)
@@ -90,7 +90,7 @@ def test_tables_are_those_of_the_library(
 def test_its_columns_are_those_of_sparks_own_kafka_source(
     spark: SparkSession, corpus_dir: Path
 ) -> None:
-    """So a query written for the one runs on the other."""
+    """A query written for one runs on the other."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     schema = load(spark, *one.log_dirs).schema
     assert [(field.name, field.dataType.simpleString()) for field in schema] == [
@@ -106,7 +106,7 @@ def test_its_columns_are_those_of_sparks_own_kafka_source(
 
 
 def test_sql_knows_the_format(spark: SparkSession, corpus_dir: Path) -> None:
-    """As a view, with its options."""
+    """It can be a view with options."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     spark.sql(
         "create or replace temp view batches using kafkalog "
@@ -120,7 +120,7 @@ def test_sql_knows_the_format(spark: SparkSession, corpus_dir: Path) -> None:
 
 
 def test_it_is_found_without_registration(spark: SparkSession, corpus_dir: Path) -> None:
-    """Where it is installed: Spark looks for packages of such names."""
+    """Spark looks for packages with such names where it is installed."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     fresh = spark.newSession()
     frame = fresh.read.format("kafkalog").option("columns", "offset").load(str(one.root))
@@ -146,7 +146,7 @@ def test_a_schema_of_the_users_chooses_columns(spark: SparkSession, corpus_dir: 
 def test_filters_of_queries_leave_files_unread(
     spark: SparkSession, tmp_path: Path, kafkalog: Any
 ) -> None:
-    """Seen by their absence: damage outside of what is wanted is not met, with failfast."""
+    """With failfast, damage outside of the wanted part is not met."""
     partition = a_day(tmp_path / "logs" / "orders-0")
     (tmp_path / "logs" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     assert kafkalog("rebuild-index", partition, "--in-place", "--yes", "-q").status == 0
@@ -173,13 +173,13 @@ def test_filters_of_queries_leave_files_unread(
 
 
 def test_a_path_that_is_not_there_is_named(spark: SparkSession) -> None:
-    """Absolute, as the driver takes it: over Spark Connect that is another process."""
+    """The path is absolute, from the driver's view: over Spark Connect that is another process."""
     with pytest.raises(PySparkException, match=re.escape(os.path.abspath("no/such/place"))):
         spark.read.format("kafkalog").load("no/such/place").collect()
 
 
 def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> None:
-    """Of two brokers that host a partition the one that knows more."""
+    """Of two brokers' replicas the longer log is read, or both with `replicas` set to all."""
     from tests.builders import batch, record, write_log
 
     for broker, count in (("a", 10), ("b", 7)):
@@ -196,7 +196,7 @@ def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> Non
 def test_what_is_deleted_after_the_plan_ends_the_query(
     spark: SparkSession, tmp_path: Path, *, is_directory: bool
 ) -> None:
-    """As with Spark's own Kafka source: failOnDataLoss says whether what is left is an answer."""
+    """As with Spark's own Kafka source, failOnDataLoss decides whether the rest is returned."""
     from tests.builders import batch, record, write_log
 
     partition = tmp_path / "orders-0"
@@ -220,7 +220,7 @@ def test_what_is_deleted_after_the_plan_ends_the_query(
 
 
 def test_a_lost_segment_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
-    """Where its rows are wanted, and unless failOnDataLoss says that what is left is an answer."""
+    """If its rows are wanted, and unless failOnDataLoss allows to return the rest."""
     from tests.builders import batch, record, write_log
 
     for base in (0, 20):

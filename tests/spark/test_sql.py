@@ -1,4 +1,4 @@
-"""`kafkalog sql`: what it prints, and what it says when a question makes no sense."""
+"""`kafkalog sql`: what it prints, and what it says if a question makes no sense."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 @pytest.fixture
 def ask(kafkalog: Callable[..., Any], spark: SparkSession) -> Callable[..., Any]:
-    """Ask in the session that is there."""
+    """Run a query in the open session."""
     master = spark.sparkContext.master
     return lambda *argv: kafkalog("sql", "--master", master, *argv)
 
@@ -38,7 +38,7 @@ def rows_of(result: Any) -> list[dict[str, Any]]:
 
 
 def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> None:
-    """Over one log directory."""
+    """Counted over one log directory."""
     one = state(corpus_dir, "kafka-4.3", "codecs")
     query = "select topic, count(*) n, count(distinct key) k from records group by topic"
     found = {row["topic"]: row for row in rows_of(ask("--format", "ndjson", query, one.root))}
@@ -53,7 +53,7 @@ def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> N
 
 
 def test_a_lost_segment_is_told(ask: Any, tmp_path: Path) -> None:
-    """As DuckDB's answer does: with what is left, and only where it is wanted."""
+    """As in DuckDB's answer: with the remaining rows, and only if the segment is wanted."""
     for base in (0, 20):
         write_log(tmp_path / "orders-0", batch(base, [record(0), record(1)]), name=f"{base:020}")
     (tmp_path / "orders-0" / f"{0:020}.index").touch()
@@ -68,7 +68,7 @@ def test_a_lost_segment_is_told(ask: Any, tmp_path: Path) -> None:
 
 
 def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
-    """As an export says it, and where records are asked for alone."""
+    """The note is the same as in an export, and only for queries of records."""
     write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
@@ -82,7 +82,7 @@ def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
 
 
 def test_values_of_every_kind(ask: Any, tmp_path: Path) -> None:
-    """Bytes, text, times, null, structs; in each format."""
+    """Bytes, text, times, null and structs, in each format."""
     records = [record(0, b"a", b"\xff", headers=[(b"h", None)]), record(1, None, b"ok")]
     write_log(tmp_path / "orders-0", batch(0, records, base_time=1_700_000_000_123))
     query = (
@@ -111,7 +111,7 @@ def test_values_of_every_kind(ask: Any, tmp_path: Path) -> None:
 
 
 def test_columns_are_there_where_a_query_names_them(ask: Any, corpus_dir: Path) -> None:
-    """`*` stands for those of Spark's own Kafka source and what else is named."""
+    """`*` has the columns of Spark's own Kafka source, and any column that is also named."""
     log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-lz4-0"
     (row,) = rows_of(ask("--format", "ndjson", "select * from records where offset = 5", log))
     assert list(row) == [
@@ -149,7 +149,7 @@ def test_what_makes_no_sense_is_told_in_a_few_lines(
 def test_both_engines_give_the_same_rows(
     ask: Any, kafkalog: Callable[..., Any], corpus_dir: Path, name: str
 ) -> None:
-    """Of statements that both understand; damage is skipped by both."""
+    """For statements that both understand; both skip damage."""
     place = state(corpus_dir, "kafka-4.3", name).root
     for query in (
         "select topic, count(*) n, min(offset) a, max(offset) b from records group by 1 order by 1",
@@ -167,7 +167,7 @@ def test_both_engines_give_the_same_rows(
 
 
 def test_a_reader_that_goes_away_leaves_no_litter(corpus_dir: Path, tmp_path: Path) -> None:
-    """A pipe into `head`: silent, no process, no file."""
+    """A pipe into `head` ends silently, without leaving a process or a file."""
     place = state(corpus_dir, "kafka-4.3", "codecs").root
     line = [sys.executable, "-m", "kafkalog_cli", "sql", "--master", "local[2]", "--format"]
     line += ["ndjson", "select * from records", str(place)]

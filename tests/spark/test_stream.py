@@ -1,4 +1,4 @@
-"""Streams follow logs that grow, and give every record exactly once."""
+"""Streams follow growing logs, and deliver every record exactly once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Growing:
         (self.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
 
     def append(self, partition: str, count: int, *, segment: int = 0, torn: int = 0) -> None:
-        """A broker's appends: batches of three records; of the last one only a part so far."""
+        """Append batches of three records as a broker does; cut `torn` bytes off the last one."""
         log = self.log_dir / partition / f"{segment:020}.log"
         data = b""
         for _ in range(count):
@@ -56,7 +56,7 @@ class Growing:
             file.write(data[: len(data) - torn])
 
     def complete(self, partition: str, torn: int, *, segment: int = 0) -> None:
-        """The rest of the last batch."""
+        """Append the rest of the last batch."""
         log = self.log_dir / partition / f"{segment:020}.log"
         start = self._ends[partition] - 3
         values = [record(n, b"k", f"{partition} {start + n}".encode()) for n in range(3)]
@@ -64,7 +64,7 @@ class Growing:
             file.write(batch(start, values)[-torn:])
 
     def run(self) -> list[Any]:
-        """Copy what is there now, in a query of its own; what it said of its progress."""
+        """Copy all present records in a new query; return its progress reports."""
         reader = self._spark.readStream.format("kafkalog")
         for name, value in self.options.items():
             reader = reader.option(name, str(value))
@@ -86,7 +86,7 @@ class Growing:
 
 
 def test_every_record_once_while_a_log_grows(spark: SparkSession, tmp_path: Path) -> None:
-    """Appended, torn for a moment, rolled; each query goes on where the last one ended."""
+    """Records are appended, torn for a moment, and rolled; each query continues the last one."""
     logs = Growing(spark, tmp_path)
     logs.append("orders-0", 20)
     logs.append("orders-1", 5)
@@ -103,7 +103,7 @@ def test_every_record_once_while_a_log_grows(spark: SparkSession, tmp_path: Path
 
 
 def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_path: Path) -> None:
-    """Of an indexed log; the last batch ends where the logs did when the query began."""
+    """The log has an index; the last batch ends where the logs ended when the query began."""
     logs = Growing(spark, tmp_path, maxBytesPerTrigger=20_000)
     for segment in range(6):
         logs.append("orders-0", 100, segment=segment * 300)
@@ -122,7 +122,7 @@ def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_p
 def test_progress_and_metrics_say_what_a_batch_has_done(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Rows, lag and what is observed, in StreamingQueryProgress and in a file for Prometheus."""
+    """Rows, lag and observed values, in StreamingQueryProgress and in a file for Prometheus."""
     logs = Growing(spark, tmp_path)
     logs.append("orders-0", 30)
     file = tmp_path / "streams.prom"
@@ -166,7 +166,7 @@ def test_progress_and_metrics_say_what_a_batch_has_done(
 
 
 def values_of(file: Path) -> dict[tuple[str, str, str], float]:
-    """The metrics by name, query, and partition or what is observed."""
+    """Return the metrics by name, query, and partition or observed value."""
     families = text_string_to_metric_families(file.read_text())
     return {
         (
@@ -186,7 +186,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
-    """A task costs more than a small segment; a batch of a stream has as few as one of a table."""
+    """A task costs more than a small segment: streams have as few tasks as tables."""
     logs = Growing(spark, tmp_path)
     for segment in range(60):
         logs.append("orders-0", 1, segment=segment * 3)
@@ -200,7 +200,7 @@ def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -
 
 
 def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    """Unless the user says that what is there is enough."""
+    """The user can say that the remaining records are enough."""
     logs = Growing(spark, tmp_path)
     logs.append("orders-0", 3)
     logs.run()
@@ -224,7 +224,7 @@ def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
-    """What lies behind it would be passed over for ever."""
+    """Records after the end would be passed over for ever, so an end is refused."""
     logs = Growing(spark, tmp_path, endingTimestamp=1_700_000_000_000)
     logs.append("orders-0", 1)
     with pytest.raises(StreamingQueryException, match="A stream has no end"):

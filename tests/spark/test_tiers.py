@@ -1,4 +1,4 @@
-"""Encrypted segments in a tier on Spark: tasks have the private key, and nothing shows it."""
+"""Encrypted segments in a tier on Spark: tasks have the private key, and no output shows it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 1000
 
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a log directory without segments, a tier of orders-0, and its key."""
+    """Make an empty log directory, an encrypted tier of orders-0, and its key."""
     place = tmp_path_factory.mktemp("sealed")
     key = new_key(place, "of-tests")
     remote = uploaded(EXAMPLES / "log-dir" / "orders-0", place / "plain")
@@ -44,12 +44,12 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines_of(key: Path) -> list[str]:
-    """The lines of a key that nobody else could write."""
+    """Return the lines of a key that can come from nowhere else."""
     return [line for line in key.read_text().splitlines() if not line.startswith("-----")]
 
 
 def test_the_data_source_takes_a_key(spark: SparkSession, sealed: Path) -> None:
-    """In batches, streams and plans; without it the error names the key that is missing."""
+    """In batches, streams and plans; without a key, the error names the missing one."""
     spark.dataSource.register(KafkaLogDataSource)
     key, tier = sealed / "of-tests.pem", str(sealed / "tier")
     reader = spark.read.format("kafkalog").option("tierKey", str(key))
@@ -71,7 +71,7 @@ def test_the_data_source_takes_a_key(spark: SparkSession, sealed: Path) -> None:
 def test_a_command_gives_its_key_to_tasks(
     spark: SparkSession, sealed: Path, kafkalog: Any, tmp_path: Path
 ) -> None:
-    """An export and a query; without a key it is refused with status 5, naming it."""
+    """An export and a query; without a key they are refused with status 5 and its name."""
     assert spark is not None
     argv = ("export", sealed / "tier", "--engine", "spark", "--to")
     found = kafkalog(*argv, tmp_path / "lake")
@@ -90,7 +90,7 @@ def test_a_command_gives_its_key_to_tasks(
 
 @contextmanager
 def event_log(spark: SparkSession, directory: Path) -> Iterator[None]:
-    """Write the event log of a session that runs, as `spark.eventLog.enabled` does."""
+    """Write the event log of a running session, as `spark.eventLog.enabled` does."""
     jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc.sc()
     conf = context.getConf().clone().set("spark.eventLog.compress", "false")
     place = jvm.java.net.URI.create(directory.as_uri())
@@ -108,7 +108,7 @@ def event_log(spark: SparkSession, directory: Path) -> Iterator[None]:
 def test_a_key_is_in_no_log(
     spark: SparkSession, sealed: Path, kafkalog: Any, tmp_path: Path
 ) -> None:
-    """Neither in the event log, nor in what a command prints, nor in a representation."""
+    """It is not in the event log, in the output of a command, or in a representation."""
     key, tier = sealed / "of-tests.pem", sealed / "tier"
     events = tmp_path / "events"
     events.mkdir()
@@ -130,7 +130,7 @@ def test_a_key_is_in_no_log(
 def test_another_process_uses_a_key_once_it_has_it(
     sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever of Spark's processes gets the options; a file that is no key is refused."""
+    """Any process of Spark's that receives the options has the key; an invalid file is refused."""
     options = {"path": str(sealed / "tier"), "tierKey": str(sealed / "of-tests.pem")}
     sent = pickle.dumps(parse_options(options))
     monkeypatch.setattr(tier_keys, "_keys", {})

@@ -1,4 +1,4 @@
-"""Aggregates that tasks begin: the same answers as from all rows."""
+"""Aggregates started in tasks give the same answers as all rows in one place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUERIES = [
 def answers(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession, query: str, path: Path, **options: str
 ) -> list[Any]:
-    """Ask in two steps where that can be, and then for all rows."""
+    """Run a query in two steps if possible, then over all rows; return both answers."""
     found = []
     for in_steps in (True, False):
         with monkeypatch.context() as patched:
@@ -76,7 +76,7 @@ def test_answers_are_those_of_all_rows(
 
 
 def test_counts_are_those_of_a_consumer(spark: SparkSession, corpus_dir: Path) -> None:
-    """With the isolation level read_committed; a row has the offset that it was read at."""
+    """A read_committed consumer, where each row has the offset at which it was read."""
     one = state(corpus_dir, "kafka-4.3", "txn")
     query = "select topic, partition, count(*), max(offset) from records group by topic, partition"
     options = {"isolation": "read_committed", "subscribe": "txn"}
@@ -91,7 +91,7 @@ def test_counts_are_those_of_a_consumer(spark: SparkSession, corpus_dir: Path) -
 
 
 def test_most_queries_are_taken() -> None:
-    """Else the test above would compare Spark with itself."""
+    """Otherwise the test above would compare Spark with itself."""
     left = [query for query in QUERIES if two_steps(query, text=True, in_utc=True) is None]
     assert left == [QUERIES[6], QUERIES[-1]]
 
@@ -135,7 +135,7 @@ def test_what_is_left_to_spark(query: str) -> None:
 
 
 def test_times_without_a_zone_are_those_of_utc() -> None:
-    """In other zones Spark knows what they mean."""
+    """Only Spark knows their meaning in other zones."""
     for value in ("'2024-02-30'", "'2024-02-03 01:02'", "date '2024-02-03'", "3"):
         query = f"select count(*) from records where timestamp >= {value}"  # noqa: S608
         assert two_steps(query, text=True, in_utc=True) is None, value
@@ -173,7 +173,7 @@ def as_sql(condition: Any) -> str:
 
 
 def test_parts_join_to_what_duckdb_finds() -> None:
-    """With unknown values, whatever the parts; DuckDB's are the three truth values of SQL."""
+    """Conditions with unknown values over any parts, compared with DuckDB's three-valued logic."""
     drawn = random.Random(20)
     kinds = {"a": pa.int64(), "b": pa.string()}
     some = 0
@@ -210,7 +210,7 @@ def test_parts_join_to_what_duckdb_finds() -> None:
 def test_damage_ends_a_query_that_shall_fail(
     spark: SparkSession, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """As it ends one for all rows."""
+    """A query over all rows ends in the same way."""
     root = state(corpus_dir, "kafka-4.3", "codecs").root
     partition = next(path for path in sorted(root.glob("codec-*")) if path.is_dir())
     copy = shutil.copytree(partition, tmp_path / partition.name)

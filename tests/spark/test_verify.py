@@ -1,4 +1,4 @@
-"""`kafkalog verify --engine spark` prints what it prints without Spark, byte for byte."""
+"""`kafkalog verify --engine spark` prints exactly what it prints without Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ON_SPARK = ("--engine", "spark", "--master", "local[2]")
 
 @pytest.fixture(scope="module")
 def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
-    """The states for each level: all of them, or each at one level, by a seed, and a torn one."""
+    """Assign states to levels: all to each, or one level per state by a seed, with a torn one."""
     releases = {"kafka-4.3": STATES_43, "kafka-2.8": STATES_28}
     states = [state(corpus_dir, release, name) for release, names in releases.items()
               for name in names]  # fmt: skip
@@ -48,7 +48,7 @@ def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
 def test_the_corpus(
     shares: dict[Level, Sequence[State]], kafkalog: Callable[..., Result], level: Level
 ):
-    """The log directories of many states in one run, as if they were one fleet."""
+    """The log directories of many states in one run, as if of one fleet."""
     log_dirs = [log_dir for one in shares[level] for log_dir in one.log_dirs]
     command = ("verify", "--level", level, "--format", "ndjson", *log_dirs)
     wanted = kafkalog(*command)
@@ -59,7 +59,7 @@ def test_the_corpus(
 
 @pytest.mark.usefixtures("spark")
 def test_options_that_say_how_to_read(corpus_dir: Path, kafkalog: Callable[..., Result]):
-    """They reach the tasks; the report of a sample names the same segments."""
+    """They reach the tasks, and the report of a sample names the same segments."""
     command = ("verify", "--level", "deep", "--sample", "30%", "--seed", 3, "--format", "ndjson",
                "--no-cache", "--rate-limit", "1GiB", "--threads", 2, "-q",
                corpus_dir / "kafka-4.3" / "txn")  # fmt: skip
@@ -85,7 +85,7 @@ def test_damaged_logs_in_pieces(
 def test_many_tasks_are_taken_some_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In the order of the walk, whatever the portions."""
+    """Results come in the order of the walk, whatever the portions."""
     monkeypatch.setattr(tasks, "_TASKS_PER_WORKER", 1 << 40)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     for i in range(20):
@@ -111,7 +111,7 @@ def test_a_missing_target_is_told_beside_the_others(
 def test_what_is_about_one_process_is_refused(
     tmp_path: Path, kafkalog: Callable[..., Result], option: str
 ):
-    """Before anything starts."""
+    """They are refused before anything starts."""
     found = kafkalog("verify", option, "10m", *ON_SPARK, tmp_path)
     assert found.status == 2
     assert f"{option} does not work with --engine spark" in found.stderr

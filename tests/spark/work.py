@@ -1,4 +1,4 @@
-"""Functions that engines run in the tests: found by their names where a task is done."""
+"""Functions that engines run in the tests, found by name where a task runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def doubled(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def corrupt(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises for numbers from three on, as for damaged data."""
+    """Raise for numbers from three on, as for damaged data."""
     if task["number"] >= 3:
         raise CorruptDataError(
             "It is damaged.", reference="batch-crc-mismatch", path="/x", position=task["number"]
@@ -27,7 +27,7 @@ def corrupt(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mistaken(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Has a mistake: no error of ours."""
+    """Raise an error that is not one of ours."""
     return {"never": task["missing"]}
 
 
@@ -36,12 +36,12 @@ def large(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def crash(_: Mapping[str, Any]) -> dict[str, Any]:
-    """The worker dies, as under the kernel's killer of processes."""
+    """End the worker, as the kernel does when memory runs out."""
     os._exit(9)
 
 
 def slow(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Says that it runs, by a file in a directory, and takes its time."""
+    """Create a file in a directory to show that it runs, then take time."""
     Path(task["directory"], f"{task['number']}-{os.getpid()}").touch()
     time.sleep(task["seconds"])
     return {"number": task["number"]}

@@ -64,7 +64,7 @@ def write_metadata(log_dir: Path, *values: bytes) -> None:
 
 
 def topic(name: str, topic_id: str, count: int) -> list[bytes]:
-    """The records of a topic of a cluster with three replicas, on other nodes."""
+    """Return the metadata records of a topic with three replicas on other nodes."""
     return [
         value_of("TopicRecord", name=name, topicId=topic_id),
         *(
@@ -94,7 +94,7 @@ def records(to: Path, name: str) -> list[dict[str, Any]]:
 
 
 def test_the_logs_are_copied_byte_for_byte(tmp_path: Path) -> None:
-    """Of a closed broker: the logs and their times; the indexes are as a recovery makes them."""
+    """After a clean shutdown the logs and their times stay; indexes are rebuilt as by recovery."""
     to = tmp_path / "out"
     summary = run(EXAMPLES, to=to)
     for partition in sorted(EXAMPLES.glob("*-[0-9]")):
@@ -121,7 +121,7 @@ def test_the_logs_are_copied_byte_for_byte(tmp_path: Path) -> None:
 
 
 def test_the_metadata_say_what_the_metadata_log_says(tmp_path: Path) -> None:
-    """Ids and configs are kept; everything is led by the new node in the new log directory."""
+    """Ids and configs are kept. The new node leads every partition, in the new log directory."""
     to = tmp_path / "out"
     summary = run(EXAMPLES, to=to, retention=Retention.ORIGINAL, node_id=5)
     old = metadata(EXAMPLES).image
@@ -146,7 +146,7 @@ def test_the_metadata_say_what_the_metadata_log_says(tmp_path: Path) -> None:
 
 
 def test_credentials_acls_quotas_and_tokens_come_along(tmp_path: Path) -> None:
-    """The records mean the same; the manifest does not tell secrets; configs of brokers stay."""
+    """The records keep their meaning, the manifest shows no secrets, broker configs stay behind."""
     make(tmp_path / "a", "t-0", log_of(3))
     who = {"name": "alice", "mechanism": 1}
     write_metadata(
@@ -188,7 +188,7 @@ def test_credentials_acls_quotas_and_tokens_come_along(tmp_path: Path) -> None:
 
 
 def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
-    """Ids from partition.metadata, compaction from the cleaner's checkpoint, counts by numbers."""
+    """Ids from partition.metadata, compaction from the cleaner checkpoint, counts from numbers."""
     for number in range(3):
         make(tmp_path / "a", f"__consumer_offsets-{number}", [], topic_id=OTHER_ID)
     make(tmp_path / "a", "t-0", log_of(5, epoch=4, producer=41), epochs="4 0")
@@ -223,7 +223,7 @@ def test_without_a_metadata_log_the_directories_say_it(tmp_path: Path) -> None:
 
 
 def test_the_latest_leader_epoch_beats_the_longest_log(tmp_path: Path) -> None:
-    """KIP-101: what a deposed leader has beyond the common prefix is not taken."""
+    """KIP-101: records that only a deposed leader has, beyond the common prefix, are not taken."""
     make(tmp_path / "a", "t-0", log_of(9, epoch=1), epochs="1 0")
     make(tmp_path / "b", "t-0", log_of(4, epoch=1) + log_of(2, epoch=3, first=4), epochs="1 0,3 4")
     make(tmp_path / "c", "t-0", log_of(4, epoch=1) + log_of(1, epoch=3, first=4), epochs="1 0,3 4")
@@ -251,7 +251,7 @@ def test_of_equal_copies_a_sound_one_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_is_cut_off(tmp_path: Path) -> None:
-    """As any start after a crash does; nothing that a client was told of is in it."""
+    """As at any start after a crash; no acknowledged record is in the part cut off."""
     sound = log_of(4)
     make(tmp_path / "a", "t-0", [*sound, batch(4, [record(value=b"x" * 99)])[:80]])
     run(tmp_path / "a", to=tmp_path / "out")
@@ -292,7 +292,7 @@ def test_missing_partitions_are_empty_or_offline(tmp_path: Path, missing: Missin
 
 
 def test_what_was_deleted_comes_back_under_a_new_id(tmp_path: Path) -> None:
-    """Beside a live topic of that name it needs another name; the live one keeps its own."""
+    """A live topic of the same name keeps it; the deleted one needs another name."""
     dead = f"t-0.{'ab' * 16}-delete"
     make(tmp_path / "a", dead, log_of(7))
     make(tmp_path / "a", "t-0", log_of(2), topic_id=OTHER_ID)
@@ -325,7 +325,7 @@ def test_a_topic_that_the_metadata_log_deletes_is_dead(tmp_path: Path) -> None:
 
 
 def test_a_stray_with_the_id_of_a_live_topic_is_a_copy(tmp_path: Path) -> None:
-    """A replica that was moved to another broker, which died: the stray has more than nothing."""
+    """The replica was moved to another broker, which died: the stray copy is the longer one."""
     stray = f"t-0.{'ab' * 16}-stray"
     make(tmp_path / "a", stray, log_of(4, epoch=2), epochs="2 0")
     make(tmp_path / "b", "t-0", log_of(2, epoch=1), epochs="1 0")
@@ -337,7 +337,7 @@ def test_a_stray_with_the_id_of_a_live_topic_is_a_copy(tmp_path: Path) -> None:
 
 
 def test_a_deleted_topic_has_no_claim_on_the_name_of_a_known_one(tmp_path: Path) -> None:
-    """The live topic has no directory here; the metadata log knows of it."""
+    """The live topic has no directory here, only a record in the metadata log."""
     make(tmp_path / "a", f"t-0.{'ab' * 16}-delete", log_of(4))
     write_metadata(tmp_path / "a", *topic("t", OTHER_ID, 1))
     options: dict[str, Any] = {"undelete": True, "missing": Missing.EMPTY}
@@ -377,7 +377,7 @@ def test_objects_are_copied(tmp_path: Path) -> None:
 
 
 def test_a_name_is_refused_for_two_topics(tmp_path: Path) -> None:
-    """--topic-id takes the directories of one of them, or gives a topic a new id."""
+    """--topic-id selects the directories of one of them, or gives a topic a new id."""
     make(tmp_path / "a", "t-0", log_of(2))
     make(tmp_path / "b", "t-0", log_of(3), topic_id=OTHER_ID)
     to = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""The checks of a broker: those that delete something are those of a broker that looks at each."""
+"""Retention checks: those that delete something match a broker that checks every segment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 def one_by_one(
     found: PartitionRetention, first_ms: int, interval_ms: int, until_ms: int
 ) -> list[tuple[int, int, list[int]]]:
-    """Run the policies at every check, whatever they find."""
+    """Run the policies at every check, even if nothing was found."""
     log, seen = found.log, []
     for number, at in enumerate(range(first_ms, until_ms + 1, interval_ms), 1):
         outcome = run_policies(log, found.policy, at)
@@ -37,7 +37,7 @@ def one_by_one(
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_check_is_missed(seed: int) -> None:
-    """Size and time, blocked by a watermark or not: as if each check were made."""
+    """By size and by time, with and without a blocking watermark: as if every check were run."""
     rng = random.Random(seed)
     configs = {
         "retention.ms": str(rng.choice((-1, 1000, 240_000, 900_000))),
@@ -67,7 +67,7 @@ def test_no_check_is_missed(seed: int) -> None:
 
 
 def test_a_check_far_ahead_costs_nothing() -> None:
-    """A year of checks every millisecond."""
+    """Simulates a year with a check every millisecond."""
     configs = {"retention.ms": str(300 * 86_400_000), "log.retention.check.interval.ms": "1"}
     [found] = simulate_retention(ORDERS, configs=configs, now_ms=START)
     _, checks = checks_of(found, START + 366 * 86_400_000)

@@ -1,4 +1,4 @@
-"""Every retention that Kafka's storage classes performed for the corpus, simulated."""
+"""Simulates every retention run that Kafka's storage classes performed for the corpus."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def simulated(root: Path, facts: dict[str, Any]) -> PartitionRetention:
 
 
 def test_no_scenario_is_missing() -> None:
-    """The corpus holds all pairs that were made."""
+    """The corpus holds every pair that was generated."""
     assert len(scenario_names("retention")) == 33
 
 
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
-    """The same segments go, for the same reasons, and the log that is left is the same."""
+    """The same segments are deleted, for the same reasons, and the same log remains."""
     root = corpus_dir / "retention" / name
     facts = json.loads((root / "facts.json").read_text())
     before, after = facts["result"]["logBefore"], facts["result"]["log"]
@@ -67,7 +67,7 @@ def test_retention_is_kafkas(name: str, corpus_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_verdicts_say_what_the_run_does(name: str, corpus_dir: Path) -> None:
-    """One verdict a segment, and what time alone lets go now is never kept for time."""
+    """There is one verdict per segment. None is kept for time that time alone would delete now."""
     root = corpus_dir / "retention" / name
     facts = json.loads((root / "facts.json").read_text())
     found = simulated(root, facts)
@@ -86,7 +86,7 @@ def test_verdicts_say_what_the_run_does(name: str, corpus_dir: Path) -> None:
 
 
 def test_the_record_that_keeps_a_log_alive_is_named(corpus_dir: Path) -> None:
-    """A timestamp in the future blocks all behind it: offset, timestamp, position of the record."""
+    """A future timestamp blocks all later segments: offset, timestamp and position are reported."""
     root = corpus_dir / "retention" / "time_future_blocks"
     facts = json.loads((root / "facts.json").read_text())
     _, blocking, *behind = simulated(root, facts).verdicts

@@ -1,4 +1,4 @@
-"""Every retention that Kafka's storage classes performed for the corpus, performed."""
+"""Performs every retention run that Kafka's storage classes performed for the corpus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CRASHES_MAX = 4  # of a scenario
 
 
 class Case:
-    """A copy of a scenario that may be changed."""
+    """A modifiable copy of a scenario."""
 
     def __init__(self, corpus_dir: Path, name: str, tmp_path: Path) -> None:
         source = corpus_dir / "retention" / name
@@ -126,7 +126,7 @@ def test_the_names_before_the_removal_are_kafkas(
 def test_a_run_that_a_crash_ends_is_finished_by_the_next(
     name: str, corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Without a backup to go by: the same files are left as without the crash, and no others."""
+    """Without a backup, the next run leaves the same files as a run without the crash."""
     case = Case(corpus_dir, name, tmp_path)
     recorder = Recorder(case.root)
     case.apply(recorder)
@@ -140,7 +140,7 @@ def test_a_run_that_a_crash_ends_is_finished_by_the_next(
 
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_second_run_finds_nothing_to_do(name: str, corpus_dir: Path, tmp_path: Path) -> None:
-    """The plan of a log that was trimmed is empty, and performing it takes no step."""
+    """The plan of a trimmed log is empty, and applying it takes no step."""
     case = Case(corpus_dir, name, tmp_path)
     case.apply()
     before = case.files()
@@ -153,7 +153,7 @@ def test_a_second_run_finds_nothing_to_do(name: str, corpus_dir: Path, tmp_path:
 def test_each_log_goes_before_its_indexes_and_lasts_before_the_next(
     corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """A log without index would be indexed anew; a hole between segments would be no prefix."""
+    """A log without an index would be indexed again; a gap between segments would break the log."""
     case = Case(corpus_dir, "txnindex_snapshots", tmp_path)
     steps: list[Step] = []
     plan = case.apply(steps.append)
@@ -168,7 +168,7 @@ def test_each_log_goes_before_its_indexes_and_lasts_before_the_next(
 
 
 def test_the_new_start_is_noted_before_anything_goes(corpus_dir: Path, tmp_path: Path) -> None:
-    """So a crash in between leaves the old log or the new one, never part of what was to go."""
+    """A crash in between leaves the old log or the new one, never a partly deleted one."""
     case = Case(corpus_dir, "time_some", tmp_path)
     steps: list[Step] = []
     plan = case.apply(steps.append)
@@ -189,7 +189,7 @@ def fails(case: Case, words: str, error: type[Exception] = RefusedError, **optio
 
 
 def test_what_a_crash_left_is_refused(corpus_dir: Path, tmp_path: Path) -> None:
-    """A start has to settle it first: the mark, a swap, a torn tail, an index that is missing."""
+    """A broker has to start first: unclean mark, swap, torn tail or missing index."""
     case = Case(corpus_dir, "time_some", tmp_path)
     mark = case.root / ".kafka_cleanshutdown"
     data = mark.read_bytes()
@@ -214,7 +214,7 @@ def test_what_a_crash_left_is_refused(corpus_dir: Path, tmp_path: Path) -> None:
 
 
 def test_directories_that_are_not_ours_are_refused(corpus_dir: Path, tmp_path: Path) -> None:
-    """Symbolic links, and what cannot be written."""
+    """Symbolic links and directories that cannot be written to are refused."""
     case = Case(corpus_dir, "time_some", tmp_path)
     log = case.partition / f"{0:020}.log"
     elsewhere = tmp_path / "elsewhere"
@@ -230,7 +230,7 @@ def test_directories_that_are_not_ours_are_refused(corpus_dir: Path, tmp_path: P
 
 
 def test_what_an_earlier_deletion_left_is_in_nobodys_way(corpus_dir: Path, tmp_path: Path) -> None:
-    """A broker that stops within `file.delete.delay.ms` leaves such files; its start ends them."""
+    """A broker stopped within `file.delete.delay.ms` leaves them. Its next start deletes them."""
     case = Case(corpus_dir, "time_some", tmp_path)
     (case.partition / f"{0:020}.log.deleted").write_bytes(b"dead")
     (case.partition / f"{77:020}.index.deleted").write_bytes(b"dead")
@@ -241,7 +241,7 @@ def test_what_an_earlier_deletion_left_is_in_nobodys_way(corpus_dir: Path, tmp_p
 def test_a_read_only_directory_is_refused(
     corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the first file is renamed; root may write everything, so the answer is made up."""
+    """The refusal comes before the first rename. It is mocked, as root may write everywhere."""
     case = Case(corpus_dir, "time_some", tmp_path)
     plan, before = case.plan(), case.files()
     with Run(str(case.root)) as run:
@@ -254,7 +254,7 @@ def test_a_read_only_directory_is_refused(
 def test_topics_whose_records_are_not_ours_to_take_are_refused(
     corpus_dir: Path, tmp_path: Path
 ) -> None:
-    """Tiered topics, unknown high watermarks, starts above it, starts of compacted logs."""
+    """Tiered topics, unknown high watermarks, a start above it, the start of a compacted log."""
     case = Case(corpus_dir, "time_some", tmp_path)
     case.facts["config"] |= {"remote.storage.enable": "true"}
     fails(case, "tiered")
@@ -270,7 +270,7 @@ def test_topics_whose_records_are_not_ours_to_take_are_refused(
 
 
 def test_a_copy_with_no_log_directory_around_is_fine(corpus_dir: Path, tmp_path: Path) -> None:
-    """No broker can run on it, and nothing but the log says where it is replicated to."""
+    """No broker can run on the copy, and only the log itself says how far it is replicated."""
     case = Case(corpus_dir, "time_some", tmp_path)
     alone = tmp_path / "alone"
     alone.mkdir()

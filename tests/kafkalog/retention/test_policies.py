@@ -1,4 +1,4 @@
-"""Retention of generated logs, beside a plain simulation that deletes one segment at a time."""
+"""Retention of generated logs, compared with a plain simulation that deletes segment by segment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY = 86_400_000
 
 @dataclass
 class Plain:
-    """A log as lists, after the words of the specification; nothing is shared with kafkalog."""
+    """A log as lists, written from the specification; it shares nothing with kafkalog."""
 
     bases: list[int]
     sizes: list[int]
@@ -112,7 +112,7 @@ def plain(log: LogFacts) -> Plain:
 @settings(max_examples=examples(600), deadline=None)
 @given(logs(), policies)
 def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
-    """The same segments go, for the same reasons, and the same log is left."""
+    """The same segments are deleted, for the same reasons, and the same log remains."""
     naive = plain(log)
     gone = naive.run(policy, NOW)
     outcome = run_policies(log, policy, NOW)
@@ -124,7 +124,7 @@ def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
 @settings(max_examples=examples(600), deadline=None)
 @given(logs(), policies)
 def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
-    """A segment goes at `deletable_at` and not before; without one it never goes by time."""
+    """A segment goes at `deletable_at`, not earlier; without one, time never deletes it."""
     verdicts = judge_segments(log, policy, run_policies(log, policy, NOW), NOW)
     assert [one.segment for one in verdicts] == list(log.segments)
     alive = plain(log)
@@ -140,7 +140,7 @@ def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
 @settings(max_examples=examples(300), deadline=None)
 @given(logs(), policies)
 def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
-    """So many bytes later the size policy takes the segment, one byte earlier it does not."""
+    """After that many bytes the size policy deletes the segment; one byte earlier it does not."""
     outcome = run_policies(log, policy, NOW)
     for verdict in judge_segments(log, policy, outcome, NOW):
         if verdict.is_deleted or verdict.bytes_to_append is None:
@@ -163,7 +163,7 @@ def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
 @settings(max_examples=examples(300), deadline=None)
 @given(logs(), policies)
 def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Policy) -> None:
-    """With everything replicated, or without the segment in the way, a blocked one goes."""
+    """A blocked segment goes once all is replicated, or once the segment that blocks it is gone."""
     for verdict in judge_segments(log, policy, run_policies(log, policy, NOW), NOW):
         if verdict.blocked_by is None:
             assert verdict.reason != Reason.BLOCKED
@@ -184,7 +184,7 @@ def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Pol
 @settings(max_examples=examples(200), deadline=None)
 @given(logs(), policies, st.integers(1, 5))
 def test_the_forecast_adds_up(log: LogFacts, policy: Policy, days: int) -> None:
-    """Every segment that time takes up to the end of the forecast is in one day of it."""
+    """Every segment that time deletes within the forecast is counted on exactly one of its days."""
     slow = replace(policy, retention_ms=policy.retention_ms * (DAY // 10))
     verdicts = judge_segments(log, slow, run_policies(log, slow, NOW), NOW)
     until = NOW + days * DAY
@@ -202,7 +202,7 @@ def test_the_forecast_adds_up(log: LogFacts, policy: Policy, days: int) -> None:
 
 
 def test_what_is_not_looked_after_stays() -> None:
-    """A log that no policy runs on keeps all, whatever the configs say."""
+    """A log that no policy runs on keeps everything, whatever its configs say."""
     log = LogFacts((SegmentFacts(0, 5, 0), SegmentFacts(5, 5, 0)), 5, 9, 9)
     policy = Policy(retention_ms=0, retention_bytes=0, inert=Reason.CLEANER_DISABLED)
     outcome = run_policies(log, policy, NOW)
@@ -212,7 +212,7 @@ def test_what_is_not_looked_after_stays() -> None:
 
 
 def test_tiered_segments_wait_for_their_upload() -> None:
-    """What lies below the log start goes; of the rest nothing here tells what was uploaded."""
+    """Segments below the log start go; for the rest, nothing on disk says what was uploaded."""
     segments = tuple(SegmentFacts(base, 5, 0) for base in (0, 5, 10))
     log = LogFacts(segments, 7, 15, 15)
     policy = Policy(retention_ms=0, is_tiered=True)

@@ -47,7 +47,7 @@ def test_a_plan_is_what_is_done(log_dir: Path, tmp_path: Path) -> None:
 def test_a_partition_that_fails_costs_no_other(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener hears of it; without one it is raised."""
+    """A listener receives the error; without a listener it is raised."""
     real = retention_run.plan_trim
 
     def failing(partition: Any, *args: Any, **options: Any) -> Any:
@@ -68,6 +68,6 @@ def test_a_partition_that_fails_costs_no_other(
 
 
 def test_a_log_start_is_one_logs(log_dir: Path) -> None:
-    """It would be another for each partition."""
+    """Other partitions would need another offset."""
     with pytest.raises(UsageError, match="one partition"):
         kafkalog.apply_retention(log_dir, log_start_offset=7)

@@ -41,7 +41,7 @@ def test_each_partition_is_judged_with_its_configs() -> None:
 
 
 def test_what_fails_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listener hears of it; without one it is raised."""
+    """A listener receives the error; without a listener it is raised."""
     real = simulation.judge_partition
 
     def failing(partition: Any, *args: Any, **options: Any) -> Any:
@@ -61,7 +61,7 @@ def test_what_fails_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rolls_are_replayed_under_present_and_proposed_configs() -> None:
-    """Without a proposal, under the present ones alone."""
+    """Without a proposal, only the present configs are replayed."""
     log = kafkalog.Log(f"{LOG_DIR}/orders-0")
     [present] = kafkalog.simulate_roll(log)
     assert [segment.base_offset for segment in present.replay.segments] == [0, 250, 500, 750]

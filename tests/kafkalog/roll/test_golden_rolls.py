@@ -1,4 +1,4 @@
-"""Every log that Kafka's storage classes rolled for the corpus, replayed."""
+"""Replays every log that Kafka's storage classes rolled for the corpus."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int,
 
 
 def test_no_scenario_is_missing() -> None:
-    """The corpus holds all logs that were made."""
+    """The corpus holds every log that was generated."""
     assert len(scenario_names("roll")) == 28
 
 
 @pytest.mark.parametrize("name", scenario_names("roll"))
 def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
-    """The same appends roll, to the same base offsets; indexes have as many entries."""
+    """The same appends roll at the same base offsets, and the indexes have as many entries."""
     root = corpus_dir / "roll" / name
     facts = json.loads((root / "facts.json").read_text())
     replay, rolls = replayed(root, facts)
@@ -50,7 +50,7 @@ def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", scenario_names("roll"))
 def test_conditions_explain_the_rolls(name: str, corpus_dir: Path) -> None:
-    """A segment that ended has a condition, unless the roll was an operation of its own."""
+    """A closed segment has a condition, unless an operation of its own rolled the log."""
     root = corpus_dir / "roll" / name
     facts = json.loads((root / "facts.json").read_text())
     *ended, active = replayed(root, facts)[0].segments()

@@ -1,4 +1,4 @@
-"""Replays of generated appends: by reference, by columns, and by counting anew each time."""
+"""Replays of generated appends: by the reference, by columns, and by a full recount per append."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ extreme = st.sampled_from((-(2**63), -(2**63) + 7, 2**63 - 1, 2**63 - 20, -2, 2*
 
 
 def of_java(number: int) -> int:
-    """The number in a `long`."""
+    """Wrap the number as a Java `long` does."""
     return int.from_bytes((number % 2**64).to_bytes(8), signed=True)
 
 
@@ -62,7 +62,7 @@ limits = st.builds(
 
 
 def entries(batches: Sequence[Batch], interval: int) -> tuple[int, list[int]]:
-    """Entries of the offset index, and timestamps in the time index, of a segment's batches."""
+    """Return the offset index entries and the time index timestamps for a segment's batches."""
     count, stamps = 0, []
     distance = 0
     for number, one in enumerate(batches):
@@ -77,7 +77,7 @@ def entries(batches: Sequence[Batch], interval: int) -> tuple[int, list[int]]:
 
 
 def counted(batches: Sequence[Batch], given: RollSettings, jitters: list[int]) -> list[tuple]:
-    """Base offset, offsets, why it ended, sizes of both indexes, of each segment in turn."""
+    """Return per segment: base offset, offsets, why it ended, sizes of both indexes."""
     segments: list[tuple[int, list[Batch], str]] = [(BASE, [], "")]
     rolls = 0
     for one in batches:
@@ -138,7 +138,7 @@ def told(segments: list[SimulatedSegment]) -> list[tuple]:
 def test_a_replay_is_what_counting_gives(
     batches: list[Batch], given: RollSettings, jitters: list[int]
 ) -> None:
-    """Each segment counted anew from its batches, with the rules of the specification."""
+    """Each segment is recounted from its batches with the rules of the specification."""
     replay = Replay(given, BASE, cycle(jitters))
     for one in batches:
         replay.append((one,))
@@ -155,7 +155,7 @@ def test_a_replay_is_what_counting_gives(
 def test_twins_give_the_same(
     batches: list[Batch], given: RollSettings, jitters: list[int], cuts: list[int]
 ) -> None:
-    """The kernel, over any number of batches at once, and the reference."""
+    """The kernel, with any number of batches per call, and the reference agree."""
     reference = Replay(given, BASE, cycle(jitters))
     for one in batches:
         reference.append((one,))
@@ -168,7 +168,7 @@ def test_twins_give_the_same(
 
 
 def test_a_timestamp_far_below_the_first_one_rolls() -> None:
-    """-2^63 minus a time of today is positive in a `long`: `LogSegment.shouldRoll` says yes."""
+    """-2^63 minus today's time is positive in a `long`: `LogSegment.shouldRoll` returns true."""
     given = RollSettings(segment_bytes=1000, segment_ms=10**9)
     batches = [batch(BASE, 10, 1_700_000_000_000), batch(BASE + 1, 10, -(2**63))]
     reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
@@ -189,7 +189,7 @@ def test_more_segments_than_the_kernel_hands_over_at_once() -> None:
 
 
 def test_an_old_message_begins_a_segment_at_the_log_end() -> None:
-    """Of a wrapper only the last offset is known: the new base offset is the log's end."""
+    """Only a wrapper's last offset is known, so the new base offset is the log end."""
     given = RollSettings(segment_bytes=10, segment_ms=1000)
     old = [batch(BASE, 10, 0, magic=1), batch(BASE + 9, 10, 0, magic=1)]
     reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
@@ -201,7 +201,7 @@ def test_an_old_message_begins_a_segment_at_the_log_end() -> None:
 
 
 def test_index_files_are_whole_entries() -> None:
-    """75 bytes hold 9 offset entries in 72 and 6 time entries in 72; a rolled one is trimmed."""
+    """75 bytes hold 9 offset entries or 6 time entries (72 bytes); a rolled index is trimmed."""
     given = RollSettings(
         segment_bytes=100, segment_ms=10**9, segment_index_bytes=75, index_interval_bytes=0,
         preallocate=True,

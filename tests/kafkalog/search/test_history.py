@@ -1,4 +1,4 @@
-"""The life of a key: values before and after, what superseded them, and what is left of it."""
+"""The life of a key: values before and after, what superseded them, and what remains of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(one: Occurrence) -> tuple[object, ...]:
 
 
 def test_each_value_has_the_one_before_and_the_one_after(tmp_path: Path) -> None:
-    """A tombstone is a value, too; other keys are not in between."""
+    """A tombstone counts as a value; records of other keys are skipped."""
     write_log(
         tmp_path / "users-0",
         batch(0, [record(0, b"k", b"1"), record(1, b"x", b"2"), record(2, b"k", None)]),
@@ -51,7 +51,7 @@ def test_each_value_has_the_one_before_and_the_one_after(tmp_path: Path) -> None
 
 
 def test_what_a_transaction_aborted_never_counted(tmp_path: Path) -> None:
-    """It supersedes nothing, nor does what a transaction that is open has written."""
+    """It supersedes nothing, and neither does an open transaction."""
 
     def marker(offset: int, kind: bytes, producer: int) -> bytes:
         return batch(offset, [record(0, kind, MARKER_VALUE)], attributes=0x30,
@@ -93,7 +93,7 @@ def test_leftovers_show_what_the_log_has_no_more(tmp_path: Path) -> None:
 
 
 def test_records_that_the_next_start_drops_are_not_live(corpus_dir: Path) -> None:
-    """In a directory whose broker was killed within a swap: what was replaced, and what comes."""
+    """The broker was killed during a swap: replaced files and their replacements are both there."""
     corpus = state(corpus_dir, "kafka-4.3", "interrupted-1-swap")
     recovered = state(corpus_dir, "kafka-4.3", "interrupted-2-swap-recovered")
     [log_dir] = corpus.log_dirs

@@ -1,4 +1,4 @@
-"""Searches in all partitions against what Kafka's consumers were given, and against plain ones."""
+"""Searches in all partitions, compared with Kafka's consumers and with plain searches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATES = ("codecs", "compact-1-first-pass", "internal-topics", "jbod-restarted",
 
 
 def consumed(expected: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a read_uncommitted consumer was given, by partition."""
+    """Return the records that a read_uncommitted consumer received, by partition."""
     for path in sorted((expected / "records").glob("*.ndjson")):
         for line in path.read_text().splitlines():
             yield path.stem, json.loads(line)
@@ -44,7 +44,7 @@ def place(found: Found) -> tuple[str, int]:
 
 @pytest.mark.parametrize("name", STATES)
 def test_a_key_is_found_wherever_consumers_got_it(corpus_dir: Path, name: str) -> None:
-    """In all partitions of all log directories; the most frequent keys, and one that is not."""
+    """In all partitions of all log directories: the most frequent keys, and one that is missing."""
     corpus = state(corpus_dir, "kafka-4.3", name)
     rows = list(consumed(corpus.expected))
     keys = [key for key, _ in Counter(row["key"] for _, row in rows).most_common(4)
@@ -71,7 +71,7 @@ def test_values_and_topics(corpus_dir: Path) -> None:
 
 
 def test_the_writer_is_named(corpus_dir: Path) -> None:
-    """The transactional id that an admin client reported for the producer of a record."""
+    """An admin client reported the transactional id of the producer of each record."""
     corpus = state(corpus_dir, "kafka-4.3", "txn")
     ids = json.loads((corpus.expected / "state.json").read_text())["transactionalIds"]
     for name, fields in ids.items():
@@ -85,7 +85,7 @@ def test_the_writer_is_named(corpus_dir: Path) -> None:
 
 
 def broken_batches() -> list[bytes]:
-    """Batches with right checksums and wrong records, between good ones."""
+    """Write batches with correct checksums and malformed records between sound ones."""
     good = [record(i, b"k%d" % (i % 3), b"v" * i) for i in range(6)]
     tail = record(5, b"k1", b"v")
     return [
@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_search(
 
 
 def test_new_records_are_found_as_they_come(tmp_path: Path) -> None:
-    """Appended, in a new segment, and in a new partition; each once."""
+    """Records that are appended, in a new segment or in a new partition: each is found once."""
     first = partition(tmp_path, "orders-0", batch(0, [record(0, b"k", b"old"), record(1, b"x")]))
 
     def appended() -> Iterator[None]:

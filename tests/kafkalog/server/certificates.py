@@ -1,4 +1,4 @@
-"""A certificate for this machine that signs itself."""
+"""A self-signed certificate for this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in a thread, and a client that speaks the protocol through the schemas."""
+"""A server in a thread, and a client that encodes and decodes the protocol with the schemas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECONDS_MAX = 60
 
 @dataclass
 class Heard(ServeListener):
-    """What a server told its listener."""
+    """What a server reported to its listener."""
 
     errors: list[KafkaLogError] = field(default_factory=list)
     defects: list[Defect] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Heard(ServeListener):
 
 @dataclass
 class Serving:
-    """A server that runs."""
+    """A running server."""
 
     address: Address
     heard: Heard
@@ -55,14 +55,14 @@ class Serving:
     thread: threading.Thread
 
     def partitions(self, topic: str) -> list[int]:
-        """Numbers of the partitions that are served of a topic."""
+        """Return the numbers of a topic's partitions that the server offers."""
         found = self.server.catalog.topics.get(topic)
         return [*found.partitions] if found is not None else []
 
 
 @contextmanager
 def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterator[Serving]:
-    """A server over paths, on a free port, until the block ends."""
+    """Serve paths on a free port until the block ends."""
     heard, ready = Heard(), threading.Event()
     chosen = replace(ServeOptions(listen=Address("127.0.0.1", 0)), **options)
     running: list[Serving] = []
@@ -94,7 +94,7 @@ def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterato
 
 
 class Connected:
-    """A connection of a client; use it as a context manager."""
+    """A client connection; use it as a context manager."""
 
     def __init__(self, address: Address) -> None:
         self._socket = socket.create_connection(address, timeout=SECONDS_MAX)
@@ -107,7 +107,7 @@ class Connected:
         self._socket.close()
 
     def ask(self, api: str, version: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request, and return the response, parsed by the schemas."""
+        """Send a request and return the response, decoded with the schemas."""
         found = message(f"{api}Request")
         assert found.api_key is not None
         self._correlation += 1
@@ -128,13 +128,13 @@ class Connected:
         self._socket.sendall(data)
 
     def finish(self) -> None:
-        """Send nothing more, and wait until the server has ended the connection."""
+        """Shut down sending, and wait until the server closes the connection."""
         self._socket.shutdown(socket.SHUT_WR)
         while self._exactly(1) is not None:
             pass
 
     def receive(self) -> bytes | None:
-        """The next frame, without its size; None if the connection has ended."""
+        """Return the next frame without its size, or None if the connection was closed."""
         head = self._exactly(4)
         return None if head is None else self._exactly(struct.unpack(">i", head)[0])
 

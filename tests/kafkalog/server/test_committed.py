@@ -1,6 +1,6 @@
-"""Committed offsets: those of the log, those of this server, and the file that outlives it.
+"""Committed offsets: from the log, from this server, and from the file that outlives it.
 
-`billing` of the example has committed offset 400 of `orders-0`: `ExampleData` made it so.
+`ExampleData` committed offset 400 of `orders-0` for the group `billing` of the example.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def test_what_is_not_committed() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_no_offset() -> None:
-    """Else consumers would begin anew, as if they had never committed anything."""
+    """An error is returned: "no offset" would make consumers start over from the beginning."""
 
     def failing() -> Groups:
         raise UnreadableError("It cannot be read.", path="here")

@@ -1,4 +1,4 @@
-"""DescribeConfigs: own configs of a topic, defaults, and what is not told."""
+"""DescribeConfigs: a topic's own configs, defaults, and configs that are withheld."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def described(wire: Wire, kind: int, name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_own_configs_and_defaults(wire: Wire) -> None:
-    """`ExampleData` made `customers` compacted."""
+    """`ExampleData` made the topic `customers` compacted."""
     answer = described(wire, TOPIC, "customers")
     told = {one["name"]: one for one in answer["configs"]}
     assert answer["errorCode"] == ErrorCode.NONE
@@ -66,6 +66,6 @@ def test_what_is_not_there(wire: Wire) -> None:
 
 
 def test_what_the_metadata_log_sets_for_all_brokers(wire: Wire) -> None:
-    """A controller of Kafka 4.3 writes this one when it begins."""
+    """A Kafka 4.3 controller writes this config when it starts."""
     [one] = described(wire, BROKER, "")["configs"]
     assert (one["name"], one["value"], one["configSource"]) == ("min.insync.replicas", "1", 3)

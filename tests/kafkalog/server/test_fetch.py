@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and OffsetForLeaderEpoch against what real brokers said and stored."""
+"""Fetch, ListOffsets and OffsetForLeaderEpoch against the answers and logs of real brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fetch(
     wait: int = 0,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Fetch from one partition: the answer about it."""
+    """Fetch from one partition; return its part of the response."""
     request: dict[str, Any] = {
         "maxWaitMs": wait, "minBytes": 1, "maxBytes": whole, "isolationLevel": int(committed),
         "sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": "",
@@ -61,7 +61,7 @@ def fetch(
 
 
 def batches(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Position, size and offset after each whole batch."""
+    """Return position, size and offset after each whole batch."""
     position = 0
     while position + 61 <= len(data):
         head = RecordBatchHeader.parse(data[position : position + 61])
@@ -73,7 +73,7 @@ def batches(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def everything(client: Connected, topic: str, partition: int, size: int) -> bytes:
-    """All whole batches of a partition, fetched one after the other."""
+    """Fetch all whole batches of a partition, one after the other."""
     found, offset = b"", offset_for(client, topic, partition, -2)["offset"]
     while True:
         answer = fetch(client, topic, partition, offset, size=size)
@@ -90,7 +90,7 @@ def everything(client: Connected, topic: str, partition: int, size: int) -> byte
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("size", [1, 5000, 1 << 20])
 def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):
-    """Whatever a client takes at a time: the batches of all segments, as they lie."""
+    """The batches of all segments arrive as stored, whatever size a client fetches at a time."""
     found = state(corpus_dir, "kafka-4.3", name)
     with (
         serving(found.root, high_watermark=Watermark.END) as served,
@@ -108,7 +108,7 @@ def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):
 
 @pytest.mark.parametrize("name", STATES)
 def test_offsets_are_those_the_broker_gave(corpus_dir: Path, name: str):
-    """`lookup.json`: what Admin.listOffsets answered for each special and each timestamp."""
+    """`lookup.json` has the Admin.listOffsets answer for each special and each other timestamp."""
     found = state(corpus_dir, "kafka-4.3", name)
     recorded = json.loads((found.expected / "lookup.json").read_text())
     with (
@@ -158,7 +158,7 @@ def txn(corpus_dir: Path) -> Iterator[Connected]:
 
 
 def test_aborted_transactions_hide_what_the_broker_hid(txn: Connected, corpus_dir: Path):
-    """Records without those of aborted transactions are what a read_committed consumer got."""
+    """Without aborted records, the result is what a read_committed consumer received."""
     expected = state(corpus_dir, "kafka-4.3", "txn").expected
     for index in range(3):
         answer = fetch(txn, "txn", index, 0, committed=True)
@@ -176,7 +176,7 @@ def test_aborted_transactions_hide_what_the_broker_hid(txn: Connected, corpus_di
 
 
 def test_offsets_outside_the_log_are_out_of_range(txn: Connected):
-    """Below the log start and above the log end; the log end itself is an empty answer."""
+    """Below the log start and above the log end; a fetch at the log end returns no records."""
     end = fetch(txn, "txn", 0, 0)["highWatermark"]
     assert fetch(txn, "txn", 0, end)["records"] == b""
     for offset in (-1, end + 1):
@@ -186,7 +186,7 @@ def test_offsets_outside_the_log_are_out_of_range(txn: Connected):
 
 
 def test_what_is_not_served_is_unknown(txn: Connected):
-    """By name, by id, and a partition that a topic lacks."""
+    """Unknown by name, by id, and a partition number that the topic does not have."""
     assert fetch(txn, "nothing", 0, 0)["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetch(txn, "txn", 9, 0)["errorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown = fetch(txn, "AAAAAAAAAAAAAAAAAAAAAQ", 0, 0, version=13)
@@ -195,13 +195,13 @@ def test_what_is_not_served_is_unknown(txn: Connected):
 
 
 def test_leader_epochs_fence(txn: Connected):
-    """An older epoch than the log's is fenced, a newer one unknown."""
+    """An epoch older than the log's is fenced; a newer one is unknown."""
     for epoch, error in ((0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         assert fetch(txn, "txn", 0, 0, currentLeaderEpoch=epoch)["errorCode"] == error
 
 
 def test_a_diverging_epoch_is_named(txn: Connected):
-    """A consumer of another log learns where the epochs part, and gets no bytes."""
+    """A consumer of another log learns where the epochs diverge and gets no bytes."""
     end = fetch(txn, "txn", 0, 0)["highWatermark"]
     assert fetch(txn, "txn", 0, end, lastFetchedEpoch=0)["errorCode"] == ErrorCode.NONE
     answer = fetch(txn, "txn", 0, end + 5, lastFetchedEpoch=0)
@@ -223,7 +223,7 @@ def test_the_end_of_an_epoch(txn: Connected):
 
 
 def test_a_log_without_leader_epochs_is_led_in_the_first(corpus_dir: Path):
-    """Metadata, ListOffsets, Fetch and OffsetForLeaderEpoch agree on epoch 0, as a broker does."""
+    """Metadata, ListOffsets, Fetch and OffsetForLeaderEpoch report epoch 0, as a broker does."""
     with (
         serving(corpus_dir / "kafka-2.8" / "v1", high_watermark=Watermark.END) as served,
         Connected(served.address) as client,
@@ -250,7 +250,7 @@ def test_a_log_without_leader_epochs_is_led_in_the_first(corpus_dir: Path):
 
 
 def test_limits_are_those_of_the_protocol(txn: Connected):
-    """The first batch comes whole; a partition after it gets what is left."""
+    """The first batch is always sent whole; a later partition gets the remaining bytes."""
     first = fetch(txn, "txn", 0, 0, size=0)["records"]
     [(position, size, _)] = list(batches(first))
     assert (position, size) == (0, len(first))
@@ -261,7 +261,7 @@ def test_limits_are_those_of_the_protocol(txn: Connected):
 def damaged_copy(
     corpus_dir: Path, place: Path, flip: int
 ) -> tuple[Path, list[tuple[int, int, int]]]:
-    """A copy of a partition with a byte changed in its third batch, and its batches."""
+    """Copy a partition, change a byte of its third batch; return the copy and its batches."""
     source = corpus_dir / "kafka-4.3" / "codecs"
     [directory] = [one for one in source.rglob("codec-none-0") if one.is_dir()] or [
         next(one for one in sorted(source.rglob("*-0")) if one.is_dir() and "__" not in one.name)
@@ -278,7 +278,7 @@ def damaged_copy(
 
 @pytest.mark.parametrize("flip", [8, 16, 70])
 def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int):
-    """In a length, a magic and a value: reported once, and nothing damaged is sent."""
+    """A damaged length, magic or value is reported once, and no damaged batch is sent."""
     copy, found = damaged_copy(corpus_dir, tmp_path, flip)
     topic, _, index = copy.name.rpartition("-")
     sound = found[1][2]  # the offset of the damaged batch
@@ -299,7 +299,7 @@ def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int)
 
 @pytest.mark.sampled(8)
 def test_records_are_those_the_broker_served(any_state: State, tmp_path: Path):
-    """Every partition of every archive, old magics rebuilt: `records/*.ndjson` of its consumers."""
+    """All partitions of all archives, old magics converted: compared with `records/*.ndjson`."""
     recorded = sorted((any_state.expected / "records").glob("*.ndjson"))
     with (
         serving(
@@ -335,7 +335,7 @@ def test_records_are_those_the_broker_served(any_state: State, tmp_path: Path):
 
 
 def test_what_is_appended_arrives(corpus_dir: Path, tmp_path: Path):
-    """With --follow a fetch at the end waits, and gets what a broker appends meanwhile."""
+    """With --follow, a fetch at the end waits and returns what a broker appends meanwhile."""
     [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
     copy = tmp_path / "txn-0"
     copy.mkdir()
@@ -356,7 +356,7 @@ def test_what_is_appended_arrives(corpus_dir: Path, tmp_path: Path):
 
 
 def test_a_server_ends_once_all_is_read(corpus_dir: Path):
-    """With --once: when a client has been at the end of each partition."""
+    """With --once, the server ends after clients have reached the end of every partition."""
     found = state(corpus_dir, "kafka-4.3", "txn")
     with serving(found.root, once=True) as served, Connected(served.address) as client:
         for index in range(3):
@@ -367,7 +367,7 @@ def test_a_server_ends_once_all_is_read(corpus_dir: Path):
 
 
 def test_dead_directories_are_topics_of_their_own(corpus_dir: Path, tmp_path: Path):
-    """With --leftovers, under a name that no live topic has."""
+    """With --leftovers, each gets a name that no live topic has."""
     [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
     shutil.copytree(source, tmp_path / "txn-0")
     shutil.copytree(source, tmp_path / f"txn-1.{'1a2b3c4d' * 4}-delete")
@@ -381,7 +381,7 @@ def test_dead_directories_are_topics_of_their_own(corpus_dir: Path, tmp_path: Pa
 
 
 def test_a_partition_that_cannot_be_read_costs_only_itself(corpus_dir: Path, tmp_path: Path):
-    """Its clients are told that it is unknown; the error is reported once, the others go on."""
+    """Its clients get an unknown-partition error; it is reported once, and the others go on."""
     [source] = (corpus_dir / "kafka-4.3" / "txn").rglob("txn-0")
     for index in (0, 1):
         shutil.copytree(source, tmp_path / f"txn-{index}")
@@ -395,7 +395,7 @@ def test_a_partition_that_cannot_be_read_costs_only_itself(corpus_dir: Path, tmp
 
 
 def test_consumers_read_up_to_the_watermark_noted_last(tmp_path: Path):
-    """Batches that begin below it and end above are not given, nor those that follow."""
+    """Batches that cross the high watermark are not sent, nor are later ones."""
     log_dir = tmp_path / "log-dir"
     shutil.copytree(EXAMPLE, log_dir)
     stored = b"".join(path.read_bytes() for path in sorted((log_dir / "orders-0").glob("*.log")))

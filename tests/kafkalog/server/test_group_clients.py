@@ -1,4 +1,4 @@
-"""Consumers and admin clients of others in groups of a running server, in the open and over TLS."""
+"""Third-party consumers and admin clients in groups of a running server, plain and over TLS."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def poll_together(members: Sequence[Rdkafka | Python]) -> None:
-    """Poll each in a thread of its own: one that joins its group may wait until the others do."""
+    """Poll each member in its own thread: a member that joins may wait for the others to join."""
     with ThreadPoolExecutor(len(members)) as pool:
         for one in [pool.submit(member.poll) for member in members]:
             one.result()
 
 
 class Rdkafka:
-    """A consumer of librdkafka, and how many records each partition gave it."""
+    """A librdkafka consumer that counts its records."""
 
     def __init__(self, address: Address, group: str, **config: Any) -> None:
         self._consumer = librdkafka.Consumer({
@@ -77,7 +77,7 @@ class Rdkafka:
         return {one.partition for one in self._consumer.assignment()}
 
     def has_read(self) -> bool:
-        """Whether it has got records of each of its partitions, since it has it."""
+        """Return whether each assigned partition has delivered records."""
         assigned = self._consumer.assignment()
         return all(one.offset > 0 for one in self._consumer.position(assigned))
 
@@ -89,7 +89,7 @@ class Rdkafka:
 
 
 class Python:
-    """A consumer of kafka-python."""
+    """A kafka-python consumer that counts its records."""
 
     def __init__(self, address: Address, group: str, **config: Any) -> None:
         self._consumer = kafka.KafkaConsumer(
@@ -105,7 +105,7 @@ class Python:
         return {one.partition for one in self._consumer.assignment()}
 
     def has_read(self) -> bool:
-        """Whether it has got records of each of its partitions, since it has it."""
+        """Return whether each assigned partition has delivered records."""
         return all(self._consumer.position(one) > 0 for one in self._consumer.assignment())
 
     def commit(self) -> None:
@@ -157,7 +157,7 @@ def test_two_members_share_the_partitions_until_one_leaves(
 
 
 def test_members_of_two_libraries_share_a_group(served: Serving) -> None:
-    """librdkafka and kafka-python both know `range`."""
+    """librdkafka and kafka-python both support the `range` assignor."""
     with contextlib.ExitStack() as stack:
         members = [
             Rdkafka(served.address, "mixed", **{"partition.assignment.strategy": "range"}),
@@ -256,7 +256,7 @@ def scraped(meter: PrometheusMeter) -> str:
 
 
 def test_large_requests_that_wait_do_not_keep_others_waiting(served: Serving) -> None:
-    """Members with large metadata fill no room while their group waits for a silent member."""
+    """Waiting members with large metadata do not use up the request memory of other clients."""
     protocols = [{"name": "range", "metadata": bytes(1 << 20)}]
     request = {"groupId": "large", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 300_000,
                "protocolType": "consumer", "protocols": protocols}  # fmt: skip

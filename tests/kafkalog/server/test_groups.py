@@ -1,7 +1,7 @@
-"""The state machine of groups under a clock of the tests' own.
+"""The group state machine under a clock that the tests control.
 
-What is expected follows from Kafka 4.3's `GroupMetadataManager` and its tests;
-`tests/kafka/test_served_groups.py` asks a real broker the same.
+Expectations follow Kafka 4.3's `GroupMetadataManager` and its tests;
+`tests/kafka/test_served_groups.py` runs the same requests against a real broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SESSION_MS, REBALANCE_MS = 10_000, 60_000
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A clock that advances only when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -51,7 +51,7 @@ class Clock:
 
 
 class Past:
-    """What the log knows of groups."""
+    """What the log holds about groups."""
 
     def __init__(self, **known: tuple[int, str | None]) -> None:
         self.known = known
@@ -64,7 +64,7 @@ class Past:
 
 
 class Room:
-    """A coordinator, and requests as clients send them; answers are lists that get their answer."""
+    """A coordinator with client requests; each returned list receives the answer when it comes."""
 
     def __init__(self, past: Past | None = None, **limits: Any) -> None:
         self.clock = Clock()
@@ -88,7 +88,7 @@ class Room:
         return answers
 
     def id(self, group: str = "g") -> str:
-        """Ask for a member id."""
+        """Request a member id."""
         [answer] = self.join(group=group)
         assert answer["errorCode"] == ErrorCode.MEMBER_ID_REQUIRED
         return answer["memberId"]
@@ -123,7 +123,7 @@ class Room:
         return None if group is None else group.state
 
     def stable(self, count: int = 2) -> list[str]:
-        """Make a stable group of so many members; its leader is the first one."""
+        """Make a stable group of `count` members, the first of them the leader."""
         ids = [self.id() for _ in range(count)]
         joins = [self.join(one) for one in ids]
         self.clock.pass_ms(6_000)
@@ -380,7 +380,7 @@ def test_groups_and_memory_are_limited() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_clients_do_each_is_answered_once(seed: int) -> None:
-    """Random requests: every one is answered exactly once, and silence empties each group."""
+    """Random requests: each is answered exactly once, and silence empties every group."""
     random_ = random.Random(seed)
     room = Room(members=5)
     asked: list[list[dict[str, Any]]] = []

@@ -1,7 +1,7 @@
-"""A served log directory among hostile clients, and on a disk that nobody may write to.
+"""A served log directory with hostile clients, and on a read-only disk.
 
-The server is a process of its own, as users run it. Every batch of frames ends with a good client
-that must get the bytes of the log.
+The server runs in its own process, as users run it. Every batch of frames ends with a good client
+that must receive the bytes of the log.
 """
 
 from __future__ import annotations
@@ -71,21 +71,21 @@ BOMBS = (
 
 @dataclass
 class Served:
-    """A process that serves; `errors` is the file that its stderr goes to."""
+    """A server process; `errors` is the file that receives its stderr."""
 
     process: subprocess.Popen[str]
     address: Address
     errors: Path
 
     def peak(self) -> int:
-        """The most memory the process has taken so far, in bytes, as Linux says."""
+        """Return the peak memory of the process in bytes, as reported by Linux."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
         assert found is not None
         return int(found[1]) << 10
 
     def is_sound(self) -> None:
-        """Check that the process lives, answers rightly, and complained about nothing."""
+        """Check that the process is alive, answers correctly, and has logged no complaint."""
         assert self.process.poll() is None, self.errors.read_text()
         with Wire(self.address) as client:
             versions = client.tell("ApiVersions", 3)
@@ -112,7 +112,7 @@ class Served:
 def served(
     tree: Path, place: Path, *options: str, prefix: Iterable[str] = (), status: int = 0
 ) -> Iterator[Served]:
-    """Serve a tree in a process, started by another program if wanted, until the block ends."""
+    """Serve a tree in a process until the block ends, optionally through another program."""
     errors = place / "stderr"
     script = "import sys; from kafkalog_cli.main import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-B", "-c", script, "--debug", "serve", "--listen", "127.0.0.1:0",
@@ -138,13 +138,13 @@ def served(
 
 
 def apis() -> list[tuple[Message, int]]:
-    """Every request that is served, in each of its versions."""
+    """Return every supported request in each of its versions."""
     keys = {one.name: one for one in requests().values() if one.part == "request"}
     return [(one, version) for one in keys.values() for version in one.versions]
 
 
 def value(field: Field, version: int, rng: random.Random) -> Any:
-    """A value that the field may have."""
+    """Return a valid value for the field."""
     if field.nullable and rng.random() < 0.15:
         return None
     if field.array:
@@ -179,7 +179,7 @@ def values(struct_: Struct, version: int, rng: random.Random) -> dict[str, Any]:
 
 
 def good(message: Message, version: int, rng: random.Random) -> bytes:
-    """A request that is well formed, without its size."""
+    """Return a well-formed request without its size."""
     head = struct.pack(">hhih", message.api_key, version, 1, 6) + b"fuzzer"
     head += b"\0" * (version in message.flexible_versions)
     return head + b"".join(encode(message.name, version, values(message.struct, version, rng)))
@@ -190,7 +190,7 @@ def framed(data: bytes) -> bytes:
 
 
 def hostile(message: Message, version: int, rng: random.Random) -> bytes:
-    """What a client sends on one connection, made of a request."""
+    """Return the bytes that a hostile client sends on one connection, derived from a request."""
     request = good(message, version, rng)
     at = rng.randrange(len(request) + 1)
     match rng.randrange(9):
@@ -216,14 +216,14 @@ def hostile(message: Message, version: int, rng: random.Random) -> bytes:
 
 
 def large(rng: random.Random) -> bytes:
-    """As large as a request may be: elements without end."""
+    """Return a request of up to the maximum size that claims very many elements."""
     count = rng.choice((150_000, 190_000, 2_000_000, 2**31 - 1))
     head = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", count)
     return framed(head + bytes(rng.choice((1 << 18, 1 << 20, REQUEST_SIZE_MAX - len(head)))))
 
 
 class Fuzzer:
-    """Sends on many connections, one after the other, and reads whatever comes back."""
+    """Sends on many connections in turn and reads whatever comes back."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -231,7 +231,7 @@ class Fuzzer:
         self.answered = 0
 
     def send(self, data: bytes) -> None:
-        """Send bytes on a connection of their own, and no more."""
+        """Send bytes on a new connection."""
         while len(self._open) >= TOGETHER:
             self.read()
         connection = socket.create_connection(self._address, timeout=SECONDS_MAX)
@@ -241,7 +241,7 @@ class Fuzzer:
             connection.shutdown(socket.SHUT_WR)
 
     def read(self) -> None:
-        """Read what has come; where nothing comes, give up the connections."""
+        """Read what has arrived; close ended connections, or all of them if nothing arrives."""
         ready, _, _ = select.select(self._open, (), (), PATIENCE_SECONDS)
         for connection in ready or [*self._open]:
             with contextlib.suppress(ConnectionError):
@@ -252,13 +252,13 @@ class Fuzzer:
             connection.close()
 
     def finish(self) -> None:
-        """Read the rest."""
+        """Read the remaining responses."""
         while self._open:
             self.read()
 
 
 def test_hostile_frames_cost_their_connections_only(tmp_path: Path):
-    """Of every API in every version; after each batch a good client gets the bytes of the log."""
+    """All APIs in all versions; after each batch a good client still gets the bytes of the log."""
     rng = random.Random(SEED)
     table = apis()
     sent = Counter[str]()
@@ -285,7 +285,7 @@ def test_hostile_frames_cost_their_connections_only(tmp_path: Path):
 
 
 def test_many_connections_leave_room_for_others(tmp_path: Path):
-    """Silent ones keep their places; more than there are places for are closed at once."""
+    """Silent connections keep their places; connections above the limit are closed at once."""
     room, silent_ones, many = CONNECTIONS_MAX, 50, CONNECTIONS_MAX + 100
     with served(EXAMPLE, tmp_path) as server, contextlib.ExitStack() as stack:
         half = struct.pack(">ihh", 100, 3, 1)
@@ -304,7 +304,7 @@ def test_many_connections_leave_room_for_others(tmp_path: Path):
 
 
 def test_clients_that_have_gone_keep_no_places(tmp_path: Path):
-    """Each asked for what will never come, and did not wait for the answer."""
+    """Each requested data that never arrives, and left without waiting for the answer."""
     last = {"partition": 0, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20}
     with served(EXAMPLE, tmp_path, "--max-connections", "2") as server:
         for _ in range(2):
@@ -319,7 +319,7 @@ def test_clients_that_have_gone_keep_no_places(tmp_path: Path):
 
 
 def eventually_sound(server: Served) -> None:
-    """Check the server once it has seen that others are gone."""
+    """Check the server once it has noticed that other clients are gone."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         try:
@@ -335,7 +335,7 @@ def eventually_sound(server: Served) -> None:
 
 
 def stored(root: Path) -> Counter[str]:
-    """How many records each topic has, counted in the heads of its batches."""
+    """Return the number of records of each topic, from the batch headers."""
     found = Counter[str]()
     for path in root.rglob("*.log"):
         topic = path.parent.name.rpartition("-")[0]
@@ -348,7 +348,7 @@ def stored(root: Path) -> Counter[str]:
 
 
 def consumed(address: Address) -> Counter[str]:
-    """How many records of each topic a client gets."""
+    """Return the number of records that a client receives from each topic."""
     consumer = librdkafka.Consumer({
         "bootstrap.servers": str(address), "group.id": "reader", "auto.offset.reset": "earliest",
         "isolation.level": "read_uncommitted", "enable.partition.eof": True,
@@ -372,12 +372,12 @@ def consumed(address: Address) -> Counter[str]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the example."""
+    """Make a copy of the example."""
     return copy_tree(EXAMPLE, tmp_path / "data")
 
 
 def test_serving_opens_nothing_for_writing(tree: Path, tmp_path: Path):
-    """Seen by the system calls of the process where there is strace, and by what is on the disk."""
+    """Checked by system calls, where strace is installed, and by the files on disk."""
     log = tmp_path / "strace.log"
     strace = where_strace_is()
     prefix = [] if strace is None else [
@@ -403,7 +403,7 @@ def test_serving_opens_nothing_for_writing(tree: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("kind", ["mount", "modes"])
 def test_a_tree_without_write_permission_is_served(tree: Path, tmp_path: Path, kind: str):
-    """A read-only mount where it can be had, and modes, which bind root without its privilege."""
+    """Uses a read-only mount if possible, else file modes, with root's privilege dropped."""
     wanted = stored(tree)
     prefix: list[str] = []
     if kind == "mount":

@@ -1,4 +1,4 @@
-"""SASL/PLAIN and TLS: who is let in, and what is wrong with files of users and keys."""
+"""SASL/PLAIN and TLS: who is admitted, and errors in user and key files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(message: bytes, mechanism: str = "PLAIN") -> tuple[list[int], Client, SaslPlain]:
-    """The error codes of a handshake and an authentication, and what became of the client."""
+    """Return the error codes of a handshake and an authentication, and the resulting client."""
     sasl = SaslPlain({"alice": "secret", "bob": "pass=word"})
     client = Client("127.0.0.1", 1)
 

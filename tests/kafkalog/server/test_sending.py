@@ -1,4 +1,4 @@
-"""Large responses to clients that take them at once, slowly, or not at all."""
+"""Large responses to clients that read them at once, slowly, or never."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 
 def test_a_slow_client_gets_every_byte(log: Path, way: dict[str, Any]) -> None:
-    """Also what follows the records in the response, and the next response."""
+    """This includes what follows the records in the response, and the next response."""
     wanted = log.read_bytes()[:LARGE]
     with serving(log.parent, **way) as served, Wire(served.address) as client:
         client.request("Fetch", 12, **ASKED)
@@ -59,7 +59,7 @@ def test_a_slow_client_gets_every_byte(log: Path, way: dict[str, Any]) -> None:
 
 
 def test_clients_that_take_nothing_keep_nobody_waiting(log: Path, way: dict[str, Any]) -> None:
-    """More of them than there are threads; then the server ends, in the middle of their answers."""
+    """There are more such clients than threads. Then the server shuts down amid their responses."""
     with serving(log.parent, **way) as served:
         stuck = [Wire(served.address) for _ in range(40)]
         for one in stuck:

@@ -38,7 +38,7 @@ def client(served: Serving) -> Iterator[Connected]:
 
 
 def test_versions_are_those_of_the_table(client: Connected):
-    """What ApiVersions offers is what the table of Kafka 4.3 has."""
+    """ApiVersions returns the versions of Kafka 4.3's table."""
     answer = client.ask("ApiVersions", 3, {"clientSoftwareName": "t", "clientSoftwareVersion": "1"})
     offered = {one["apiKey"]: range(one["minVersion"], one["maxVersion"] + 1)
                for one in answer["apiKeys"]}  # fmt: skip
@@ -48,7 +48,7 @@ def test_versions_are_those_of_the_table(client: Connected):
 
 
 def test_a_newer_client_learns_the_versions(client: Connected):
-    """An unknown version of ApiVersions is answered in version 0, as Kafka does."""
+    """An unknown ApiVersions version is answered in version 0, as by Kafka."""
     client.send(struct.pack(">ihhi", 10, 18, 99, 7) + b"\xff\xff")
     answer = client.receive()
     assert answer is not None
@@ -57,7 +57,7 @@ def test_a_newer_client_learns_the_versions(client: Connected):
 
 @pytest.mark.parametrize("version", [0, 1, 5, 9, 12, 13])
 def test_metadata_names_topics_and_this_node(client: Connected, served: Serving, version: int):
-    """All topics but internal ones, with their ids from `partition.metadata`."""
+    """All topics but the internal ones, with their ids from `partition.metadata`."""
     request: dict[str, Any] = {"topics": [] if version == 0 else None}
     if version >= 4:
         request["allowAutoTopicCreation"] = False
@@ -79,7 +79,7 @@ def test_metadata_names_topics_and_this_node(client: Connected, served: Serving,
 
 
 def test_topics_that_are_not_there(client: Connected):
-    """Unknown, illegal and unknown by id: Kafka's errors. Where there is an id, names are void."""
+    """Unknown name, illegal name, unknown id: Kafka's errors. With an id, names are ignored."""
     request = {
         "topics": [
             {"topicId": "A" * 22, "name": "nothing"},
@@ -150,7 +150,7 @@ REFUSED_VERSIONS = {
 
 @pytest.mark.parametrize("api", REFUSALS)
 def test_what_would_write_is_refused(client: Connected, api: str):
-    """Each of them is answered, with an error in each of its parts."""
+    """Each request is answered, with an error in each of its parts."""
     newest = requests()[f"{api}Request"].versions[-1]
     answer = client.ask(api, REFUSED_VERSIONS.get(api, newest), REFUSED[api])
     codes = set(error_codes(answer)) - {ErrorCode.NONE}
@@ -182,7 +182,7 @@ def error_codes(value: Any) -> Iterator[int]:
     ],
 )
 def test_a_malformed_request_ends_the_connection_only(served: Serving, frame: bytes):
-    """Sizes that lie, unknown APIs and versions, bodies that are cut."""
+    """False sizes, unknown APIs and versions, truncated bodies."""
     with Connected(served.address) as bad, Connected(served.address) as good:
         bad.send(frame)
         assert bad.receive() is None
@@ -190,7 +190,7 @@ def test_a_malformed_request_ends_the_connection_only(served: Serving, frame: by
 
 
 def test_random_frames_end_connections_only(served: Serving):
-    """Bytes of any kind in frames of every API."""
+    """Frames of every API with random bytes."""
     drawn = random.Random(4711)
     keys = sorted({one.api_key for one in requests().values() if one.api_key is not None})
     for _ in range(300):
@@ -206,7 +206,7 @@ def test_random_frames_end_connections_only(served: Serving):
 
 @pytest.mark.parametrize("_", range(20))
 def test_a_connection_that_has_just_been_accepted_is_closed(_: int):
-    """The end of a server leaves no socket behind: an unclosed one is a warning, so an error."""
+    """A server that ends leaves no socket open: Python's warning about it would be an error."""
     with serving(EXAMPLE) as running:
         opened = [socket.create_connection(running.address) for _ in range(10)]
     for one in opened:

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants it to say, and hears it when it is answered."""
+"""A client that sends exactly what a test specifies, and can read the answers later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Wire(Connected):
     """A connection whose requests may be answered later; use it as a context manager.
 
-    Fields that a request lacks have their defaults.
+    Fields missing from a request get their defaults.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Wire(Connected):
         self._asked.append((api, version))
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer to the first request that has none yet."""
+        """Return the answer to the oldest unanswered request."""
         api, version = self._asked.pop(0)
         data = self.receive()
         if data is None:

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     ],
 )
 def test_partition_of_a_key(key: str, count: int, number: int) -> None:
-    """The absolute value of `String.hashCode`, of UTF-16 units."""
+    """The absolute value of `String.hashCode`, computed over UTF-16 units."""
     assert partition_for(key, count) == number
 
 
 def test_the_count_comes_from_directories_without_metadata(tmp_path: Path) -> None:
-    """The largest number + 1, however large, and what is missing is not listed in memory."""
+    """The count is the largest number + 1, however large; missing numbers take no memory."""
     for number in (0, 7, 2_000_000_000):
         write_log(tmp_path / f"__consumer_offsets-{number}", batch(0, [record(0, b"k")]))
     (tmp_path / "__consumer_offsets--3").mkdir()
@@ -52,7 +52,7 @@ def test_the_count_comes_from_directories_without_metadata(tmp_path: Path) -> No
 
 
 def test_the_best_replica_has_the_latest_epoch_then_the_longest_log(tmp_path: Path) -> None:
-    """A long log of a former leader is not the best one."""
+    """The long log of a former leader does not win."""
     sides = {"long-old": (5, 0), "short-new": (2, 1), "shorter-new": (1, 1)}
     for name, (records, epoch) in sides.items():
         path = write_log(
@@ -67,7 +67,7 @@ def test_the_best_replica_has_the_latest_epoch_then_the_longest_log(tmp_path: Pa
 
 
 def test_a_topic_that_nobody_knows(tmp_path: Path) -> None:
-    """Without a number of partitions there is no answer."""
+    """Without a partition count there is no answer."""
     (tmp_path / "other-0").mkdir()
     topic = internal_topic(CONSUMER_OFFSETS, [open_path(str(tmp_path))])
     with pytest.raises(NotFoundError, match="no metadata log says how many"):

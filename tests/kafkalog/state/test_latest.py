@@ -1,4 +1,4 @@
-"""The latest record per key, beside a replay of one record at a time, as Kafka does it."""
+"""The latest record per key, compared with a record-by-record replay as in Kafka."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Replayed = tuple[dict[bytes, int], dict[int, dict[bytes, int]]]
 
 
 def written(steps: Sequence[Step]) -> list[bytes]:
-    """A batch per step, at the offset of its ordinal."""
+    """Encode one batch per step, with the step's number as its offset."""
     batches = []
     for offset, (what, key, producer) in enumerate(steps):
         name = b"key-%d" % key
@@ -49,7 +49,7 @@ def written(steps: Sequence[Step]) -> list[bytes]:
 
 
 def replayed(steps: Sequence[Step]) -> Replayed:
-    """`OffsetMetadataManager.replay` and `replayEndTransactionMarker`, step by step."""
+    """Replay each step as `OffsetMetadataManager.replay` and `replayEndTransactionMarker` do."""
     offsets: dict[bytes, int] = {}
     pending: dict[int, dict[bytes, int]] = {}
     for offset, (what, key, producer) in enumerate(steps):
@@ -93,7 +93,7 @@ def found(path: Path, rows: int = 65536) -> Replayed:
 def test_what_counts_is_what_kafka_has_in_memory(
     steps: list[Step], rows: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever comes in between, and however the rows are cut into record batches."""
+    """Any steps in between, and any split of the rows into record batches."""
     path = write_log(tmp_path_factory.mktemp("latest") / "__consumer_offsets-0", *written(steps))
     assert found(path.parent, rows) == replayed(steps)
 
@@ -116,6 +116,6 @@ def test_cases(
     pending: dict[int, dict[bytes, int]],
     tmp_path: Path,
 ) -> None:
-    """Those that a simpler rule would get wrong."""
+    """Cases that a simpler rule would get wrong."""
     path = write_log(tmp_path / "__consumer_offsets-0", *written(steps))
     assert found(path.parent) == (applied, pending)

@@ -1,4 +1,4 @@
-"""Bounds leave out what is not wanted before it is read, and nothing that is wanted."""
+"""Bounds leave unwanted data unread, and never leave out a wanted row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def within(row: dict[str, Any], bounds: Bounds) -> bool:
 
 @pytest.mark.sampled(6)
 def test_no_wanted_row_is_left_out(any_state: State) -> None:
-    """Whatever the bounds: what they let through holds the rows that a filter of all rows gives."""
+    """For any bounds, the rows read include all that a filter over every row selects."""
     chance = random.Random(SEED)
     everything = rows_of(any_state.log_dirs, Request(internal=True), COLUMNS).to_pylist()
     if not everything:
@@ -62,10 +62,10 @@ def test_no_wanted_row_is_left_out(any_state: State) -> None:
 
 
 def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -> None:
-    """Where timestamps rise, that is the first record which is as late.
+    """With rising timestamps, that is the first record at or after the time.
 
-    Markers of transactions are found, too: their time is that of the broker's clock, not that of
-    the records of the corpus. They show as missing offsets.
+    Transaction markers are found, too: their time comes from the broker's clock, not from the
+    records of the corpus. They show as missing offsets.
     """
     chance = random.Random(SEED)
     for partition in any_state.partitions():
@@ -89,7 +89,7 @@ def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -
 
 
 def a_day(directory: Path, disorder_ms: int = 0) -> Path:
-    """2,880 batches, one every 30 s; every tenth is late by `disorder_ms`. No index."""
+    """Write 2,880 batches 30 s apart, every tenth late by `disorder_ms`, and no index."""
     batches = []
     for number in range(2880):
         time = BASE_TIME + number * 30_000 - (disorder_ms if number % 10 == 9 else 0)
@@ -108,7 +108,7 @@ def one_day(tmp_path: Path, kafkalog: Callable[..., Any]) -> Path:
 
 
 def test_an_hour_of_a_day_is_a_small_part_of_the_bytes(one_day: Path) -> None:
-    """Both bounds of time are looked up in the indexes where it is known how disordered it is."""
+    """Both time bounds are looked up in the indexes if the disorder of the log is known."""
     size = sum(path.stat().st_size for path in one_day.glob("*.log"))
     begin = BASE_TIME + 7 * HOUR_MS
     bounds = Bounds(from_time=begin, to_time=begin + HOUR_MS, disorder_ms=60_000)
@@ -122,7 +122,7 @@ def test_an_hour_of_a_day_is_a_small_part_of_the_bytes(one_day: Path) -> None:
 
 
 def test_without_that_all_later_records_are_looked_at(one_day: Path) -> None:
-    """A record can be as old as its producer says, wherever it stands."""
+    """Without a known disorder, a record of any age can follow anywhere in the log."""
     size = sum(path.stat().st_size for path in one_day.glob("*.log"))
     begin = BASE_TIME + 7 * HOUR_MS
     bounds = Bounds(from_time=begin, to_time=begin + HOUR_MS)
@@ -140,7 +140,7 @@ def test_splits_have_at_least_a_byte(one_day: Path) -> None:
 def test_other_tables_hold_the_same_however_they_are_split(
     any_state: State, table: TableName
 ) -> None:
-    """Every row once, in every column."""
+    """Each row appears once, with every column."""
     schema = table_schema(table)
     found = []
     for split_bytes in (4096, 1 << 26):

@@ -1,4 +1,4 @@
-"""What is missing between the segments of a log that a broker cleans while it is planned."""
+"""Missing offsets between segments, when a broker cleans the log during planning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_three_segments(root: Path) -> Path:
-    """The offsets 0, 1 and 5: a gap from 2 on."""
+    """Write the offsets 0, 1 and 5, which leaves a gap from 2 on."""
     for base in (0, 1, 5):
         write_log(root, batch(base, [record()]), name=f"{base:020d}")
     return root
@@ -26,7 +26,7 @@ def write_three_segments(root: Path) -> Path:
 
 @pytest.mark.parametrize("gone", [0, 1])
 def test_a_deleted_segment_is_listed_again(gone: int, tmp_path: Path):
-    """The finding is that of the log as it is then: none if the gap went with the segment."""
+    """Findings are those of the new listing: none if the gap went with the segment."""
     root = write_three_segments(tmp_path / "t-0")
     seen: list[Target] = []
     found: list[Defect] = []
@@ -43,7 +43,7 @@ def test_a_deleted_segment_is_listed_again(gone: int, tmp_path: Path):
 
 
 def test_nothing_is_missing_in_a_deleted_log(tmp_path: Path):
-    """Its topic was deleted between planning and judging."""
+    """The topic was deleted between planning and the check for gaps."""
     root = write_three_segments(tmp_path / "t-0")
 
     def judge(target: Target) -> None:

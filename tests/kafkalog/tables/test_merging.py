@@ -1,6 +1,6 @@
-"""Several copies of a partition: what one sound copy has is read, whatever happened to the others.
+"""Several copies of a partition: what a sound copy has is read, even if others are damaged.
 
-What is right is what Kafka's consumers read from the logs before they were damaged.
+The expected records are those that Kafka's consumers read before the logs were damaged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOGS = [
 
 
 def copies_of(found: State, partition: str, place: Path, count: int = 3) -> list[Path]:
-    """Copy a partition, with the files of its log directory, into some log directories."""
+    """Copy a partition and its log directory's files into each of the log directories."""
     paths = []
     for number in range(count):
         path = place / str(number)
@@ -49,7 +49,7 @@ def copies_of(found: State, partition: str, place: Path, count: int = 3) -> list
 
 
 def damage(partition: Path, drawn: random.Random) -> list[str]:
-    """Damage some files of a partition; return what was done."""
+    """Damage some files of a partition; return a description of the damage."""
     done = []
     for _ in range(drawn.randint(1, 4)):
         files = sorted(one for one in partition.iterdir() if one.name != "partition.metadata")
@@ -77,7 +77,7 @@ def damage(partition: Path, drawn: random.Random) -> list[str]:
 def rows_of(
     paths: Sequence[Path], isolation: Isolation, size: int = 1 << 27
 ) -> tuple[list[tuple[int, Any]], list[Defect]]:
-    """Read a partition by way of JSON, as tasks do, with the findings."""
+    """Read a partition through JSON, as tasks do; return its rows and findings."""
     schema = table_schema(TableName.RECORDS, ["offset", "value", "topic"])
     request = Request(
         isolation=isolation, replicas=Replicas.BEST, split_bytes=size, end=End.WATERMARK
@@ -132,7 +132,7 @@ def test_random_damage_to_two_of_three_copies_loses_nothing(
 
 
 def damaged_copies(corpus_dir: Path, place: Path) -> tuple[list[Path], State]:
-    """Three copies of a log, of which no single one is sound: each has lost another segment."""
+    """Three copies of a log, none of them sound: each has lost another segment."""
     original = state(corpus_dir, "kafka-4.3", "txn")
     paths = copies_of(original, "txn-0", place)
     for path, base in zip(paths, (0, 233, 437), strict=True):
@@ -146,7 +146,10 @@ def damaged_copies(corpus_dir: Path, place: Path) -> tuple[list[Path], State]:
 def test_all_readers_take_each_range_from_a_copy_that_is_sound(
     corpus_dir: Path, tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """No copy is whole; together they are, and a note says which offsets came from where."""
+    """No copy is complete, but together they are.
+
+    A note says which offsets came from which copy.
+    """
     paths, original = damaged_copies(corpus_dir, tmp_path)
     wanted = [offset for offset, _ in consumed(original, "txn-0")]
     query = 'select "offset" from records'
@@ -181,7 +184,7 @@ def test_what_no_copy_has_is_a_finding_as_ever(
 
 
 def test_batches_of_another_leader_epoch_never_help(tmp_path: Path) -> None:
-    """A copy that was not led by the later leader has other records at the same offsets."""
+    """A copy that did not follow the later leader has other records at the same offsets."""
     paths = [tmp_path / str(number) / "t-0" for number in range(3)]
     old = batch(5, [record(0, value=b"stale")], epoch=1)
     new = batch(5, [record(0, value=b"right")], epoch=2)

@@ -1,4 +1,4 @@
-"""A split is read from the files that were planned, or from what a living broker made of them."""
+"""A split is read from the planned files, or from what a running broker made of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PER_SEGMENT = 20
 
 
 def batches(first: int, count: int, epoch: int = 0) -> list[bytes]:
-    """Batches of three records that say their offsets."""
+    """Return batches of three records, each with its offset as its value."""
     return [
         batch(start, [record(n, b"k%d" % n, b"%d" % (start + n)) for n in range(3)], epoch=epoch)
         for start in range(first, first + 3 * count, 3)
@@ -40,7 +40,7 @@ def batches(first: int, count: int, epoch: int = 0) -> list[bytes]:
 
 
 def make_log(log_dir: Path) -> Path:
-    """A log directory with a partition of two segments."""
+    """Make a log directory with one partition of two segments."""
     partition = log_dir / "orders-0"
     for base in (0, 3 * PER_SEGMENT):
         some = batches(base, PER_SEGMENT)
@@ -55,7 +55,7 @@ def make_log(log_dir: Path) -> Path:
 
 
 def offsets(splits: Sequence[Split], losses: Callable[[Defect], object] | None = None) -> list[int]:
-    """What tasks read, each of which is given its split as JSON."""
+    """Read splits as tasks do, each passed as JSON; return the offsets."""
     schema = table_schema(TableName.RECORDS, ["offset", "value"])
     rows: list[dict[str, Any]] = []
     for split in splits:
@@ -111,7 +111,7 @@ def empty(log_dir: Path) -> None:
 def test_other_files_at_the_same_path_are_refused(
     tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
-    """A worker's own disk, as it was before the plan: named are the host, the path, and what."""
+    """The worker's own disk has other data. The error names host, path and difference."""
     make_log(tmp_path / "driver" / "logs")
     shutil.copytree(tmp_path / "driver", tmp_path / "worker")
     change(tmp_path / "worker" / "logs")
@@ -137,7 +137,7 @@ def test_other_files_at_the_same_path_are_refused(
 
 
 def is_read(split: Split) -> bool:
-    """Whether a split has all of its rows, and is not refused."""
+    """Return whether a split is accepted and yields all of its rows."""
     try:
         found = offsets([split])
     except UnreadableError:
@@ -151,7 +151,7 @@ def is_read(split: Split) -> bool:
 @pytest.mark.parametrize("name", ["\ud800", "a\0b"])
 @pytest.mark.parametrize("is_log", [True, False])
 def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path, name: str, is_log: bool) -> None:
-    """A plan that somebody has edited is refused as any other disk is."""
+    """A plan edited by hand is refused in the same way as another disk."""
     make_log(tmp_path)
     for split in plan_splits([str(tmp_path)], Request(split_bytes=300)):
         assert split.seen is not None
@@ -164,7 +164,7 @@ def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path, name: str, is_l
 
 
 def test_appending_and_rolling_changes_nothing(tmp_path: Path) -> None:
-    """A living broker's log grows while it is read."""
+    """The log of a running broker grows while it is read."""
     partition = make_log(tmp_path)
     splits = plan_splits([str(tmp_path)], Request(split_bytes=300))
     last = partition / f"{3 * PER_SEGMENT:020}.log"
@@ -174,7 +174,7 @@ def test_appending_and_rolling_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_compacted_log_is_listed_again(tmp_path: Path) -> None:
-    """Other files have the offsets now; each record that is left is read once."""
+    """The offsets are in other files now; each remaining record is read once."""
     partition = make_log(tmp_path)
     splits = plan_splits([str(tmp_path)], Request(split_bytes=300))
     kept = batches(0, PER_SEGMENT)[::4] + batches(3 * PER_SEGMENT, PER_SEGMENT)[::4]
@@ -193,7 +193,7 @@ def test_a_compacted_log_is_listed_again(tmp_path: Path) -> None:
 def test_a_partition_that_kafkalog_compacts_meanwhile(
     tmp_path: Path, kafkalog: Callable[..., Result]
 ) -> None:
-    """Between the plan and the tasks; they read what a plan finds afterwards."""
+    """kafkalog compacts it between plan and tasks; the tasks read what a new plan would find."""
     partition = make_log(tmp_path)
     kafkalog("recover", tmp_path, "--in-place", "--yes")
     time.sleep(0.05)
@@ -209,7 +209,7 @@ def test_a_partition_that_kafkalog_compacts_meanwhile(
 
 
 def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
-    """Fewer rows than were planned are no answer; whoever accepts a loss hears of each offset."""
+    """Fewer rows than planned are an error. A caller that accepts losses gets each lost range."""
     partition = make_log(tmp_path)
     bounded = Request(isolation=Isolation.LOG, split_bytes=300)
     splits = plan_splits([str(tmp_path)], bounded)
@@ -233,7 +233,7 @@ def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", [TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS])
 def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: TableName) -> None:
-    """A broker renames its directory; the log directory is the same, and says that it changed."""
+    """A broker renames its directory. The log directory stays, and the error says it changed."""
     partition = make_log(tmp_path)
     [split, _] = plan_splits([str(tmp_path)], Request(table, isolation=Isolation.LOG))
     partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
@@ -251,7 +251,7 @@ def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: 
 
 
 def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
-    """Its rows are never taken for those that were planned, even if the files look alike."""
+    """Its rows never stand in for the planned ones, even if the files look alike."""
     partition = make_log(tmp_path)
     splits = plan_splits([str(tmp_path)], Request(isolation=Isolation.LOG, split_bytes=300))
     shutil.copytree(partition, tmp_path / "new")
@@ -268,7 +268,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
 def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker renames the directory after the look whether it is there."""
+    """The broker renames the directory right after the check that it exists."""
     partition = make_log(tmp_path)
     splits = plan_splits([str(tmp_path)], Request(TableName.RECORDS, isolation=Isolation.LOG))
     real = sightings.ids_of
@@ -285,7 +285,7 @@ def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
 
 
 def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
-    """The first batches are read; then the files are gone, and once more."""
+    """The files go away twice after the first batches are read; each loss is reported once."""
     partition = make_log(tmp_path)
     split = plan_splits([str(partition)], Request(isolation=Isolation.LOG))[0]
     split = replace(split, first_offset=30, next_offset=6 * PER_SEGMENT)

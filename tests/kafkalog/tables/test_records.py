@@ -1,4 +1,4 @@
-"""The table of records is what real consumers were given, however it is split."""
+"""The records table equals what real consumers received, for any split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(paths: Sequence[Path], request: Request, columns: Sequence[str] | No
 
 
 def data_of(value: bytes | None) -> object:
-    """As the corpus notes it; of what is long its length and a hash."""
+    """Return a value in the form that the corpus uses: a long one as its length and hash."""
     if value is None:
         return None
     if len(value) > 1024:
@@ -46,7 +46,7 @@ def data_of(value: bytes | None) -> object:
 
 
 def short(noted: Any) -> Any:
-    """A note of the corpus, where one that is long in full becomes a hash, too."""
+    """Convert a value of the corpus that is given in full; a long one becomes a hash, too."""
     return data_of(bytes.fromhex(noted)) if isinstance(noted, str) else noted
 
 
@@ -64,7 +64,7 @@ def as_noted(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_read(line: dict[str, Any]) -> dict[str, Any]:
-    """What a consumer was given, in the same form."""
+    """Return what a consumer received, in the same form."""
     headers = [[key, short(value)] for key, value in line["headers"]]
     line = {**line, "key": short(line["key"]), "value": short(line["value"]), "headers": headers}
     line.pop("leaderEpoch", None)
@@ -75,7 +75,7 @@ COLUMNS = ("offset", "timestamp_ms", "timestampType", "key", "value", "headers")
 
 
 def end_of(state: State) -> End:
-    """Where consumers' records ended.
+    """Return where the consumers' records ended.
 
     The broker of this state was killed before it noted its high watermarks. Its consumer read after
     the next start, when the log end was the high watermark, as there was no other replica.
@@ -86,7 +86,7 @@ def end_of(state: State) -> End:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("split_bytes", [SMALL, 1 << 26])
 def test_records_are_what_a_consumer_read(any_state: State, split_bytes: int) -> None:
-    """Every field, of every partition that a consumer read."""
+    """Every field of every partition that a consumer read."""
     read = 0
     for partition in any_state.partitions():
         noted = any_state.expected / "records" / f"{partition.name}.ndjson"
@@ -101,7 +101,7 @@ def test_records_are_what_a_consumer_read(any_state: State, split_bytes: int) ->
 
 
 def committed_offsets(state: State, partition: str) -> list[int] | None:
-    """What a consumer of isolation level read_committed was given of a partition, if one read."""
+    """Return what a read_committed consumer received from a partition, or None without one."""
     offsets = state.expected / "records-committed" / f"{partition}.offsets.json"
     if offsets.exists():
         return list(json.loads(offsets.read_text()))
@@ -145,7 +145,7 @@ def test_what_brokers_note_is_as_kafkas_tool_decodes_it(corpus_dir: Path, name: 
 
 
 def test_data_as_text(tmp_path: Path) -> None:
-    """Null stays null; what is no UTF-8 is replaced as Kafka's consumer does it."""
+    """Null stays null; invalid UTF-8 is replaced as Kafka's consumer does."""
     records = [record(0, "ä".encode(), b"\xff!"), record(1, None, b"")]
     write_log(tmp_path / "orders-0", batch(0, records))
     schema = table_schema(TableName.RECORDS, ["key", "value", "offset"], text=True)

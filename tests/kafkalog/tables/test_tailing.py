@@ -24,7 +24,7 @@ SECOND = f"{60:020}.log"
 
 
 class Stream:
-    """Takes one batch after the other, as Spark does: positions go through JSON."""
+    """Takes batch after batch, as Spark does: positions pass through JSON."""
 
     def __init__(self, *log_dirs: Path, **options: Any) -> None:
         self._paths = [str(path) for path in log_dirs]
@@ -57,7 +57,7 @@ def note_epochs(partition: Path, *entries: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_a_log_that_was_cut_and_filled_again_is_told(tmp_path: Path, has_checkpoint: bool) -> None:
-    """Its end is where it was: only the epochs tell that records were replaced."""
+    """The log ends at the same offset: only the epochs reveal that records were replaced."""
     partition = make_log(tmp_path)
     if has_checkpoint:
         note_epochs(partition, (0, 0))
@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_and_filled_again_is_told(tmp_path: Path, has_checkpo
 
 
 def test_the_same_end_after_a_cut_is_no_reason_to_go_on(tmp_path: Path) -> None:
-    """The offset alone says that nothing is new."""
+    """The offset alone would say that nothing is new."""
     partition = make_log(tmp_path)
     note_epochs(partition, (0, 0))
     stream = Stream(tmp_path, losses=LossWarnings())
@@ -88,7 +88,7 @@ def test_the_same_end_after_a_cut_is_no_reason_to_go_on(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_planned_before_a_cut_is_told(tmp_path: Path) -> None:
-    """A query that is started again does its last batch again."""
+    """A restarted query repeats its last batch."""
     partition = make_log(tmp_path)
     note_epochs(partition, (0, 0))
     tail = Tail([str(tmp_path)], Request())
@@ -101,7 +101,7 @@ def test_a_batch_that_was_planned_before_a_cut_is_told(tmp_path: Path) -> None:
 
 
 def test_a_partition_in_another_log_directory_is_the_same(tmp_path: Path) -> None:
-    """A broker moves partitions between its disks; one of no id is told by its name."""
+    """A broker moves partitions between disks; one without an id is recognised by its name."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(IDS)
@@ -117,7 +117,7 @@ def test_a_partition_in_another_log_directory_is_the_same(tmp_path: Path) -> Non
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) -> None:
-    """It begins at its beginning, and what was lost with the first is said."""
+    """The new topic is read from its beginning. Records lost with the old one are reported."""
     partition = make_log(tmp_path)
     stream = Stream(tmp_path)
     stream.take()
@@ -134,7 +134,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) 
 
 
 def test_a_position_never_goes_back(tmp_path: Path) -> None:
-    """A high watermark that is noted late, or by another replica, is no reason to read twice."""
+    """A high watermark that is stale, or another replica's, does not make records be read twice."""
     partition = make_log(tmp_path)
     watermarks = tmp_path / "replication-offset-checkpoint"
     watermarks.write_text("0\n1\norders 0 100\n")
@@ -148,7 +148,7 @@ def test_a_position_never_goes_back(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_gets_a_topic_id_is_the_same(tmp_path: Path) -> None:
-    """As when a cluster of an old release is upgraded."""
+    """This happens when a cluster of an old release is upgraded."""
     partition = make_log(tmp_path)
     (partition / "partition.metadata").unlink()
     stream = Stream(tmp_path)
@@ -159,7 +159,7 @@ def test_a_partition_that_gets_a_topic_id_is_the_same(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
-    """It had offsets by path, without epochs."""
+    """The old format had offsets by path, without epochs."""
     make_log(tmp_path)
     stream = Stream(tmp_path)
     stream.position = {str(tmp_path / "orders-0"): 60}  # type: ignore[dict-item]
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_stream_of_an_unknown_topic_does_not_begin(tmp_path: Path) -> None:
-    """One that is deleted later is a loss, which is another matter."""
+    """A topic that is deleted later is a loss, which is another case."""
     make_log(tmp_path)
     tail = Tail([str(tmp_path)], Request(required_topics=frozenset({"payments"})))
     with pytest.raises(UsageError, match="No partition of the topic payments is here"):

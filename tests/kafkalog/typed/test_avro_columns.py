@@ -1,4 +1,4 @@
-"""Avro by columns against fastavro, value by value: the same rows, and the same reasons."""
+"""Avro by columns, compared with fastavro value by value: the same rows and reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = 40
 
 
 def schema_of(rng: Random, depth: int = 0) -> Any:
-    """Any record, sometimes one that is not read by columns."""
+    """Return a record schema, sometimes one that cannot be read by columns."""
     fields = []
     for number in range(rng.randint(1, 6)):
         kind: Any = rng.choice(PLAIN)
@@ -73,7 +73,7 @@ def encoded(schema: Any, value: Any) -> bytes:
 
 
 def damaged(data: bytes, rng: Random) -> bytes:
-    """Cut, lengthened, or with another byte."""
+    """Return the value cut, lengthened, or with another byte."""
     place = rng.randrange(len(data) + 1)
     if rng.random() < 0.3:
         return data[:place]
@@ -111,7 +111,7 @@ def test_both_ways_say_the_same(seed: int) -> None:
 
 
 def test_most_values_are_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any call of fastavro, whatever they are."""
+    """They are read without any call of fastavro, whatever their content."""
     rng = Random(1)
     fields = [{"name": f"f{n}", "type": ["null", kind]} for n, kind in enumerate(PLAIN[:7])]
     schema = {"type": "record", "name": "R", "fields": fields}

@@ -1,4 +1,4 @@
-"""Keys and values as typed columns, of bytes that were encoded by hand as the formats say."""
+"""Keys and values as typed columns, from bytes encoded by hand as the formats specify."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ORDER = {
 
 
 def test_json_becomes_what_the_schema_says() -> None:
-    """What is missing is null; what the schema does not name is left out."""
+    """Missing fields are null; fields that the schema does not name are left out."""
     value = b'{"id":7,"price":2,"tags":["x",""],"paid":true,"kind":"b","notes":{"n":1},"more":[]}'
     found, failures = typed(of(TypedForm.JSON, ORDER), [value, b"{}", None, b"null"])
     assert failures == 0
@@ -66,7 +66,7 @@ def test_json_becomes_what_the_schema_says() -> None:
      b'{"kind":"\\ud800"}', b'{"paid":1}', b"[" * 100_000, b'{"price":1' + b"0" * 400 + b"}"],
 )  # fmt: skip
 def test_json_of_another_shape_is_counted(value: bytes) -> None:
-    """It is null, and what stands around it is not."""
+    """The value becomes null; its neighbours do not."""
     found, failures = typed(of(TypedForm.JSON, ORDER), [b'{"id":1}', value, b'{"id":2}'])
     assert [one and one["id"] for one in found] == [1, None, 2]
     assert failures == 1
@@ -78,7 +78,7 @@ def test_json_of_another_shape_is_counted(value: bytes) -> None:
      {"type": "array"}, {"type": "object", "properties": {"a": {"oneOf": []}}}],
 )  # fmt: skip
 def test_schemas_without_types_are_refused(schema: Any) -> None:
-    """With the place in the schema."""
+    """The error gives the place in the schema."""
     with pytest.raises(UsageError):
         of(TypedForm.JSON, schema).decoder()
 
@@ -124,13 +124,13 @@ PAID_ROW = {
 
 
 def test_avro_becomes_what_the_schema_says() -> None:
-    """As the specification encodes it."""
+    """The bytes are encoded as in the specification."""
     found, failures = typed(of(TypedForm.AVRO, PAYMENT), [PAID, None])
     assert (found, failures) == ([PAID_ROW, None], 0)
 
 
 def test_every_cut_of_an_avro_value_is_counted() -> None:
-    """And one that has more bytes."""
+    """So is a value with extra bytes."""
     values = [PAID[:size] for size in range(len(PAID))] + [PAID + b"\0"]
     found, failures = typed(of(TypedForm.AVRO, PAYMENT), values)
     assert found == [None] * len(values)
@@ -146,13 +146,13 @@ def test_every_cut_of_an_avro_value_is_counted() -> None:
                                  "fields": [{"name": "n", "type": "null"}]}}],
 )  # fmt: skip
 def test_schemas_of_avro_that_no_column_holds_are_refused(schema: Any) -> None:
-    """Recursive ones, and arrays whose items have no bytes: a few bytes could say any number."""
+    """Recursive schemas, and arrays of items without bytes: a few bytes could claim any count."""
     with pytest.raises(UsageError):
         of(TypedForm.AVRO, schema).decoder()
 
 
 def test_framing_is_passed_over() -> None:
-    """A zero and the id of a schema; only of the wanted one."""
+    """A zero byte and the id of a schema; values with another id are not decoded."""
     column = of(TypedForm.AVRO, "long", framing=Framing.CONFLUENT)
     values = [b"\0" + struct.pack(">I", 7) + varint(3), varint(3), b"\1\0\0\0\7" + varint(3)]
     assert typed(column, values) == ([3, None, None], 2)
@@ -161,7 +161,7 @@ def test_framing_is_passed_over() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the line that installs it."""
+    """The error gives the command that installs it."""
     monkeypatch.setitem(sys.modules, "fastavro", None)
     monkeypatch.delitem(sys.modules, "kafkalog.typed.avro", raising=False)
     with pytest.raises(UnsupportedError) as raised:
@@ -214,7 +214,7 @@ DEFAULTS = {"id": 0, "name": "", "many": [], "inner": None, "color": "RED", "raw
 
 
 def test_protobuf_becomes_what_the_descriptor_says() -> None:
-    """Defaults where a field has no presence, null where it has; unknown numbers as digits."""
+    """Fields without presence have defaults, others null. Unknown enum numbers are digits."""
     column = of(TypedForm.PROTOBUF, descriptor_set(), message="p.Outer")
     found, failures = typed(column, [SENT, b"", b"\x28\x63", b"\x12\x01\xff", b"\xff", SENT[:-1]])
     assert found == [SENT_ROW, DEFAULTS, {**DEFAULTS, "color": "99"}, None, None, None]
@@ -222,7 +222,7 @@ def test_protobuf_becomes_what_the_descriptor_says() -> None:
 
 
 def test_framing_of_protobuf_has_the_indexes_of_the_message() -> None:
-    """Those of another message are not decoded."""
+    """Values with the indexes of another message are not decoded."""
     column = of(TypedForm.PROTOBUF, descriptor_set(), message="p.Outer", framing=Framing.CONFLUENT)
     head = b"\0\0\0\0\7"
     values = [head + varint(1) + varint(1) + SENT, head + varint(0) + SENT, head + varint(1)]
@@ -236,7 +236,7 @@ def test_framing_of_protobuf_has_the_indexes_of_the_message() -> None:
 def test_descriptor_sets_without_the_message_are_refused(
     schema: bytes | None, message: str | None
 ) -> None:
-    """Or that are none."""
+    """Descriptor sets that cannot be parsed are refused, too."""
     data = descriptor_set() if schema is None else schema
     with pytest.raises(UsageError):
         of(TypedForm.PROTOBUF, data, message=message).decoder()

@@ -1,4 +1,4 @@
-"""Schemas that describe too much, values that say too much: an error or null, in little memory."""
+"""Schemas and values that claim too much give an error or null, in little memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nested_avro(depth: int) -> bytes:
 
 
 def doubled_avro(levels: int) -> Any:
-    """Each record holds the one before it twice: 2^levels columns."""
+    """Return a schema in which each record holds the previous one twice: 2^levels columns."""
     schema: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
     for level in range(1, levels):
         fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{level - 1}"}]
@@ -40,7 +40,7 @@ def doubled_avro(levels: int) -> Any:
 
 
 def messages(levels: int, copies: int) -> bytes:
-    """Each message holds the next one so many times."""
+    """Return a descriptor set in which each message holds `copies` fields of the next one."""
     file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
     for level in range(levels):
         one = file.message_type.add(name=f"M{level}")
@@ -84,7 +84,7 @@ HOSTILE: dict[str, tuple[TypedForm, bytes]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_schema_beyond_all_bounds_is_refused(name: str) -> None:
-    """With a usage error of one line, whatever the libraries raise for it."""
+    """A one-line usage error, whatever the libraries raise for the schema."""
     form, schema = HOSTILE[name]
     with pytest.raises(UsageError) as caught:
         TypedColumn("value", form, schema, "M0").decoder()
@@ -93,7 +93,7 @@ def test_a_schema_beyond_all_bounds_is_refused(name: str) -> None:
 
 
 def test_a_deep_schema_within_the_bounds_decodes() -> None:
-    """60 levels are columns like any others."""
+    """60 levels become ordinary columns."""
     column = TypedColumn("value", TypedForm.JSON, nested_json(60))
     value = b"[" * 60 + b'"x"' + b"]" * 60
     array, failures = typed_column(column, column.decoder(), pa.array([value], pa.binary()))
@@ -105,7 +105,7 @@ def test_a_deep_schema_within_the_bounds_decodes() -> None:
 
 
 def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:
-    """An array of fixed width would have a gigabyte for one null."""
+    """A fixed-width array would take a gigabyte for one null."""
     column = TypedColumn("value", TypedForm.AVRO, fixed((1 << 31) - 1))
     array, failures = typed_column(column, column.decoder(), pa.array([b"x", None], pa.binary()))
     assert array.to_pylist() == [None, None]
@@ -114,7 +114,7 @@ def test_a_large_fixed_takes_no_room_for_its_nulls() -> None:
 
 
 def test_a_value_too_large_is_counted_and_not_decoded() -> None:
-    """One byte of it can become an object of Python."""
+    """Each byte of it could become a Python object."""
     column = TypedColumn("value", TypedForm.AVRO, b'{"type":"array","items":["null","int"]}')
     some = varint(2) + b"\0\0\0"
     large = varint(VALUE_SIZE_MAX) + bytes(VALUE_SIZE_MAX + 1)
@@ -126,7 +126,7 @@ def test_a_value_too_large_is_counted_and_not_decoded() -> None:
 
 @pytest.mark.parametrize("kind", ["/dev/zero", "fifo", "directory", "large"])
 def test_only_a_small_regular_file_is_a_schema(tmp_path: Path, kind: str) -> None:
-    """`/dev/zero` has no end, a FIFO may have no writer: a usage error in little memory."""
+    """`/dev/zero` has no end, a FIFO may have no writer: a usage error, in little memory."""
     log = write_log(tmp_path / "t-0", batch(0, [record()]))
     schema = tmp_path / "schema"
     if kind == "/dev/zero":

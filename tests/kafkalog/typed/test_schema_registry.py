@@ -1,6 +1,6 @@
-"""Values that say by which schema they were written, and where those schemas come from.
+"""Values that carry the id of their schema, and the places that provide those schemas.
 
-The bytes are those of fastavro's writer, behind the prefix that Confluent's serializers document.
+The bytes come from fastavro's writer, after the prefix documented by Confluent's serializers.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ DECODED = [
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """A broker's disk: orders, and the topic of the registry."""
+    """A broker's log directory with orders and the registry's topic."""
     place = tmp_path / "log"
     write_log(place / "orders-0",
               batch(0, [record(n, b"k", value) for n, value in enumerate(VALUES)]))  # fmt: skip
@@ -111,7 +111,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 @contextmanager
 def registry(answer: bytes, user: str | None = None) -> Iterator[str]:
-    """A registry that knows one question."""
+    """Run a registry that answers a single request."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -126,7 +126,7 @@ def registry(answer: bytes, user: str | None = None) -> Iterator[str]:
                 self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=[0.01])
@@ -141,7 +141,7 @@ def registry(answer: bytes, user: str | None = None) -> Iterator[str]:
 
 
 def exported(kafkalog: Kafkalog, log_dir: Path, to: Path, *words: Any) -> tuple[list[Any], int]:
-    """Return the decoded column, and how many records are rejects."""
+    """Export the topic; return the decoded column and the number of rejects."""
     result = kafkalog("export", log_dir, "--to", to, "--topic", "orders", "--value", "avro",
                       "--engine", "local", "--format", "ndjson", "--max-rejects", len(VALUES),
                       *words)  # fmt: skip
@@ -155,7 +155,7 @@ def exported(kafkalog: Kafkalog, log_dir: Path, to: Path, *words: Any) -> tuple[
 def test_values_of_many_schemas_in_one_column(
     tmp_path: Path, log_dir: Path, kafkalog: Kafkalog
 ) -> None:
-    """The latest of the topic's subject; what cannot be decoded is rejected."""
+    """The column has the latest schema of the topic's subject; undecodable values are rejected."""
     found = exported(kafkalog, log_dir, tmp_path / "lake", "--schemas", log_dir)
     assert found == (DECODED, 3)
 
@@ -180,7 +180,7 @@ def test_all_places_have_the_same_schemas(
 
 
 def test_more_schemas_may_come(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog) -> None:
-    """To a table that grows, whose column has the schema of a file."""
+    """A table that grows gets them later; its column has the schema of a file."""
     wanted, files, to = tmp_path / "wanted.avsc", tmp_path / "files", tmp_path / "lake"
     wanted.write_text(json.dumps(SECOND))
     files.mkdir()
@@ -217,7 +217,7 @@ def test_what_a_registry_says_is_not_trusted(answer: bytes, message: str) -> Non
 
 
 def test_a_registry_that_does_not_answer() -> None:
-    """The password is not shown."""
+    """The error does not show the password."""
     with registry(b"[]", "me:right") as url:
         pass
     with pytest.raises(UnreadableError, match="does not answer") as raised:
@@ -228,7 +228,7 @@ def test_a_registry_that_does_not_answer() -> None:
 
 
 def test_schemas_that_refer_to_each_other() -> None:
-    """Never endlessly, and never to nothing."""
+    """A circle of references and a missing one are both errors."""
     circle = [version(name, 1, n, MONEY, references=[{"name": "x", "subject": other, "version": 1}])
               for n, (name, other) in enumerate([("a", "b"), ("b", "a"), ("c", "d")])]  # fmt: skip
     with registry(json.dumps(circle).encode()) as url:

@@ -1,7 +1,7 @@
-"""Values that other serializers wrote, by the ids in them: formats, versions, registries, framings.
+"""Values of other serializers, decoded by the ids in them: formats, versions, framings.
 
 `tests/corpus/serialized.json` has the bytes of Confluent's, Apicurio's and Glue's serializers, and
-what went into them (`tests/serializers/values.py`).
+the values that went into them (`tests/serializers/values.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SUFFIXES = {"AVRO": ".avsc", "JSON": ".json", "PROTOBUF": ".proto"}
 
 
 def texts_of(versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As a registry stores Protobuf that came as descriptors: as text."""
+    """Return the versions as a registry stores Protobuf given as descriptors: as text."""
     return [{**one, "schema": one.get("text", one["schema"])} for one in versions]
 
 
@@ -59,7 +59,7 @@ def as_files(place: Path, versions: list[dict[str, Any]]) -> Path:
 
 
 def decoded(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[Any], list[str]]:
-    """The rows, and why others are not there; the column goes to workers as JSON."""
+    """Decode with a column that passed through JSON, as for workers; return rows and failures."""
     there = TypedColumn.from_json(json.loads(json.dumps(column.as_json())))
     array, failures = typed_column(there, there.decoder(), pa.array(values, pa.binary()))
     assert all(not array[one.row].is_valid for one in failures)
@@ -67,7 +67,7 @@ def decoded(column: TypedColumn, values: Sequence[bytes | None]) -> tuple[list[A
 
 
 def plain(value: Any) -> Any:
-    """In the types of JSON."""
+    """Convert a value to the types of JSON."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -82,7 +82,7 @@ def places() -> Iterator[ExitStack]:
 
 
 def ways_to(case: dict[str, Any]) -> list[str]:
-    """A registry of Confluent's, or files, where Avro has no references."""
+    """Return the places that can provide the schemas of a case."""
     if case["framing"] != "confluent":
         return ["files"]
     ways = ["registry", "topic"] + ["files"] * (case["name"] != "sales")
@@ -95,7 +95,7 @@ def ways_to(case: dict[str, Any]) -> list[str]:
 def test_rows_are_what_was_serialized(
     tmp_path: Path, places: ExitStack, name: str, kind: str
 ) -> None:
-    """By each way to the schemas; the column has the fields of all versions."""
+    """For each place of the schemas; the column has the fields of all versions."""
     case = CASES[name]
     versions, newest = case["versions"], case["versions"][-1]
     is_avro = case["form"] == "avro"
@@ -123,7 +123,7 @@ def test_rows_are_what_was_serialized(
 
 @pytest.mark.parametrize("framing", ["apicurio", "apicurio4"])
 def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
-    """The name before the data is that of another one, or is cut or no name."""
+    """The name before the data is that of another message, is cut, or is no name."""
     case = CASES[f"{framing}-shipments"]
     place = as_files(tmp_path / "files", case["versions"])
     [column] = typed_columns("value", TypedForm.PROTOBUF, None, None, framing, schemas=str(place))
@@ -139,7 +139,7 @@ def test_another_message_of_apicurio(tmp_path: Path, framing: str) -> None:
 
 
 def test_framing_of_glue(tmp_path: Path) -> None:
-    """A message has the place of its name among all of its file: 3 of `events.Other` is last."""
+    """A message's number is the place of its name among all of its file; `events.Other` is 3."""
     number = "12345678-1234-1234-1234-123456789ABC"
     place = tmp_path / "files"
     place.mkdir()
@@ -174,7 +174,7 @@ def test_framing_of_glue(tmp_path: Path) -> None:
 
 
 def test_versions_that_do_not_fit(tmp_path: Path) -> None:
-    """Values of a schema whose field has another type than in a newer one do not decode."""
+    """A field with another type than in a newer version makes the values undecodable."""
     place = tmp_path / "files"
     place.mkdir()
     head = 'syntax = "proto3"; message M {'
@@ -209,7 +209,7 @@ def test_versions_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
-    """To themselves, to each other, to nothing: refused."""
+    """References to itself, to each other, or to nothing are refused."""
     for number, (tree, message) in enumerate([
         ({"$ref": "#"}, "says no type"),
         ({"type": "object", "properties": {"x": {"$ref": "#"}}}, "more than 64 levels"),
@@ -226,7 +226,7 @@ def test_json_schemas_that_refer_endlessly(tmp_path: Path) -> None:
 
 
 def test_plain_keys_beside_values_with_ids(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
-    """`--key-framing none` keeps --schemas from keys."""
+    """`--key-framing none` keeps --schemas from applying to keys."""
     case = CASES["pages"]
     disk, schema = as_topic(tmp_path / "disk", case["versions"]), tmp_path / "key.json"
     values = [b64decode(data) for data, _ in case["records"]]
@@ -243,7 +243,7 @@ def test_plain_keys_beside_values_with_ids(tmp_path: Path, kafkalog: Callable[..
 
 @pytest.mark.parametrize("name", ["pages", "shipments"])
 def test_export(tmp_path: Path, kafkalog: Callable[..., Result], name: str) -> None:
-    """The command, with the schemas on the disk: records that fit, and one reject."""
+    """The command with schemas on disk: the records that fit, and one reject."""
     case = CASES[name]
     disk = as_topic(tmp_path / "disk", texts_of(case["versions"]))
     values = [*(b64decode(data) for data, _ in case["records"]), b"\0\0\0\0\x63{}"]
