@@ -31,7 +31,7 @@ CUT: Final = ("retained", "trimmed")
 """Topics that lose their first records."""
 RESTING_S: Final = 20.0
 """So long a stream that is started again and again rests: each start costs seconds."""
-STARTS_MAX: Final = 5
+STARTS_MAX: Final = 20
 
 
 class SparkReads:

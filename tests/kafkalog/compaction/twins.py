@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def tree(root: Path) -> dict[str, Any]:
     """Return everything below a directory but the lock: bytes, times, and names of directories.
 
-    Times of checkpoints and transaction indexes are left out: they are those of the run.
+    Times of checkpoints and transaction indexes are left out: they are those of the run. A checkpoint
+    lists partitions as they end.
     """
     found: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
@@ -31,7 +32,10 @@ def tree(root: Path) -> dict[str, Any]:
         elif path.name != ".lock":
             has_no_time = path.name.endswith(("-checkpoint", ".txnindex"))
             mtime_ns = None if has_no_time else os.stat(path).st_mtime_ns
-            found[name] = (path.read_bytes(), mtime_ns)
+            content: Any = path.read_bytes()
+            if name.endswith("-checkpoint"):
+                content = sorted(content.splitlines())
+            found[name] = (content, mtime_ns)
     return found
 
 
