@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def tree(root: Path) -> dict[str, Any]:
     """Return everything below a directory but the lock: bytes, times, and names of directories.
 
-    Times of checkpoints and transaction indexes are left out: they are those of the run. Checkpoints
-    list partitions as they end.
+    Times of checkpoints and transaction indexes are left out: they are those of the run.
+    Checkpoints list partitions as they end.
     """
     found: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
