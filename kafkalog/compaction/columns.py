@@ -41,9 +41,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New batches, with the old headers, which batches lost all records, counts, and any refusal.
+    """New batches, with the old headers.
 
-    And why a broker's cleaner would not have written one of them.
+    Attributes:
+        data: the new batches.
+        headers: the headers of the old ones.
+        drop_all: which of these lose all records.
+        counters: how many records were kept, and dropped for each reason (`kernels`).
+        refusal: why a broker's cleaner would not write one of them; None if it would.
     """
 
     data: NDArray[np.uint8]

@@ -255,7 +255,7 @@ class PartitionEntry:
 
 @dataclass(slots=True)
 class TopFile:
-    """A file at the top that a run changed: SHA-256 of what it was and became, None for none."""
+    """A file at the top that a run changed: SHA-256 before and after; None without a file."""
 
     before: str | None
     after: set[str | None] = field(default_factory=set)

@@ -85,7 +85,7 @@ class Home:
         topic_id = image.topics.get(name)
         if topic_id is None:
             raise RefusedError(
-                f"The metadata of the cluster have no topic {name}.",
+                f"The cluster's metadata has no topic {name}.",
                 path=self.path,
                 hint=f"Create it: kafka-topics.sh --create --topic {name} --partitions "
                 f"{max(topic.partitions) + 1} --config retention.ms=-1; stop the broker, and run "

@@ -27,7 +27,7 @@ _NOT_TEXT: Final = -1
 class Strings:
     """The bytes of an Arrow array of byte strings, read at many positions at once.
 
-    A position outside the array gives any byte: who reads one must not take the row for plain.
+    A position outside the array gives any byte, so a row with such a position is not plain.
 
     Attributes:
         starts, stops: positions of the rows; a null is empty.

@@ -212,7 +212,7 @@ def bad_checkpoint(root: Path) -> None:
 CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "taken": (taken, (), 4, "It exists, and is not an empty partition."),
     "begun": (begun, (), 4, "It exists, and is not an empty partition."),
-    "no topic": (other_topic, (), 4, "The metadata of the cluster have no topic u."),
+    "no topic": (other_topic, (), 4, "The cluster's metadata has no topic u."),
     "other id": (other_id, (), 4, f"of a topic with the id {OTHER_ID}."),
     "wrong id": (plain, ("--topic-id", f"t={OTHER_ID}"), 4, f"not {OTHER_ID}."),
     "no partition": (high_number, (), 4, "In the metadata the topic t has no partition 2."),
