@@ -252,13 +252,19 @@ def test_readers_say_what_is_missing_or_too_large(tmp_path: Path, name: str):
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("unit", [b"\\\n", b"\n", b"a", b"=", b" ", b"#\r", b"\\u0041", b"\0"])
 def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
-    """128 KiB of one repeated text would reveal quadratic parsers."""
+    """128 KiB of one repeated text would reveal quadratic parsers.
+
+    The best of three: the garbage of other tests may be collected meanwhile.
+    """
     path = tmp_path / name
     path.write_bytes(unit * ((1 << 17) // len(unit)))
-    started = time.process_time()
-    with contextlib.suppress(KafkaLogError):
-        READERS[name](str(path))
-    assert time.process_time() - started < 1
+    seconds = []
+    for _ in range(3):
+        started = time.thread_time()
+        with contextlib.suppress(KafkaLogError):
+            READERS[name](str(path))
+        seconds.append(time.thread_time() - started)
+    assert min(seconds) < 1
 
 
 def test_corpus_files_are_read(any_state: State):
