@@ -244,8 +244,7 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
     Args:
         path: the path that the block works on.
         failed: called with the error that the block raised; an unexpected exception is first
-            wrapped
-            in an `InternalError`.
+            wrapped in an `InternalError`.
 
     Raises:
         MemoryError: passed on, since the other items would run out of memory as well.
@@ -256,5 +255,5 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
         raise
     except KafkaLogError as error:
         failed(error)
-    except Exception as raised:  # noqa: BLE001 # any failure costs this part only
+    except Exception as raised:  # noqa: BLE001 # a bug on one item: the others go on
         failed(as_internal_error(raised, path))

@@ -86,7 +86,7 @@ class PartitionStart(PartitionCheck):
             self._start = None  # the walk over the files reports what cannot be read
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 # a bug costs the prediction only
+        except Exception as error:  # noqa: BLE001 # a bug here is a finding; other checks go on
             self._start = None
             what = "The prediction of the next start"
             self._failure = check_failed(self.partition.directory.path, what, error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from kafkalog.check import (
@@ -59,7 +60,7 @@ def contained(
         return (yield from checks)
     except (KafkaLogError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001 # any failure costs this part only
+    except Exception as error:  # noqa: BLE001 # a bug here is a finding; other checks go on
         yield check_failed(path, what, error)
         return failed
 
@@ -100,33 +101,20 @@ class ContainedCheck(PartitionCheck):
     def begin(self, log: CheckedLog) -> None:
         """Start a segment; only checks of partitions use it."""
         if isinstance(self._check, PartitionCheck):
-            try:
+            with self._given_up_if_it_fails():
                 self._check.begin(log)
-            except (KafkaLogError, MemoryError):
-                raise
-            except Exception as error:  # noqa: BLE001 # a bug costs this check only
-                self._give_up(error)
 
     def damage(self, defect: Defect) -> None:
         """Note damage between batches, or after the last one."""
         if self._check is not None:
-            try:
+            with self._given_up_if_it_fails():
                 self._check.damage(defect)
-            except (KafkaLogError, MemoryError):
-                raise
-            except Exception as error:  # noqa: BLE001 # a bug costs this check only
-                self._give_up(error)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        if self._check is None:
-            return
-        try:
-            yield from self._check.batches(columns)
-        except (KafkaLogError, MemoryError):
-            raise
-        except Exception as error:  # noqa: BLE001 # a bug costs this check only
-            self._give_up(error)
+        if self._check is not None:
+            with self._given_up_if_it_fails():
+                yield from self._check.batches(columns)
 
     def end(self) -> Iterator[Defect]:
         """Yield the defects that show at the end, or the finding that the check failed."""
@@ -135,9 +123,15 @@ class ContainedCheck(PartitionCheck):
         if self._failure is not None:
             yield self._failure
 
-    def _give_up(self, error: Exception) -> None:
-        self._check = None
-        self._failure = check_failed(self._path, self._what, error)
+    @contextmanager
+    def _given_up_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaLogError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 # a bug in one check: it is a finding, others go on
+            self._check = None
+            self._failure = check_failed(self._path, self._what, error)
 
 
 _IN_ORDER: Final = [

@@ -110,7 +110,7 @@ def _answer(
 ) -> dict[str, Any]:
     try:
         return work(task)
-    except Exception as raised:  # noqa: BLE001 # any failure costs this part only
+    except Exception as raised:  # noqa: BLE001 # the driver gets it as the answer
         return {"error": told(of_task(raised))}
 
 

@@ -41,7 +41,7 @@ def kernels_work() -> bool:
         from kafkalog.jit.native import probe
 
         probe()
-    except Exception as raised:  # noqa: BLE001 # whatever a damaged installation raises
+    except (ArithmeticError, AttributeError, ImportError, OSError, UnsupportedError) as raised:
         words = " ".join(str(raised).split())
         while on_unusable:
             on_unusable.pop()(

@@ -1,7 +1,7 @@
 """The shared libraries of kernels: one for each level of processors, built once with the package.
 
-`python -m kafkalog.jit.library` builds them in place; it needs numba and a linker. Whoever reads
-logs needs neither: the best library that the processor can run is loaded in a millisecond.
+`python -m kafkalog.jit.library` builds them in place. Only the build needs numba and a linker.
+Readers load the best library for the processor in a millisecond.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ def library_file(level: Level) -> str:
 
 @cache
 def loaded() -> ctypes.CDLL:
-    """Return the best library that this processor can run, in a checkout that of the sources there.
+    """Load the best library for this processor. In a checkout it must match the sources.
 
     Raises:
-        UnsupportedError: there is none, it cannot be loaded, or it is that of other sources.
+        UnsupportedError: none was built, it cannot be loaded, or it was built from other sources.
     """
     path = _path()
     if path is None:
         raise UnsupportedError(f"no kernels were built for this processor ({platform.machine()})")
     if os.path.exists(os.path.join(_root(), "pyproject.toml")) and not is_current():
         raise UnsupportedError(
-            "there are none of these sources, which python -m kafkalog.jit.library builds"
+            "the kernels were built from other sources; build them: python -m kafkalog.jit.library"
         )
     try:
         if not _is_whole(path):
@@ -157,7 +157,7 @@ def linker() -> list[str]:
     """Return the command of the C compiler that links.
 
     Raises:
-        UnsupportedError: there is none.
+        UnsupportedError: no C compiler was found.
     """
     if command := os.environ.get("CC"):
         return shlex.split(command)
@@ -180,7 +180,7 @@ def _start_compiler(level: Level, path: str) -> subprocess.Popen[bytes]:
 
 
 def _path() -> str | None:
-    """Return where the best library is that this processor can run; None if there is none."""
+    """Return the path of the best library for this processor, or None."""
     flags = _flags()
     for level in LEVELS.get(platform.machine(), ()):
         if level.flags <= flags:

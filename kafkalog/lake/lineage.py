@@ -64,7 +64,7 @@ class Lineage:
 
     def __enter__(self) -> Lineage:
         if "OPENLINEAGE_CLIENT_LOGGING" not in os.environ:
-            for name in _LIBRARIES:  # what fails is told in a sentence
+            for name in _LIBRARIES:  # a note of ours reports failures
                 logging.getLogger(name).addHandler(logging.NullHandler())
         self._thread.start()
         return self

@@ -63,7 +63,7 @@ _PUFFIN: Final = b"PFA1"
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a manifest tells of its segment, which the plugin writes and never reads."""
+    """What a manifest says about its segment. The plugin writes it, but never reads it."""
 
     topic: str
     partition: int

@@ -285,7 +285,7 @@ def _file(version: Version) -> Any:
 def _is_of_another_time(file: Any, modified_ns: int) -> bool:
     """Return whether the store says of an open object that it was uploaded in another second."""
     told = _status_of(file)
-    second = 1_000_000_000  # the precision of what is told when an object is opened
+    second = 1_000_000_000  # in nanoseconds: Last-Modified has whole seconds
     return told is not None and told.st_mtime_ns // second != modified_ns // second
 
 

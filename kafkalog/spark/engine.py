@@ -109,7 +109,7 @@ def _taken(
 
 
 def by_id(frame: DataFrame, count: int, number: Column) -> DataFrame:
-    """Return the rows in so many partitions: each in the one of its number, modulo the count.
+    """Spread rows over `count` partitions: each goes to its number modulo the count.
 
     Before Spark 4.1 rows can only be spread by a hash: by that of a number whose hash fits.
     """
@@ -122,7 +122,7 @@ def by_id(frame: DataFrame, count: int, number: Column) -> DataFrame:
 
 
 def fitting_numbers(count: int) -> list[int]:
-    """Return for each of so many partitions a number that Spark's hash puts there."""
+    """Return, for each of `count` partitions, a number that Spark's hash sends there."""
     found: dict[int, int] = {}
     number = 0
     while len(found) < count:

@@ -102,7 +102,7 @@ def tasks_of(asked: SourceOptions, plan: Callable[[int], list[Split]]) -> list[t
 
 
 def _cut(splits: Sequence[Split], wanted: int) -> Iterator[Split]:
-    """Yield the same rows in so many splits, if there are as many offsets."""
+    """Cut splits into `wanted` splits with the same rows, or fewer if offsets run out."""
     known = [_offsets_in(one) for one in splits]
     total = sum(len(one) for one in known)
     left = wanted

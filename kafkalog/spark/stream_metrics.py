@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kafkalog.errors import UnsupportedError
-from kafkalog.storage import NewFile
+from kafkalog.storage.metrics_file import MetricsFile
 from kafkalog.wording import printable
 
 if TYPE_CHECKING:
@@ -43,13 +42,9 @@ class StreamMetrics(StreamingQueryListener):
     """
 
     def __init__(self, path: str) -> None:
-        try:
-            import prometheus_client as prometheus
-        except ImportError as error:
-            raise UnsupportedError(
-                "Metrics of streams need prometheus_client.", hint="pip install 'kafkalog[metrics]'"
-            ) from error
-        self._path = path
+        self._file = MetricsFile(path, "StreamMetrics")
+        import prometheus_client as prometheus
+
         self._names: dict[str, str] = {}
         self._registry = registry = prometheus.CollectorRegistry()
 
@@ -69,7 +64,7 @@ class StreamMetrics(StreamingQueryListener):
         self._observed = gauge(
             "observed", "What DataFrame.observe counts in a batch.", "observation", "metric"
         )
-        self._write()
+        self._file.write(registry)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 # Spark's names
         """Do nothing: which source it reads is known after its first batch."""
@@ -95,20 +90,14 @@ class StreamMetrics(StreamingQueryListener):
             for metric, value in row.asDict().items():
                 if isinstance(value, (int, float)):
                     self._observed.labels(query, observation, metric).set(value)
-        self._write()
+        self._file.write(self._registry)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Write that a query has ended."""
         query = self._names.get(str(event.id))
         if query is not None:
             self._active.labels(query).set(0)
-            self._write()
-
-    def _write(self) -> None:
-        import prometheus_client as prometheus
-
-        with NewFile(self._path, replaces=True) as new:
-            new.file.write(prometheus.generate_latest(self._registry))
+            self._file.write(self._registry)
 
 
 def _lags(source: SourceProgress) -> Iterator[tuple[str, str, int]]:

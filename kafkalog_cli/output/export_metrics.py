@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkaLogError, UnsupportedError
-from kafkalog.storage import NewFile
+from kafkalog.errors import KafkaLogError
+from kafkalog.storage.metrics_file import MetricsFile
 from kafkalog.wording import printable
 
 if TYPE_CHECKING:
@@ -46,15 +46,7 @@ class ExportMetrics:
     """
 
     def __init__(self, path: str) -> None:
-        try:
-            import prometheus_client  # noqa: F401 # loaded when the first run has ended
-        except ImportError as error:
-            raise UnsupportedError(
-                "--metrics needs prometheus_client.", hint="pip install 'kafkalog[metrics]'"
-            ) from error
-        self._path = path
-        with NewFile(path, replaces=True) as trial:  # before an hour of work
-            trial.discard()
+        self._file = MetricsFile(path, "--metrics")
         self.begin()
 
     def begin(self) -> None:
@@ -101,8 +93,7 @@ class ExportMetrics:
             )
             for (topic, partition), value in found.items():
                 gauge.labels(printable(topic), partition).set(value)
-        with NewFile(self._path, replaces=True) as new:
-            new.file.write(prometheus.generate_latest(registry))
+        self._file.write(registry)
 
 
 def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]:
@@ -165,7 +156,7 @@ class Watch:
 
 @dataclass
 class WatchedRun:
-    """A run, and who is told how it begins and ends."""
+    """A run, with the metrics and the lineage that follow it."""
 
     metrics: ExportMetrics | None
     lineage: LineageRun | None

@@ -193,7 +193,7 @@ def test_options_of_clients_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize(("partitions", "records"), [(3, 15), (5, 10)])
-def test_a_topic_that_is_made_anew_is_a_loss(kafka: Kafka, partitions: int, records: int) -> None:
+def test_a_topic_that_is_recreated_is_a_loss(kafka: Kafka, partitions: int, records: int) -> None:
     """Between two batches of a query, it comes back with fewer partitions or fewer records."""
     topic = kafka.create(5)
     kafka.send(topic, range(15), 0)
@@ -209,7 +209,7 @@ def test_a_topic_that_is_made_anew_is_a_loss(kafka: Kafka, partitions: int, reco
         query.step()
 
 
-def test_a_topic_of_a_pattern_that_is_made_anew_is_a_loss(kafka: Kafka) -> None:
+def test_a_topic_of_a_pattern_that_is_recreated_is_a_loss(kafka: Kafka) -> None:
     """It is deleted and created between two runs of a query."""
     prefix = kafka.new_name()
     good, bad = (kafka.create(1, f"{prefix}-{name}") for name in ("good", "bad"))
