@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from formats.constants import INT32_MAX, INT64_MAX
+from formats.late_classes import dataclass
 
 # Files of a segment are named by 20 digits and one of these.
 LOG: Final = ".log"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib.resources
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Final
+
+from formats.late_classes import dataclass
 
 _OPEN: Final = 1 << 15
 """End of an open range of versions, exclusive: versions are 16-bit numbers."""

@@ -7,7 +7,6 @@ after a length. So the fields that a trace returns tile the bytes that were pars
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from construct import (
@@ -23,6 +22,8 @@ from construct import (
     Subconstruct,
     Transformed,
 )
+
+from formats.late_classes import dataclass
 
 Path = tuple[str | int, ...]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import field, is_dataclass
 from dataclasses import fields as dataclass_fields
 from enum import StrEnum
 from types import UnionType
@@ -25,6 +25,7 @@ from typing import (
 )
 
 from formats.constants import INT64_MAX
+from formats.late_classes import dataclass
 from kafkalog.errors import CorruptDataError
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from formats.file_names import (
     partition_of,
     plugin_directory,
 )
+from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.errors import (
     KafkaLogError,

@@ -6,11 +6,12 @@ Only names are looked at. A log directory is known by the files at its top, or b
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import TOP_FILES, FileKind, parse_directory_name, parse_file_name
+from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object

@@ -12,10 +12,11 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.codecs import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import PartitionDir, list_partition

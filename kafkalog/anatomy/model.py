@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from formats.late_classes import dataclass
 
 if TYPE_CHECKING:
     from kafkalog.paths.source import Readable

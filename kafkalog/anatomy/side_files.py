@@ -9,7 +9,6 @@ import json
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from construct import ConstructError
 
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
+from formats.late_classes import dataclass
 from formats.side_files import (
     AbortedTransaction,
     OffsetIndexEntry,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats.late_classes import dataclass
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.model import Level

@@ -6,9 +6,10 @@ Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.find
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.living import about_a_log

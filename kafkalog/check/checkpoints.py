@@ -7,7 +7,6 @@ running or killed broker lag.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from formats import constants as c
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState
+from formats.late_classes import dataclass
 from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.columns import header_table as h

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState
+from formats.late_classes import dataclass
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect

@@ -9,13 +9,14 @@ deletes independently. A backup counts as another broker's replica.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.check.batches import CheckedPartition, copies_check
 from kafkalog.check.identity import CheckedLogDir, topic_id_of
 from kafkalog.columns import header_table as h

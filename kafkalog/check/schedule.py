@@ -6,13 +6,14 @@ import json
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.constants import INT64_MAX
 from formats.file_names import FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment

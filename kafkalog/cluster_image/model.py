@@ -7,9 +7,10 @@ of Kafka 4.3.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.model import Defect, Severity
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.selection import EVERYTHING, crc_defects, defect_of, record_matches

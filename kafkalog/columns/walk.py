@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from formats.late_classes import dataclass
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import IN_FLIGHT_MAX, Turnstile
 from kafkalog.columns.chunks import Chunk, ChunkReader, Turn, Workspace

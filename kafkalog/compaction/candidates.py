@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
 from kafkalog.configs.sources import COMPACTED_TOPICS

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from operator import setitem
 from typing import TYPE_CHECKING, Final
 
 from formats.file_names import staging_name
+from formats.late_classes import dataclass
 from kafkalog.compaction import tasks
 from kafkalog.compaction.compact import PartitionWork, left_as_it_is
 from kafkalog.compaction.plan import PassPlan, require_known_layout

@@ -6,10 +6,11 @@ Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from formats.late_classes import dataclass
 from kafkalog.defects import corrupt_data
 from kafkalog.errors import CorruptDataError
 from kafkalog.producers import EXPIRATION_MS

@@ -13,10 +13,11 @@ import hashlib
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import FileKind
+from formats.late_classes import dataclass
 from kafkalog.check.checkpoints import ENDS_READING
 from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from formats.late_classes import dataclass
 from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest, Tally
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState, is_staging
+from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, contained, raised

@@ -7,11 +7,11 @@ headers hide: a byte that was damaged in one copy.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import Frames
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment

@@ -7,11 +7,11 @@ Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from formats.constants import COMPRESSION_NAMES, INT32_MAX, INT64_MAX
+from formats.late_classes import dataclass
 from kafkalog.producers import EXPIRATION_MS
 
 Value = int | float | bool | str | tuple[str, ...]

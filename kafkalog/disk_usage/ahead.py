@@ -11,12 +11,13 @@ not counted on.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.compaction.candidates import find_candidate

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from formats.late_classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, tzinfo
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
@@ -21,6 +21,7 @@ from formats.file_names import (
     parse_file_name,
     partition_of,
 )
+from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage

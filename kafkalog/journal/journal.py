@@ -28,7 +28,7 @@ import json
 import os
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ from formats.file_names import (
     is_topic,
     parse_directory_name,
 )
+from formats.late_classes import dataclass
 from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Schema, Text, parsed
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.journal.log_dir_files import (

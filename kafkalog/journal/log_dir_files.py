@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import OFFSET_CHECKPOINTS, is_plain, is_topic
+from formats.late_classes import dataclass
 from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import ChangedSinceError, RefusedError, UnsupportedError
 from kafkalog.paths.reading_errors import reading_error

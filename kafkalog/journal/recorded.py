@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError
 from kafkalog.journal.journal import JOURNAL_NAME, PartitionState, read_journal
 from kafkalog.journal.undo import undo

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import FileKind, FileState, is_known, parse_directory_name, parse_file_name
+from formats.late_classes import dataclass
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, UnwritableError
 from kafkalog.journal import top_files
 from kafkalog.journal.journal import (

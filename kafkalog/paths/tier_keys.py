@@ -7,10 +7,11 @@ memory; other processes get them with their work, and nothing shows them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.paths.source import read_file
 

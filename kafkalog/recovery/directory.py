@@ -10,11 +10,11 @@ Follows `CheckpointFile.CheckpointReadBuffer`, `LeaderEpochCheckpointFile` and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from formats.late_classes import dataclass
 from kafkalog.paths.source import Source, read_file
 from kafkalog.payloads.java_text import java_lines
 from kafkalog.recovery.model import Action, RemoveFile, RenameFile, StartRefusedError, WriteFile

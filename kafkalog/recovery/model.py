@@ -5,10 +5,10 @@ Follows `LoadedLogOffsets`, `LogLoader` and `LogManager` of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.producers import EXPIRATION_MS
 from kafkalog.wording import counted
 

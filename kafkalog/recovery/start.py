@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState, FileKind
+from formats.late_classes import dataclass
 from kafkalog import text_files
 from kafkalog.batches.framing import scan_batches
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.constants import RECORD_BATCH_HEADER
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError

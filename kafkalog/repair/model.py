@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import is_staged
+from formats.late_classes import dataclass
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal.requirements import require_own_files
 from kafkalog.model import Level

@@ -6,12 +6,13 @@ Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it for a missing
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import CorruptDataError, contained
 from kafkalog.journal.requirements import require_own_files

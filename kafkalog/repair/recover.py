@@ -9,10 +9,10 @@ leave segments after a cut.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.late_classes import dataclass
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.errors import UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir

@@ -7,10 +7,11 @@ assume that nothing is appended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
+from formats.late_classes import dataclass
 from kafkalog.retention.model import (
     Blocker,
     Deletion,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from formats.late_classes import dataclass
 from kafkalog.batches.lookup import Lookup, compared
 from kafkalog.errors import KafkaLogError, contained, raised
 from kafkalog.model import Defect, Isolation, LogView

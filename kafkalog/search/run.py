@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Unpack
 
+from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
-from kafkalog.model import Defect, LogView, Record
+from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.paths import file_system
 from kafkalog.search.scanning import (
     Found,
@@ -23,7 +24,7 @@ from kafkalog.search.scanning import (
     records_of,
 )
 from kafkalog.state.transactions import owners
-from kafkalog.tables.model import Replicas, Request, log_of, name_of
+from kafkalog.tables.model import Request, log_of, name_of
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.batches.reader import plan_reading, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.batches.selection import ReadPlan, Selection, planned_records, segments_of
@@ -13,12 +14,12 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import LogView
+from kafkalog.model import LogView, Replicas
 from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
 from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import Bounds, Replicas, Request, log_of
+from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
 from kafkalog.targets import require_topics, topics_of

@@ -6,9 +6,9 @@ Follows `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partiti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir

@@ -7,12 +7,14 @@ its groups. Offsets are never expired here: a coordinator would, and `expires_at
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.payloads.internal_topics import decode
+from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
     internal_topic,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.cluster_image.model import TOPIC, ClusterImage, Partition, Source
 from kafkalog.state.image_tree import Leaf, Tree, image_tree, leaves, resource_name, sorted_names
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from formats.late_classes import dataclass
 from kafkalog.batches.selection import milliseconds
 
 if TYPE_CHECKING:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.living import answered
-from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.payloads.internal_topics import decode
+from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import TRANSACTION_STATE, InternalTopic, internal_topic
 from kafkalog.state.latest import Latest, LatestLog, latest_logs
 from kafkalog.state.model import Moment, moment_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats.file_names import is_plain
+from formats.late_classes import dataclass
 from kafkalog.errors import RefusedError, UnsupportedError
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,

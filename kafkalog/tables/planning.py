@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
+from formats.late_classes import dataclass
 from kafkalog.engine import in_order
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
-from kafkalog.model import LogView
+from kafkalog.model import LogView, Replicas
 from kafkalog.paths import file_system
-from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.remote_logs import joined
 from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import PartitionEnd, Replicas, Split, TableName
+from kafkalog.tables.model import PartitionEnd, Split, TableName
 from kafkalog.tables.splitting import splits_of
 from kafkalog.targets import open_targets, require_topics
 from kafkalog.view import show, summary

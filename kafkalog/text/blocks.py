@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats.late_classes import dataclass
 from kafkalog.columns.scan_steps import Part
 from kafkalog.text.kafka_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import read_batch
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Turn

@@ -5,12 +5,12 @@ The caller defines the form of a line: a template of literal texts and names of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.columns import kernels as k
 from kafkalog.columns.pipeline import record_of
 from kafkalog.model import Batch, Record, TimestampType

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UnsupportedError, UsageError
 from kafkalog.typed.framing import Framing, SchemaId, split, unpacked
 from kafkalog.typed.schema_size import MALFORMED, brief

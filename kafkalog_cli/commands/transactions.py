@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formats.late_classes import dataclass
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
 from kafkalog.compaction import Candidate, Dropped, Skip, Tally
 from kafkalog.paths import file_system
 from kafkalog.storage import final_path

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
+from formats.late_classes import dataclass
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats.late_classes import dataclass
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import file_system
 from kafkalog.wording import counted, printable

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.late_classes import dataclass
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,

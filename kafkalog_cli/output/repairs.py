@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.recovery import PredictedStart, Verdict, log_dir_refusals
 from kafkalog.recovery.model import refusal_line, start_line

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError
 from kafkalog.wording import is_long, printable
 from kafkalog_cli.output.objects import DEFECT, Row, View
