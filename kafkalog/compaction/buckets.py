@@ -20,6 +20,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.compaction.key_map import KeyMap, Keys
+from kafkalog.compaction.model import read_otherwise
 from kafkalog.compaction.offset_map import DirtyKeys, MapBuilding, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.paths.source import Source
@@ -258,6 +259,18 @@ class Superseded(Protocol):
     def begin(self, path: str) -> int:
         """Begin the records of this log; return the number of the first."""
 
+    def known(self, path: str, headers: Table, start: int) -> Mask | None:
+        """Return whether each record is superseded, as far as that needs no keys; in any thread.
+
+        Args:
+            path: the log.
+            headers: headers of consecutive batches.
+            start: number of their first record.
+
+        Returns:
+            The bits, one per record; None if the keys have to be looked up.
+        """
+
     def among(self, part: Opened, starts: Table) -> Mask:
         """Return whether each record of some batches is superseded; may be called in any thread.
 
@@ -290,22 +303,28 @@ class SupersededByMap:
         """Return the number of a log's first record; 0 in the clean part, which has no numbers."""
         return self._starts.get(path, 0)
 
+    def known(self, path: str, headers: Table, start: int) -> Mask | None:
+        """Return the map's bits if all records of the batches are in it."""
+        total = int(headers[k.COUNT].sum())
+        is_early = int(headers[k.BASE_OFFSET, 0]) < self._first
+        # A record that the map took for aborted may still be kept; such a record has no bit.
+        has_odd = (headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
+        if path not in self._starts or has_odd or is_early:
+            return None
+        if start < 0 or not 0 <= total <= self._map.rows - start:
+            raise read_otherwise(path)
+        return self._map.superseded(start, total)
+
     def among(self, part: Opened, starts: Table) -> Mask:
         """Use the map's bits if all records of the part are in it, else their keys."""
-        rows = part.rows
-        count = rows.table.shape[1]
-        counts = part.headers[k.COUNT]
-        total = int(counts.sum())
-        is_dirty = part.chunk.path in self._starts
-        is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
-        # A record that the map took for aborted may still be kept; such a record has no bit.
-        is_plain = not (part.headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
-        if is_dirty and is_plain and not is_early:
-            bits = self._map.superseded(int(starts[0]), total)
-            return bits if count == total else bits[_opened(part)]
-        numbers = np.full(count, -1)
-        if is_dirty:
-            numbers = np.arange(starts[0], starts[0] + total)[_opened(part)]
+        known = self.known(part.chunk.path, part.headers, int(starts[0]))
+        if known is not None:
+            return _of_opened(part, known)
+        rows = part.rows()
+        numbers = np.full(rows.table.shape[1], -1)
+        if part.chunk.path in self._starts:
+            total = int(part.headers[k.COUNT].sum())
+            numbers = _of_opened(part, np.arange(starts[0], starts[0] + total))
         return self._map.latest(self._map.keys(rows)) > numbers
 
 
@@ -339,14 +358,19 @@ class SupersededByNumbers:
             self._bits[numbers_between(column, self._first, end) - self._first] = True
         return self._first
 
+    def known(self, path: str, headers: Table, start: int) -> Mask:
+        """Return the bits of the records of some batches."""
+        total = int(headers[k.COUNT].sum())
+        if start < self._first or not 0 <= total <= len(self._bits) - (start - self._first):
+            raise read_otherwise(path)
+        return self._bits[start - self._first :][:total]
+
     def among(self, part: Opened, starts: Table) -> Mask:
         """Return the bits of the records of a part."""
-        total = int(part.headers[k.COUNT].sum())
-        start = int(starts[0]) - self._first
-        bits = self._bits[start : start + total]
-        return bits if part.rows.table.shape[1] == total else bits[_opened(part)]
+        return _of_opened(part, self.known(part.chunk.path, part.headers, int(starts[0])))
 
 
-def _opened(part: Opened) -> Mask:
-    """Return, per record of the batches, whether its batch was read."""
-    return np.repeat(part.bodies[0] >= 0, part.headers[k.COUNT])
+def _of_opened(part: Opened, column: NDArray[Any]) -> NDArray[Any]:
+    """Return the values, one per record of some batches, of the batches whose records are read."""
+    is_opened = part.bodies[0] >= 0
+    return column if is_opened.all() else column[np.repeat(is_opened, part.headers[k.COUNT])]

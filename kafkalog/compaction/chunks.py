@@ -14,10 +14,12 @@ import numpy as np
 from formats import constants as c
 from kafkalog.batches.records import require_few_records
 from kafkalog.check.checkpoints import why_not_rewritten
-from kafkalog.codecs import compress
+from kafkalog.codecs import compress, native
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, Rows, Turn
 from kafkalog.compaction import kernels as r
+from kafkalog.compaction import pack_kernels as p
+from kafkalog.compaction.model import read_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _BUFFER_KEPT_MAX: Final = 1 << 23
+_PACKING_MAX: Final = 256  # bytes by which a small batch can grow when it is compressed
 _GROWTH_MAX: Final = 18  # bytes by which a record can grow: its length and its timestamp delta
 
 
@@ -39,20 +42,46 @@ class Opened:
     Attributes:
         chunk: the chunk.
         first, last: the range of batches in it.
-        rows: their records.
-        bodies: int64 (2, batches): start and end of each batch's uncompressed records.
+        bodies: int64 (2, batches): start and end of each batch's uncompressed records; -1 if they
+            are not wanted.
     """
 
     chunk: Chunk
     first: int
     last: int
-    rows: Rows
     bodies: Table
 
     @property
     def headers(self) -> Table:
         """Header fields, one column per batch."""
         return self.chunk.headers[:, self.first : self.last]
+
+    @property
+    def counts(self) -> Table:
+        """The number of records of each batch, 0 if they are not wanted."""
+        counts: Table = np.where(self.bodies[0] >= 0, self.headers[k.COUNT], 0)
+        return counts
+
+    def rows(self) -> Rows:
+        """Decode the wanted records.
+
+        Raises:
+            CorruptDataError: a batch cannot be decoded.
+        """
+        chunk, first, last = self.chunk, self.first, self.last
+        starts, ends = np.full((2, chunk.count), -1, np.int64)
+        starts[first:last], ends[first:last] = self.bodies
+        rows = chunk.workspace.table(int(self.counts.sum()) + 1)
+        codes = np.zeros(chunk.count, np.int64)
+        state = np.array((first, -1, 0), np.int64)
+        arena = chunk.workspace.arena
+        count = k.decode_records(
+            arena, chunk.workspace.headers, starts, ends, last, state, codes, rows
+        )
+        bad = np.flatnonzero(codes[first:last])
+        if len(bad):
+            raise chunk.refusal(first + int(bad[0]))
+        return Rows(rows[:, :count], arena, range(first, last), ())
 
 
 class Fate(NamedTuple):
@@ -90,8 +119,7 @@ class Buffers:
 
     def give(self, buffer: NDArray[np.uint8]) -> None:
         """Return a buffer, or the first bytes of one, to the pool."""
-        whole = buffer if buffer.base is None else buffer.base
-        assert isinstance(whole, np.ndarray), "it was taken here"
+        whole = buffer.base if isinstance(buffer.base, np.ndarray) else buffer
         if len(whole) <= _BUFFER_KEPT_MAX:
             self._free.append(whole)
 
@@ -134,28 +162,18 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
     ends = starts + headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
     starts[~wanted] = -1
     for step in chunk.ranges(wanted & (codecs > 0) & (headers[k.COUNT] > 0), starts, ends):
-        if isinstance(step, range):
-            yield _rows(chunk, step.start, step.stop, starts, ends)
-        else:
-            assert isinstance(step, Turn), "no batch is left over"
+        if isinstance(step, Turn):
             yield step
-
-
-def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
-    headers = chunk.headers
-    counts = headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0)
-    require_few_records(int(counts.max(initial=0)))
-    size = int(counts.sum())
-    rows = chunk.workspace.table(size + 1)
-    codes = np.zeros(chunk.count, np.int64)
-    state = np.array((first, -1, 0), np.int64)
-    arena = chunk.workspace.arena
-    count = k.decode_records(arena, chunk.workspace.headers, starts, ends, last, state, codes, rows)
-    bad = np.flatnonzero(codes[first:last])
-    if len(bad):
-        raise chunk.refusal(first + int(bad[0]))
-    found = Rows(rows[:, :count], arena, range(first, last), ())
-    return Opened(chunk, first, last, found, np.stack((starts[first:last], ends[first:last])))
+            continue
+        assert isinstance(step, range), "no batch is left over"
+        some = slice(step.start, step.stop)
+        part = Opened(chunk, step.start, step.stop, np.stack((starts[some], ends[some])))
+        counts = part.counts
+        require_few_records(int(counts.max(initial=0)))
+        bad = np.flatnonzero((counts < 0) | (counts > part.bodies[1] - part.bodies[0]))
+        if len(bad):
+            raise chunk.refusal(step.start + int(bad[0]))
+        yield part
 
 
 def rewrite(
@@ -171,45 +189,43 @@ def rewrite(
         counters: COUNTERS numbers of `rewrite_kernels`, which are incremented.
         buffers: the pool for the new batches; their user returns them to it.
     """
-    headers = np.ascontiguousarray(part.headers)
-    count = headers.shape[1]
-    rows = part.rows.table
-    plan = np.zeros((r.PLAN_FIELDS, count), np.int64)
+    headers, counts = np.ascontiguousarray(part.headers), part.counts
+    if len(superseded) != counts.sum():
+        raise read_otherwise(part.chunk.path)
+    plan = np.zeros((r.PLAN_FIELDS, len(counts)), np.int64)
     plan[r.RAW_START] = headers[k.POSITION] - part.chunk.position
     plan[r.BODY_START], plan[r.BODY_END] = part.bodies
-    keep = np.empty(rows.shape[1], np.bool_)
-    r.judge_batches(
-        rows, part.first, headers, rule.latest_offset, superseded, fate.drop_all, fate.stays,
-        fate.discardable, rule.now_ms, rule.new_horizon_ms, count, plan, keep, counters,
+    keep = np.empty(len(superseded), np.bool_)
+    kept = np.empty((r.KEPT_FIELDS, int(counts.max(initial=0))), np.int64)
+    bodies = part.bodies[1] - part.bodies[0]
+    sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD) + _GROWTH_MAX * counts
+    out = buffers.take(int(sizes[part.bodies[0] >= 0].sum()))
+    end, bad = r.clean_batches(
+        part.chunk.workspace.arena, headers, rule.latest_offset, superseded, fate.drop_all,
+        fate.stays, fate.discardable, rule.now_ms, rule.new_horizon_ms, plan, keep, kept, out,
+        counters,
     )  # fmt: skip
+    if bad >= 0:
+        raise part.chunk.refusal(part.first + bad)
     actions = plan[r.ACTION]
-    records = np.diff(plan[r.FIRST_ROW], append=len(keep))
-    bodies = (part.bodies[1] - part.bodies[0]).clip(0)
-    sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD)
-    room = int((sizes + _GROWTH_MAX * records)[actions != r.DROP].sum())
-    out = buffers.take(room)
-    facts = np.empty(r.BODY_FIELDS, np.int64)
-    end = r.rewrite_batches(part.rows.arena, headers, plan, rows, keep, 0, count, out, 0, facts)
     packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
     if packed.any():
-        batches = _packed(out, plan, headers, packed)
+        made, end = _packed(out, plan, headers, packed, buffers)
         buffers.give(out)
-        end = len(batches)
-        out = buffers.take(end)
-        out.data[:end] = batches
+        out = made
     _put_checksums(out, plan, actions)
-    return Rewritten(out[:end], _refusal(part, actions == r.REBUILD, keep))
+    return Rewritten(out[:end], _refusal(part, plan, keep))
 
 
-def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
+def _refusal(part: Opened, plan: Table, keep: Mask) -> str | None:
     """Return why a broker's cleaner would fail on one of these batches, or None."""
-    headers, rows = part.headers, part.rows.table
+    headers = part.headers
     is_data = headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
     odd = (headers[k.PRODUCER_EPOCH] < 0) | (is_data & (headers[k.BASE_SEQUENCE] < 0))
     odd &= headers[k.PRODUCER_ID] != -1
-    early = keep & (rows[k.TIMESTAMP] < c.NO_TIMESTAMP)
-    odd[rows[k.ORDINAL, early] - part.first] = True
-    for i in np.flatnonzero(odd & rebuilt).tolist():
+    odd |= plan[r.EARLIEST] < c.NO_TIMESTAMP
+    for i in np.flatnonzero(odd & (plan[r.ACTION] == r.REBUILD)).tolist():
+        rows = part.rows().table
         mine = keep & (rows[k.ORDINAL] == part.first + i)
         records = rows[:, mine][[k.OFFSET, k.TIMESTAMP]].T.tolist()
         if why := why_not_rewritten(part.chunk.batch(part.first + i), records):
@@ -217,25 +233,46 @@ def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
     return None
 
 
-def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
-    """Return the bytes with these batches compressed."""
-    pieces: list[bytes | memoryview] = []
-    view = out.data
-    starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()
-    codecs = np.where(packed, headers[k.ATTRIBUTES] & c.COMPRESSION_MASK, c.NONE).tolist()
-    for i, (start, size, codec) in enumerate(zip(starts, sizes, codecs, strict=True)):
-        if codec == c.NONE:
-            pieces.append(view[start : start + size])
-            continue
-        body = compress(view[start + c.RECORD_BATCH_OVERHEAD : start + size], codec)
-        sizes[i] = c.RECORD_BATCH_OVERHEAD + len(body)
-        view[start + c.LENGTH_POSITION : start + c.LOG_OVERHEAD] = (
-            sizes[i] - c.LOG_OVERHEAD
-        ).to_bytes(4, "big")
-        pieces += (view[start : start + c.RECORD_BATCH_OVERHEAD], body)
-    plan[r.NEW_SIZE] = sizes
-    plan[r.NEW_START] = np.cumsum(plan[r.NEW_SIZE]) - plan[r.NEW_SIZE]
-    return b"".join(pieces)
+def _packed(
+    out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask, buffers: Buffers
+) -> tuple[NDArray[np.uint8], int]:
+    """Return the batches with these compressed, and their end in the buffer returned."""
+    codecs = np.where(packed, headers[k.ATTRIBUTES] & c.COMPRESSION_MASK, c.NONE)
+    size, count = int(plan[r.NEW_SIZE].sum()), len(codecs)
+    made = buffers.take(size + (size >> 7) + _PACKING_MAX * count)
+    functions, scratch = np.array(native.addresses(), np.int64), np.zeros(p.SCRATCH_SIZE, np.uint8)
+    # Where what is left is: the kernel changes only what it compresses.
+    starts, sizes, kinds = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist(), codecs.tolist()
+    done = end = 0
+    while done < count:
+        if kinds[done] not in (c.NONE, c.SNAPPY):
+            done, end = p.pack_batches(out, plan, codecs, done, made, end, functions, scratch)
+        if done < count:
+            batch = out.data[starts[done] : starts[done] + sizes[done]]
+            made, after = _packed_one(batch, kinds[done], made, end)
+            plan[r.NEW_START, done], plan[r.NEW_SIZE, done] = end, after - end
+            done, end = done + 1, after
+    return made, end
+
+
+def _packed_one(
+    batch: memoryview, codec: int, made: NDArray[np.uint8], at: int
+) -> tuple[NDArray[np.uint8], int]:
+    """Put one batch behind the others by the codec's module; return the buffer, and its new end."""
+    head, body = batch[: c.RECORD_BATCH_OVERHEAD], batch[c.RECORD_BATCH_OVERHEAD :]
+    if codec != c.NONE:
+        body = memoryview(compress(body, codec))
+    start = at + len(head)
+    end = start + len(body)
+    if end > len(made):
+        made = np.concatenate((made, np.empty(end, np.uint8)))
+    new = made.data
+    new[at:start] = head
+    new[start:end] = body
+    if codec != c.NONE:
+        size = end - at - c.LOG_OVERHEAD
+        new[at + c.LENGTH_POSITION : at + c.LOG_OVERHEAD] = size.to_bytes(4, "big")
+    return made, end
 
 
 def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
@@ -245,5 +282,5 @@ def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
     sums = np.zeros(len(starts), np.int64)
     legacy = np.zeros(len(starts), np.bool_)
     k.crc_ranges(out, starts + c.ATTRIBUTES_POSITION, ends, legacy, sums)
-    for i in range(4):
-        out[starts + c.CRC_POSITION + i] = (sums >> (8 * (3 - i))) & 0xFF
+    places = (starts + c.CRC_POSITION)[:, None] + np.arange(4)
+    out[places] = sums.astype(">u4").view(np.uint8).reshape(-1, 4)

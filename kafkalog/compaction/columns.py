@@ -7,7 +7,7 @@ above 64 MB.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
     Table = NDArray[np.int64]
+
+
+_BITS_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +98,14 @@ class ColumnPass(CleaningPass):
         self._superseded = superseded
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._buffers = Buffers()
+        self._last: NDArray[np.uint8] | None = None  # the new batches that may be in use
         self._passed = 0  # records of this segment before the next chunk
 
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
-        """Yield the bytes of a group's new segment, piece by piece; groups must come in order."""
+        """Yield the bytes of a group's new segment, piece by piece; groups must come in order.
+
+        A piece keeps its bytes until the next one is there.
+        """
         self._transactions.kept = []
         threads = default_threads()
         with Crew(threads, "kafkalog-cleaner") as pool:
@@ -112,14 +119,17 @@ class ColumnPass(CleaningPass):
         self._expect_aborted(segment, upper)
         self._passed = self._superseded.begin(segment.log.path)
         with Source(segment.log.path) as source:
-            walk = Walk(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
+            reader = ChunkReader(source, 0, source.size_bytes, doubled=True)
+            walk = Walk(reader, lanes, self._work)
             try:
                 for task in walk.found():
                     assert isinstance(task, Task), "nothing else is asked for"
                     size = task.chunk.size_bytes
                     for piece in walk.results(task):
                         yield self._told(piece)
-                        self._buffers.give(piece.data)
+                        if self._last is not None:
+                            self._buffers.give(self._last)
+                        self._last = piece.data
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
@@ -139,11 +149,13 @@ class ColumnPass(CleaningPass):
     def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
         """Yield the new batches of a chunk, given the number of its first record; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
-        for part in opened(chunk, ~fate.drop_all | fate.stays):
+        dead = self._dead(chunk, start) & ~fate.drop_all & ~fate.stays
+        for part in opened(chunk, ~(fate.drop_all | dead) | fate.stays):
             if isinstance(part, Turn):
                 yield part
                 continue
             counters = np.zeros(r.COUNTERS, np.int64)
+            counters[r.SUPERSEDED] = (part.headers[k.COUNT] * dead[part.first : part.last]).sum()
             made = rewrite(
                 part,
                 self._superseded.among(part, starts[part.first : part.last]),
@@ -154,6 +166,26 @@ class ColumnPass(CleaningPass):
             )
             dropped = fate.drop_all[part.first : part.last]
             yield _Piece(made.data, part.headers.copy(), dropped, counters, made.refusal)
+
+    def _dead(self, chunk: Chunk, start: int) -> Mask:
+        """Return which batches have superseded records only, as far as that is known unread."""
+        headers, counts = chunk.headers, chunk.headers[k.COUNT]
+        dead = np.zeros(chunk.count, np.bool_)
+        ends = np.cumsum(counts)
+        first = 0 if (counts >= 0).all() else chunk.count
+        while first < chunk.count:
+            before = int(ends[first] - counts[first])
+            last = max(int(np.searchsorted(ends, before + _BITS_AT_ONCE)), first + 1)
+            some = slice(first, last)
+            bits = self._superseded.known(chunk.path, headers[:, some], start + before)
+            if bits is not None:
+                sums = np.concatenate(([0], np.cumsum(bits)))
+                after = ends[some] - before
+                dead[some] = sums[after] - sums[after - counts[some]] == counts[some]
+            first = last
+        dead &= (counts > 0) & (headers[k.LAST_OFFSET] <= self._rule.latest_offset)
+        dead &= headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
+        return dead
 
     def _told(self, piece: _Piece) -> memoryview:
         """Count a piece, and return its bytes."""

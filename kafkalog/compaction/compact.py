@@ -13,7 +13,15 @@ from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
 from kafkalog.compaction.plan import SoundLog, require_known_layout, require_sound
-from kafkalog.compaction.swap import check_new_files, clean_group, discard, swap_in, touched_names
+from kafkalog.compaction.swap import (
+    check_new_files,
+    clean_group,
+    discard,
+    read_back,
+    swap_in,
+    touched_names,
+)
+from kafkalog.engine import Crew
 from kafkalog.errors import RefusedError
 from kafkalog.jit.fast_path import kernels_work
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
@@ -22,10 +30,11 @@ from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
-    from kafkalog.compaction.swap import Cleaning, NewFiles
+    from kafkalog.compaction.swap import Cleaning, NewFiles, ReadBack
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.journal.run import PartitionRun, Run
 
@@ -48,20 +57,29 @@ class WrittenPass:
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
         """Write the group's new segment as `.cleaned` and verify it by reading it back.
 
+        It is read from the page cache while it is being synced.
+
         With `changes=None`, only compute what would be written.
 
         Raises:
             CorruptDataError, UnwritableError: it does not read back, or cannot be written; then
                 there is no `.cleaned` file.
         """
-        files = clean_group(self._cleaning, group, changes)
         if changes is None:
-            return files
-        try:
-            check_new_files(files, changes, self._cleaning.config)
-        except BaseException:  # raised again, so that even Ctrl-C leaves no half-written group
-            discard(files, changes)
-            raise
+            return clean_group(self._cleaning, group, None)
+        checks: list[Future[ReadBack]] = []
+        with Crew(1, "kafkalog-check") as pool:
+
+            def check(path: str) -> None:
+                base_offset, config = group[0].base_offset, self._cleaning.config
+                checks.append(pool.submit(read_back, path, base_offset, config))
+
+            files = clean_group(self._cleaning, group, changes, check)
+            try:
+                check_new_files(files, checks[0].result(), changes)
+            except BaseException:  # raised again, so that even Ctrl-C leaves no half-written group
+                discard(files, changes)
+                raise
         return files
 
     @property
@@ -355,9 +373,10 @@ def compact_partition(
         UnwritableError: there is no room, or a step failed.
 
     Cost:
-        Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes per key (with
-        a limited map, old formats or batches above 64 MB the keys themselves, and a batch), a bit
-        per record of the dirty part, about 10 MB per thread, and the indexes of a group.
+        Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes per key, up
+        to 50 MB of them ahead (with a limited map, old formats or batches above 64 MB the keys
+        themselves, and a batch), a bit per record of the dirty part, about 10 MB per thread, and
+        the indexes of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
         return left_as_it_is(candidate)

@@ -147,10 +147,9 @@ def move_slots(old, new):
 # The fate of a batch.
 DROP, COPY, REBUILD, EMPTY = range(4)
 # Rows of the table of what is known about each batch besides its header.
-(ACTION, RAW_START, BODY_START, BODY_END, FIRST_ROW, NEW_HORIZON, NEW_START, NEW_SIZE,
- PLAN_FIELDS) = range(9)  # fmt: skip
-# The result of rebuilding a body.
-NEW_COUNT, NEW_BASE_TIME, NEW_MAX_TIME, BODY_FIELDS = range(4)
+(ACTION, RAW_START, BODY_START, BODY_END, EARLIEST, NEW_START, NEW_SIZE, PLAN_FIELDS) = range(8)
+# What is known about each kept record of a batch.
+TIME, OFFSET_DELTA, TAIL, TAIL_END, KEPT_FIELDS = range(5)
 
 # The counts kept when batches are judged.
 SUPERSEDED, NO_KEY, TOMBSTONE, KEPT, COUNTERS = range(5)
@@ -163,69 +162,8 @@ _CODEC = c.COMPRESSION_MASK
 _CONTROL = c.CONTROL_MASK
 
 
-@kernel("table int table int flags flags flags flags int int int table flags ints")
-def judge_batches(rows, first, headers, latest, superseded, drop_all, stays, discardable, now,
-                  new_horizon, batches, plan, keep, counters):  # fmt: skip
-    """Decide the fate of batches, and which of their records are kept.
-
-    Args:
-        rows: the records of the batches.
-        first: ordinal of the first batch in `rows`.
-        headers: the batches' header table.
-        latest: records after this offset are kept.
-        superseded: which records a later one with their key supersedes.
-        drop_all: which batches lose all records.
-        stays: which batches are kept even without records.
-        discardable: which batches were aborted, or are markers without data.
-        now: the clock, in milliseconds.
-        new_horizon: the delete horizon of a batch that needs one and has none.
-        batches: the number of batches.
-        plan: ACTION, FIRST_ROW and NEW_HORIZON are filled in.
-        keep: filled in.
-        counters: COUNTERS numbers, which are incremented.
-    """
-    row = np.int64(0)
-    end = np.int64(rows.shape[1])
-    for batch in range(batches):
-        attributes = headers[k.ATTRIBUTES, batch]
-        is_control = attributes & _CONTROL != 0
-        horizon = headers[k.BASE_TIMESTAMP, batch] if attributes & _HORIZON_BIT else np.int64(-1)
-        is_over = horizon >= 0 and horizon <= now
-        plan[FIRST_ROW, batch] = row
-        start = row
-        kept = np.int64(0)
-        has_tombstone = False
-        while row < end and rows[k.ORDINAL, row] == first + batch:
-            is_tombstone = rows[k.VALUE_SIZE, row] < 0
-            stay = not drop_all[batch]
-            if stay and not is_control and rows[k.OFFSET, row] <= latest:
-                if rows[k.KEY_SIZE, row] < 0:
-                    counters[NO_KEY] += 1
-                    stay = False
-                elif superseded[row]:
-                    counters[SUPERSEDED] += 1
-                    stay = False
-                elif is_tombstone and is_over:
-                    counters[TOMBSTONE] += 1
-                    stay = False
-            keep[row] = stay
-            if stay:
-                kept += 1
-                has_tombstone = has_tombstone or is_tombstone
-            row += 1
-        counters[KEPT] += kept
-        needs = horizon < 0 and (has_tombstone or (discardable[batch] and is_control))
-        plan[NEW_HORIZON, batch] = new_horizon if needs else horizon
-        action = REBUILD
-        if kept == 0:
-            action = EMPTY if stays[batch] else DROP
-        elif kept == row - start and not needs:
-            action = COPY
-        plan[ACTION, batch] = action
-
-
 @inlined
-def _put(out, at, value, size):
+def put_number(out, at, value, size):
     """Write a number of `size` bytes, most significant first."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
@@ -254,105 +192,190 @@ def _varlong_size(value):
 
 
 @inlined
-def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
-    """Write the kept records of a batch, from its row on; return their end in `out`."""
-    base = np.int64(horizon)
-    has_base = horizon != NO_HORIZON
-    newest = np.int64(-(1 << 62))
-    count = np.int64(0)
-    while at < end:
-        length, at = varint(data, at, end)
-        record_end = at + length
-        if keep[row]:
-            timestamp = append_time if append_time != NO_HORIZON else rows[k.TIMESTAMP, row]
-            if not has_base:
-                base = timestamp
-                has_base = True
-            newest = max(newest, timestamp)
-            _, at = varlong(data, at + 1, record_end)
-            delta, at = varint(data, at, record_end)
-            tail = record_end - at
-            size = 1 + _varlong_size(timestamp - base) + _varlong_size(delta) + tail
-            to = _put_varlong(out, to, size)
-            out[to] = 0
-            to = _put_varlong(out, to + 1, timestamp - base)
-            to = _put_varlong(out, to, delta)
-            copy_bytes(out, to, data, at, tail)
-            to += tail
-            count += 1
-        at = record_end
-        row += 1
-    facts[NEW_COUNT] = count
-    facts[NEW_BASE_TIME] = base
-    facts[NEW_MAX_TIME] = newest
-    return to
-
-
-@inlined
 def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
     """Write a header like that at `raw`, except the checksum and what depends on the records."""
     copy_bytes(out, at, data, raw, _OVERHEAD)
-    _put(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
-    _put(out, at + c.ATTRIBUTES_POSITION, attributes, 2)
-    _put(out, at + c.BASE_TIMESTAMP_POSITION, base_time, 8)
-    _put(out, at + c.MAX_TIMESTAMP_POSITION, max_time, 8)
-    _put(out, at + c.RECORDS_COUNT_POSITION, count, 4)
+    put_number(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
+    put_number(out, at + c.ATTRIBUTES_POSITION, attributes, 2)
+    put_number(out, at + c.BASE_TIMESTAMP_POSITION, base_time, 8)
+    put_number(out, at + c.MAX_TIMESTAMP_POSITION, max_time, 8)
+    put_number(out, at + c.RECORDS_COUNT_POSITION, count, 4)
 
 
-@kernel("bytes table table table flags int int bytes int ints", results=1)
-def rewrite_batches(data, headers, plan, rows, keep, first, last, out, to, facts):
-    """Write batches as the plan says; their checksums are filled in later.
+@inlined
+def _fields(data, at, body_end):
+    """Read the record at a position, without its headers.
+
+    Returns:
+        Its timestamp and offset deltas, where the bytes after them begin, sizes of key and value,
+        and its end, which is -1 if it is malformed.
+    """
+    none = np.int64(0)
+    bad = np.int64(-1)
+    length, at = varint(data, at, body_end)
+    if at < 0 or length < 1 or length > body_end - at:
+        return none, none, none, none, none, bad
+    end = at + length
+    timestamp_delta, at = varlong(data, at + 1, end)
+    if at < 0:
+        return none, none, none, none, none, bad
+    offset_delta, at = varint(data, at, end)
+    tail = at
+    if at < 0:
+        return none, none, none, none, none, bad
+    key_size, at = varint(data, at, end)
+    if at < 0 or key_size > end - at:
+        return none, none, none, none, none, bad
+    value_size, at = varint(data, at + max(key_size, none), end)
+    if at < 0 or value_size > end - at:
+        return none, none, none, none, none, bad
+    return timestamp_delta, offset_delta, tail, key_size, value_size, end
+
+
+@inlined
+def _choose(data, headers, batch, at, end, latest, superseded, drops_all, is_over, row, keep, kept,
+            counters):  # fmt: skip
+    """Decide which records of a batch are kept, and note what is written of them in `kept`.
+
+    Returns:
+        Their number, -1 if the batch is malformed, and whether there is a tombstone among them.
+    """
+    attributes = headers[k.ATTRIBUTES, batch]
+    is_control = attributes & _CONTROL != 0
+    has_append_time = attributes & _APPEND_TIME != 0
+    count = np.int64(0)
+    has_tombstone = False
+    for i in range(headers[k.COUNT, batch]):
+        timestamp, offset_delta, tail, key_size, value_size, at = _fields(data, at, end)
+        if at < 0:
+            return np.int64(-1), has_tombstone
+        stay = not drops_all
+        if stay and not is_control and headers[k.BASE_OFFSET, batch] + offset_delta <= latest:
+            if key_size < 0:
+                counters[NO_KEY] += 1
+                stay = False
+            elif superseded[row + i]:
+                counters[SUPERSEDED] += 1
+                stay = False
+            elif value_size < 0 and is_over:
+                counters[TOMBSTONE] += 1
+                stay = False
+        keep[row + i] = stay
+        if stay:
+            if has_append_time:
+                kept[TIME, count] = headers[k.MAX_TIMESTAMP, batch]
+            else:
+                kept[TIME, count] = headers[k.BASE_TIMESTAMP, batch] + timestamp
+            kept[OFFSET_DELTA, count] = offset_delta
+            kept[TAIL, count] = tail
+            kept[TAIL_END, count] = at
+            count += 1
+            has_tombstone = has_tombstone or value_size < 0
+    if at != end:
+        return np.int64(-1), has_tombstone
+    return count, has_tombstone
+
+
+@inlined
+def _rebuild(data, raw, kept, count, attributes, horizon, out, to):
+    """Write a batch of the kept records of the one at `raw`.
+
+    Returns:
+        Its end in `out`, and its lowest timestamp.
+    """
+    base = kept[TIME, 0] if horizon == NO_HORIZON else np.int64(horizon)
+    earliest = newest = kept[TIME, 0]
+    at = to + _OVERHEAD
+    for i in range(count):
+        earliest = min(earliest, kept[TIME, i])
+        newest = max(newest, kept[TIME, i])
+        delta = kept[TIME, i] - base
+        offset_delta = kept[OFFSET_DELTA, i]
+        tail = kept[TAIL_END, i] - kept[TAIL, i]
+        size = 1 + _varlong_size(delta) + _varlong_size(offset_delta) + tail
+        at = _put_varlong(out, at, size)
+        out[at] = 0
+        at = _put_varlong(out, at + 1, delta)
+        at = _put_varlong(out, at, offset_delta)
+        copy_bytes(out, at, data, kept[TAIL, i], tail)
+        at += tail
+    attributes &= ~np.int64(_HORIZON_BIT)
+    if horizon != NO_HORIZON:
+        attributes |= _HORIZON_BIT
+    _header(data, raw, out, to, at - to, attributes, base, newest, count)
+    return at, earliest
+
+
+@kernel("bytes table int flags flags flags flags int int table flags table bytes ints", results=2)
+def clean_batches(data, headers, latest, superseded, drop_all, stays, discardable, now,
+                  new_horizon, plan, keep, kept, out, counters):  # fmt: skip
+    """Decide the fate of batches and of their records, and write what is left of them.
 
     Args:
         data: the bytes that RAW_START, BODY_START and BODY_END of the plan point into.
         headers: the batches' header table.
-        plan: PLAN_FIELDS rows; NEW_START and NEW_SIZE (0: none) are filled in. No batch that is to
-            be rebuilt is compressed.
-        rows: the records of these batches, from row FIRST_ROW on.
-        keep: which records are kept.
-        first, last: the range of batches.
-        out: destination, large enough.
-        to: where in `out` they begin.
-        facts: scratch space for BODY_FIELDS numbers.
+        latest: records after this offset are kept.
+        superseded: which records a later one with their key supersedes.
+        drop_all: which batches lose all records.
+        stays: which batches are kept even without records.
+        discardable: which batches were aborted, or are markers without data.
+        now: the clock, in milliseconds.
+        new_horizon: the delete horizon of a batch that needs one and has none.
+        plan: PLAN_FIELDS rows. BODY_START is -1 for a batch whose records are not read; other
+            batches have as many records as their headers say, or are malformed. EARLIEST is filled
+            with the lowest timestamp of a rebuilt batch, NEW_SIZE with 0 for a batch that is
+            dropped. Checksums are left for later.
+        keep: filled with which records are kept.
+        kept: scratch space: KEPT_FIELDS rows, a column per record of the largest batch.
+        out: destination, large enough. No batch in it is compressed, unless it is copied.
+        counters: COUNTERS numbers, which are incremented.
 
     Returns:
-        Their end in `out`.
+        The end of the batches in `out`; the ordinal of a malformed batch, before which everything
+        ends, or -1.
     """
-    for batch in range(first, last):
-        action = plan[ACTION, batch]
+    to = np.int64(0)
+    row = np.int64(0)
+    for batch in range(headers.shape[1]):
+        attributes = headers[k.ATTRIBUTES, batch]
+        is_control = attributes & _CONTROL != 0
+        horizon = headers[k.BASE_TIMESTAMP, batch] if attributes & _HORIZON_BIT else np.int64(-1)
+        is_over = horizon >= 0 and horizon <= now
+        count = np.int64(0)
+        records = np.int64(0)
+        has_tombstone = False
+        if plan[BODY_START, batch] >= 0 and headers[k.COUNT, batch] != 0:
+            records = headers[k.COUNT, batch]
+            count, has_tombstone = _choose(
+                data, headers, batch, plan[BODY_START, batch], plan[BODY_END, batch], latest,
+                superseded, drop_all[batch], is_over, row, keep, kept, counters,
+            )  # fmt: skip
+            if count < 0:
+                return to, np.int64(batch)
+            row += records
+        counters[KEPT] += count
+        needs = horizon < 0 and (has_tombstone or (discardable[batch] and is_control))
+        if needs:
+            horizon = np.int64(new_horizon)
         raw = plan[RAW_START, batch]
-        plan[NEW_START, batch] = to
-        at = to
+        start = to
+        action = REBUILD
+        if count == 0:
+            action = EMPTY if stays[batch] else DROP
+        elif count == records and not needs:
+            action = COPY
         if action == COPY:
             copy_bytes(out, to, data, raw, headers[k.SIZE, batch])
             to += headers[k.SIZE, batch]
         elif action == EMPTY:
-            attributes = headers[k.ATTRIBUTES, batch] & ~np.int64(_HORIZON_BIT | _CODEC)
-            _header(data, raw, out, to, _OVERHEAD, attributes, np.int64(-1),
-                    headers[k.MAX_TIMESTAMP, batch], np.int64(0))  # fmt: skip
+            _header(data, raw, out, to, _OVERHEAD, attributes & ~np.int64(_HORIZON_BIT | _CODEC),
+                    np.int64(-1), headers[k.MAX_TIMESTAMP, batch], np.int64(0))  # fmt: skip
             to += _OVERHEAD
         elif action == REBUILD:
-            to = _rebuild(data, headers, plan, rows, keep, batch, out, to, facts)
-        plan[NEW_SIZE, batch] = to - at
-    return to
-
-
-@inlined
-def _append_time(headers, batch):
-    if headers[k.ATTRIBUTES, batch] & _APPEND_TIME:
-        return headers[k.MAX_TIMESTAMP, batch]
-    return np.int64(NO_HORIZON)
-
-
-@inlined
-def _rebuild(data, headers, plan, rows, keep, batch, out, to, facts):
-    horizon = plan[NEW_HORIZON, batch]
-    end = _body(data, rows, keep, plan[FIRST_ROW, batch], plan[BODY_START, batch],
-                plan[BODY_END, batch], _append_time(headers, batch), horizon,
-                out, to + _OVERHEAD, facts)  # fmt: skip
-    attributes = headers[k.ATTRIBUTES, batch] & ~np.int64(_HORIZON_BIT)
-    if horizon != NO_HORIZON:
-        attributes |= _HORIZON_BIT
-    _header(data, plan[RAW_START, batch], out, to, end - to, attributes, facts[NEW_BASE_TIME],
-            facts[NEW_MAX_TIME], facts[NEW_COUNT])  # fmt: skip
-    return end
+            to, plan[EARLIEST, batch] = _rebuild(
+                data, raw, kept, count, attributes, horizon, out, to
+            )
+        plan[ACTION, batch] = action
+        plan[NEW_START, batch] = start
+        plan[NEW_SIZE, batch] = to - start
+    return to, np.int64(-1)

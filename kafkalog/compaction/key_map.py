@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = 8  # a part that grows exists twice for a moment; large ones get huge pages
 _SLOTS_MIN: Final = 1 << 8
+_SLOTS_AHEAD: Final = 1 << 18  # a part grows up to here at once, if its keys are likely to need it
 _FULL: Final = 0.8
 _BITS_MIN: Final = 1 << 13
 _ROWS_AT_ONCE: Final = 1 << 17  # to group the keys of a part
@@ -43,7 +44,8 @@ class Keys:
         sizes = table[k.KEY_SIZE] if wanted is None else np.where(wanted, table[k.KEY_SIZE], -1)
         self.low, self.high = np.empty((2, len(sizes)), np.int64)
         hash_keys(rows.arena, table[k.KEY_POSITION], sizes, *seed, self.low, self.high)
-        self.low[(self.low == 0) & (self.high == 0) & (sizes >= 0)] = 1  # 0 marks a free slot
+        if len(zeros := np.flatnonzero(self.low == 0)):  # without a key, or by a rare chance
+            self.low[zeros[(self.high[zeros] == 0) & (sizes[zeros] >= 0)]] = 1  # 0 is a free slot
 
     @classmethod
     def of(cls, low: Column, high: Column) -> Keys:
@@ -71,16 +73,25 @@ class KeyMap:
 
     Records are counted from 0 in the order they are put, including those without a key.
 
+    Args:
+        rows_expected: about how many records will be put; 0 if unknown.
+        size_ahead: bytes that the map may take before its keys need them.
+
     Attributes:
         rows: number of records put.
 
     Cost:
-        30 to 60 bytes per key, a tenth more while a part of the map grows, a bit per record, and 2
-        MB.
+        30 to 60 bytes per key, or up to 50 MB ahead of its keys; a tenth more while a part of the
+        map grows, a bit per record, and 2 MB.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows_expected: int = 0, size_ahead: int | None = None) -> None:
         self.rows = 0
+        self._rows_expected = rows_expected
+        self._slots_ahead = _SLOTS_AHEAD
+        if size_ahead is not None:
+            slots = size_ahead // (_PARTS * m.SLOT_FIELDS * 8)
+            self._slots_ahead = min(self._slots_ahead, slots // 2)  # it grows to a power of 2
         self._seed = secrets.randbits(63), secrets.randbits(63)
         self._slots = [np.zeros(_SLOTS_MIN * m.SLOT_FIELDS, np.int64) for _ in range(_PARTS)]
         self._counts = [0] * _PARTS
@@ -141,7 +152,7 @@ class KeyMap:
             self._superseded = np.concatenate((self._superseded, np.zeros(more, np.uint8)))
         order, parts = _sorted(low, high)
         for part, first, last in parts:
-            self._reserve(part, last - first)
+            self._reserve(part, last - first, start)
             self._counts[part] += m.put_numbers(
                 order, low, high, first, last, start, self._slots[part], self._superseded
             )
@@ -160,13 +171,17 @@ class KeyMap:
             m.find_keys(order, keys.low, keys.high, first, last, self._slots[part], found)
         return found
 
-    def _reserve(self, part: int, count: int) -> None:
-        """Make room for this many more keys."""
+    def _reserve(self, part: int, count: int, rows: int) -> None:
+        """Make room for this many more keys, after a number of rows."""
         slots = self._slots[part]
         wanted = self._counts[part] + count
         size = before = len(slots) // m.SLOT_FIELDS
         while wanted > _FULL * size:
             size *= 2
+        if size > before:  # each key is moved whenever a part grows
+            foreseen = self._counts[part] * self._rows_expected // max(rows, 1)
+            while size < self._slots_ahead and foreseen > _FULL * size:
+                size *= 2
         if size > before:
             self._slots[part] = np.zeros(size * m.SLOT_FIELDS, np.int64)
             m.move_slots(slots, self._slots[part])

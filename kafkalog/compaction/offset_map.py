@@ -7,12 +7,12 @@ of storing offsets, and notes of each record whether another with its key follow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.batches.records import decode_records
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
@@ -277,7 +277,8 @@ class MapBuilding(DirtyKeys):
     """
 
     def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:
-        self.map = KeyMap()
+        offsets = cleanable.first_uncleanable_offset - cleanable.first_dirty_offset
+        self.map = KeyMap(offsets, None if size_max is None else size_max // 2)
         self._size_max = size_max
         super().__init__(log, cleanable, self.map)
 

@@ -11,7 +11,6 @@ wherever that order matters.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from formats import constants as c
 from formats import file_names
 from formats.file_names import FileKind
+from formats.late_classes import dataclass
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.headers import BatchColumns, batch_columns
@@ -32,7 +32,7 @@ from kafkalog.recovery.model import StartRefusedError
 from kafkalog.storage import Changes, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.compaction.model import CompactionConfig, Tally
     from kafkalog.log_dir import PartitionDir, Segment
@@ -167,7 +167,12 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020}{suffix}"
 
 
-def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+def clean_group(
+    cleaning: Cleaning,
+    group: Sequence[Segment],
+    changes: Changes | None,
+    at_end: Callable[[str], object] | None = None,
+) -> NewFiles:
     """Make the new segment of a group; groups must come in order.
 
     Args:
@@ -176,6 +181,7 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
         changes: changes to the partition directory, where the files are written as `.cleaned` and
             synced, with owner and permissions of the first source and the time of the last; if
             None, only compute their contents. A failure leaves none of them.
+        at_end: called with the path of the log once it is written, before it is synced.
 
     Raises:
         UnwritableError: they cannot be written.
@@ -195,6 +201,9 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
         with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
             for data in written(log, cleaning.clean(group)):
                 segment.extend(data)
+            log.flush()
+            if at_end is not None:
+                at_end(changes.path(name))
     segment.close()
     indexes = {
         file_names.OFFSET_INDEX: segment.offset_index,
@@ -235,19 +244,27 @@ def discard(files: NewFiles, changes: Changes) -> None:
         changes.remove(file_name(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True)
 
 
-def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
-    """Read a new segment back: every checksum, its offsets, records and indexes.
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What the log of a new segment holds; its attributes are those of `NewFiles`."""
 
-    The expected indexes are rebuilt from the log, by the code that predicts a broker's recovery.
+    next_offset: int
+    size_bytes: int
+    records: int
+    indexes: dict[str, bytes]
+
+
+def read_back(path: str, base_offset: int, config: CompactionConfig) -> ReadBack:
+    """Read the log of a new segment: every checksum, its offsets and records.
+
+    Its indexes are rebuilt from it, by the code that predicts a broker's recovery.
 
     Raises:
-        CorruptDataError: it differs from what was intended.
+        CorruptDataError: a batch is wrong.
     """
-    path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
-    slots = len(files.indexes[file_names.OFFSET_INDEX]) // c.OFFSET_INDEX_ENTRY_SIZE + 2
-    room = max(config.segment_index_bytes, slots * c.TIME_INDEX_ENTRY_SIZE)
-    build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
-    records, end, next_offset = 0, 0, files.base_offset
+    # Grouping already limits the indexes.
+    build = IndexBuild(base_offset, StartConfig(config.index_interval_bytes, c.INT32_MAX))
+    records, end, next_offset = 0, 0, base_offset
     with Source(path) as source:
         for found in batch_columns(source, Level.STANDARD):
             if not isinstance(found, BatchColumns):
@@ -265,20 +282,30 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
                 raise _wrong("Its offsets do not fit into an index.", path)
             records += int(headers[h.COUNT].sum())
             end, next_offset = end + found.size_bytes, int(lasts[-1]) + 1
-    if (end, records) != (files.size_bytes, files.records) or (
-        not next_offset == files.next_offset <= files.next_base_offset
-    ):
-        raise _wrong("It does not hold the records that were written.", path)
     build.end()
     made = {
         file_names.OFFSET_INDEX: build.offsets.data(),
         file_names.TIME_INDEX: build.times.data(),
     }
+    return ReadBack(next_offset, end, records, made)
+
+
+def check_new_files(files: NewFiles, found: ReadBack, changes: Changes) -> None:
+    """Compare a new segment with what was intended, and read its indexes.
+
+    Raises:
+        CorruptDataError: it differs.
+    """
+    if (found.size_bytes, found.records) != (files.size_bytes, files.records) or (
+        not found.next_offset == files.next_offset <= files.next_base_offset
+    ):
+        path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
+        raise _wrong("It does not hold the records that were written.", path)
     for suffix, data in files.indexes.items():
         name = changes.path(file_name(files.base_offset, suffix) + file_names.CLEANED)
         with Source(name) as source:
             stored = source.read(0, source.size_bytes)
-        if stored != data or made.get(suffix, data) != data:
+        if stored != data or found.indexes.get(suffix, data) != data:
             raise _wrong("It is not the index of this log.", name)
 
 

@@ -246,9 +246,8 @@ class Replay:
         active.jitter_ms = self._next_jitter()
 
     def roll(self, now_ms: int | None = None) -> None:
-        """Roll without an append; an empty segment stays."""
-        if self._active.size_bytes:
-            self._roll(None, wrap_int64(self._active.last_offset + 1), now_ms)
+        """Roll without an append; an empty segment is replaced, and its age counts from now."""
+        self._roll(None, wrap_int64(self._active.last_offset + 1), now_ms)
 
     def _why_roll(
         self, batches: Sequence[Batch], size: int, now_ms: int | None

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from formats import constants as c
 from kafkalog.check.index_files import padding_is_sound
+from kafkalog.codecs import compress
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
-from kafkalog.compaction import compact_partition, find_candidate
+from kafkalog.compaction import columns, compact, compact_partition, find_candidate
 from kafkalog.compaction.candidates import find_cleanable
+from kafkalog.compaction.chunks import opened
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
-from kafkalog.compaction.swap import NewSegment
+from kafkalog.compaction.swap import NewSegment, read_back
 from kafkalog.configs import ConfigSources
+from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import TimeIndex
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record
 from tests.kafkalog.compaction.oracle import contents
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATER_MS = BASE_TIME + 3_600_000
 ABORT_KEY, ABORT_VALUE = struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 0)
@@ -157,3 +160,84 @@ def test_an_aborted_record_supersedes_nothing_far_from_offset_0(tmp_path: Path) 
         done = compact_partition(candidate, request, run)
     assert done.groups
     assert (partition / f"{1000:020}.log").read_bytes().startswith(committed)
+
+
+def test_batches_whose_records_are_all_superseded_stay_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted from their headers; the others lose records or none."""
+    partition = tmp_path / "orders-0"
+    one, two = (
+        compress(record(key=b"one") + record(offset_delta=1, key=key), c.ZSTD)
+        for key in (b"one", b"two")
+    )
+    fields: Any = {"count": 2, "attributes": c.ZSTD, "base_time": BASE_TIME, "max_time": BASE_TIME}
+    write(partition, 0, *(batch(2 * i, payload=one, **fields) for i in range(3)))
+    write(partition, 6, batch(6, payload=two, **fields), batch(8, payload=one, **fields))
+    write(partition, 10, keyed(10, b"last"))
+    wanted: list[list[bool]] = []
+
+    def opens(chunk: Any, mask: Any) -> Any:
+        wanted.append(mask.tolist())
+        return opened(chunk, mask)
+
+    monkeypatch.setattr(columns, "opened", opens)
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    candidate = find_candidate(open_partition(str(partition)), configs.of_topic("orders"), request)
+    with Run(str(tmp_path)) as run:
+        done = compact_partition(candidate, request, run)
+    assert wanted[:2] == [[False, False, False], [True, True]]
+    assert (done.tally.records_kept, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 8)
+    found = contents(partition / f"{0:020}.log")
+    assert [[one[0] for one in records] for _, records in found] == [[7], [9]]
+
+
+def test_counts_that_a_disk_returns_otherwise_end_the_cleaning(tmp_path: Path) -> None:
+    """Chunks after a count below 0 begin at no record: the map is not asked about them."""
+    partition = tmp_path / "orders-0"
+    value = bytes(4000)
+    write(partition, 0, *(batch(i, [record(key=b"%d" % (i % 9), value=value)]) for i in range(99)))
+    write(partition, 99, keyed(99, b"last"))
+    log = UnifiedLog(str(partition))
+    cleanable = find_cleanable(log, CompactionConfig(), LATER_MS, None)
+    cleaning = columns.ColumnPass(log, CompactionConfig(), LATER_MS, cleanable, {})
+    with (partition / f"{0:020}.log").open("r+b") as file:
+        file.seek(c.RECORDS_COUNT_POSITION)
+        file.write(struct.pack(">i", -(2**31)))
+    with pytest.raises(CorruptDataError):
+        list(cleaning.clean(cleaning.groups()[0]))
+
+
+def test_what_reads_back_differently_is_not_swapped_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every byte of a new segment counts: checksum, offsets, records and indexes."""
+    partition = tmp_path / "orders-0"
+    write(partition, 0, *(keyed(i, b"one") for i in range(3)), keyed(3, b"two"))
+    write(partition, 4, keyed(4, b"last"))
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    old = {path.name: path.read_bytes() for path in partition.iterdir()}
+    size = len(keyed(3, b"two"))
+
+    def compacted() -> Any:
+        partition_dir = open_partition(str(partition))
+        candidate = find_candidate(partition_dir, configs.of_topic("orders"), request)
+        with Run(str(tmp_path)) as run:
+            return compact_partition(candidate, request, run)
+
+    for at in (7, 20, size - 3, size):
+
+        def damaged(path: str, *others: Any, at: int = at) -> Any:
+            data = bytearray(Path(path).read_bytes())
+            data[at : at + 1] = bytes([data[at] ^ 1]) if at < size else b""
+            Path(path).write_bytes(data if at < size else b"")
+            return read_back(path, *others)
+
+        monkeypatch.setattr(compact, "read_back", damaged)
+        with pytest.raises(CorruptDataError, match="reads back differently"):
+            compacted()
+        assert {path.name: path.read_bytes() for path in partition.iterdir()} == old
+    monkeypatch.undo()
+    assert compacted().is_done

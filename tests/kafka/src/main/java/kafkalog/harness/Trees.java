@@ -26,9 +26,13 @@ final class Trees {
 
     /** All regular files below a folder, sorted; a file that vanishes meanwhile is left out. */
     static List<Path> files(Path root) throws IOException {
+        return all(root).stream().filter(p -> Files.isRegularFile(p, LinkOption.NOFOLLOW_LINKS)).toList();
+    }
+
+    private static List<Path> all(Path root) throws IOException {
         while (true) {
             try (Stream<Path> walk = Files.walk(root)) {
-                return walk.filter(p -> Files.isRegularFile(p, LinkOption.NOFOLLOW_LINKS)).sorted().toList();
+                return walk.sorted().toList();
             } catch (UncheckedIOException e) {
                 if (!(e.getCause() instanceof NoSuchFileException)) throw e; // else it vanished: look again
             }
@@ -51,10 +55,7 @@ final class Trees {
     }
 
     static void copy(Path from, Path to) throws IOException {
-        List<Path> all;
-        try (Stream<Path> walk = Files.walk(from)) {
-            all = walk.sorted().toList();
-        }
+        List<Path> all = all(from);
         for (Path p : all) {
             Path target = to.resolve(from.relativize(p).toString());
             if (Files.isDirectory(p)) Files.createDirectories(target);
