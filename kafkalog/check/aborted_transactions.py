@@ -6,13 +6,13 @@ Follows `ProducerStateManager.lastStableOffset`, `TransactionIndex` and, for wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from formats.constants import ABORT, ABORTED_TXN_SIZE, INT64_MAX
 from formats.file_names import FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.columns import header_table as h
@@ -109,6 +109,11 @@ class AbortedTransactions:
         self._missing: list[tuple[int, int]] = []
         # Entries that only the beginning of another producer's transaction can explain.
         self._waiting: list[_Waiting] = []
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether the index of the segment has entries that can be compared."""
+        return self._entries is not None and self._entries.size > 0
 
     def begin(self, segment: Segment) -> None:
         """Start a segment, whose batches follow."""

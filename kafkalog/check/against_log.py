@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -17,18 +16,19 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.check.batches import SegmentCheck, running_max, segment_check, unread_range
+from kafkalog.check.successors import FEW, Entries, KnownBatches, Successors, first_offsets
 from kafkalog.columns import header_table as h
-from kafkalog.columns.headers import BatchColumns, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, Found
+    from kafkalog.columns.headers import BatchColumns, PlainRun
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.model import Defect
 
@@ -36,114 +36,6 @@ if TYPE_CHECKING:
     Columns = tuple[int, Column, Column]
 
 _TOLD_ONE_BY_ONE: Final = 8
-_NOWHERE: Final = -c.INT64_MAX - 1
-
-
-class _Entries:
-    """Reads the ordered entries of an index as far as the log has been read."""
-
-    def __init__(self, blocks: Iterator[Columns]) -> None:
-        self._blocks = blocks
-        self._block = next(blocks, None)
-
-    def up_to(self, limit: int) -> Iterator[Columns]:
-        """Yield blocks of the next entries whose second column is at most `limit`."""
-        while self._block is not None:
-            number, one, two = self._block
-            count = int(np.searchsorted(two, limit, "right"))
-            if count:
-                yield number, one[:count], two[:count]
-            if count < len(two):
-                self._block = number + count, one[count:], two[count:]
-                return
-            self._block = next(self._blocks, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    """Batches whose successors are known, with what can be trusted about them.
-
-    Attributes:
-        columns: the batches.
-        highest: the largest last offset before each, and after the last.
-        is_whole: bool, whether nothing before each, and before the end, is damaged.
-        starts: where the batch before each ends.
-        is_unsure: bool, whether what comes directly before each is no evidence.
-    """
-
-    columns: BatchColumns
-    highest: Column
-    is_whole: NDArray[np.bool_]
-    starts: Column
-    is_unsure: NDArray[np.bool_]
-
-    def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
-        """Return the first batch that reaches each offset, and whether it may be another batch."""
-        batch = np.searchsorted(self.highest[1:], offsets)
-        return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.columns)[batch])
-
-
-class _Walk:
-    """Passes on each batch once the next one is known."""
-
-    def __init__(self, highest: int) -> None:
-        self.highest = highest
-        self._held: BatchColumns | None = None
-        self._is_whole = self._is_trusted = True
-        self._end_position = 0
-
-    def take(self, columns: BatchColumns) -> tuple[int, _Batches | None]:
-        """Return the batches before the last one, and the shift of their numbers."""
-        shift = 1 if self._held is None else 0
-        both = columns if self._held is None else joined([self._held, columns])
-        # The next columns reuse this memory.
-        self._held = _copy_of_last(both)
-        headers, valid = both.headers, both.crc_valid
-        first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
-        follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
-        return shift, self._batches(_part(both, 0, both.count - 1), follows)
-
-    def rest(self) -> _Batches | None:
-        """Return the last batch."""
-        if self._held is None:
-            return None
-        return self._batches(self._held, np.ones(1, np.bool_))
-
-    def _batches(self, columns: BatchColumns, follows: NDArray[np.bool_]) -> _Batches | None:
-        if not columns.count:
-            return None
-        headers, valid = columns.headers, columns.crc_valid
-        last, positions = headers[h.LAST_OFFSET], headers[h.POSITION]
-        trusted = valid & follows
-        trusted &= last >= headers[h.BASE_OFFSET]
-        highest = running_max(self.highest, np.where(trusted, last, _NOWHERE))
-        ends = positions + headers[h.SIZE]
-        starts = np.concatenate(([self._end_position], ends[:-1]))
-        sound = np.concatenate(([self._is_whole], valid))
-        sound[:-1] &= positions == starts
-        is_whole = np.logical_and.accumulate(sound)
-        first = np.where(headers[h.MAGIC] < 2, last, headers[h.BASE_OFFSET])
-        trusted &= first > highest[:-1]
-        is_unsure = ~np.concatenate(([self._is_trusted], trusted[:-1])) | (positions != starts)
-        self._is_trusted = bool(trusted[-1])
-        self.highest, self._is_whole = int(highest[-1]), bool(is_whole[-1])
-        self._end_position = int(ends[-1])
-        return _Batches(columns, highest, is_whole, starts, is_unsure)
-
-
-def _part(columns: BatchColumns, start: int, end: int) -> BatchColumns:
-    """Return a range of the batches, without the refusals."""
-    return replace(columns.part(start, end), refusals=())
-
-
-def _copy_of_last(columns: BatchColumns) -> BatchColumns:
-    last = _part(columns, columns.count - 1, columns.count)
-    return BatchColumns(
-        last.headers.copy(),
-        last.crc_valid.copy(),
-        last.markers.copy(),
-        None if last.facts is None else last.facts.copy(),
-    )
 
 
 @segment_check
@@ -154,7 +46,7 @@ class IndexesMatchLog(SegmentCheck):
         super().__init__(log)
         base_offset = log.base_offset
         assert base_offset is not None, "an index lies beside a segment"
-        self._walk = _Walk(base_offset - 1)
+        self._walk = Successors(base_offset - 1)
         self._indexes: list[_IndexCheck] = []
         self._unread: range | None = None
         if log.offset_index is not None:
@@ -170,11 +62,26 @@ class IndexesMatchLog(SegmentCheck):
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         self._unread = None
+        if columns.plain is not None and self._is_right(columns, columns.plain):
+            return
         shift, batches = self._walk.take(columns)
         if batches is not None:
             found = [index.judge(batches) for index in self._indexes]
             for number, defect in heapq.merge(*found, key=itemgetter(0)):
                 yield number + shift, defect
+
+    def _is_right(self, columns: BatchColumns, run: PlainRun) -> bool:
+        """Take a small plain log if each entry of the indexes says what is usual; else False."""
+        is_end = self.log.size_bytes is not None and run.end_position >= self.log.size_bytes
+        if run.count > FEW or not is_end or not self._walk.goes_on(run):
+            return False
+        rows = columns.headers.tolist()
+        if not all(index.fits(rows) for index in self._indexes):
+            return False
+        for index in self._indexes:
+            index.pass_by(rows)
+        self._walk.pass_by(run)
+        return True
 
     def damage(self, defect: Defect) -> None:
         """Note damage between batches, or after the last one."""
@@ -194,12 +101,25 @@ class IndexesMatchLog(SegmentCheck):
 class _IndexCheck(ABC):
     """Checks one index, and counts the entries that it has reported."""
 
-    def __init__(self, index: OffsetIndex | TimeIndex) -> None:
+    def __init__(self, index: OffsetIndex | TimeIndex, entries: Entries) -> None:
         self.index = index
+        self._entries = entries
         self._told = 0
 
     @abstractmethod
-    def judge(self, batches: _Batches) -> Iterator[Found]:
+    def fits(self, rows: Sequence[list[int]]) -> bool:
+        """Return whether the entries left are those that brokers usually write for all of a log.
+
+        Args:
+            rows: the header table of its batches, a plain run.
+        """
+
+    def pass_by(self, rows: Sequence[list[int]]) -> None:  # noqa: ARG002 # some count batches
+        """Take the batches, and the entries that fit them."""
+        self._entries.pass_by()
+
+    @abstractmethod
+    def judge(self, batches: KnownBatches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
 
     @abstractmethod
@@ -259,11 +179,16 @@ class _Positions(_IndexCheck):
     """
 
     def __init__(self, index: OffsetIndex) -> None:
-        super().__init__(index)
-        self._entries = _Entries(offset_columns(index))
+        super().__init__(index, Entries(offset_columns(index)))
         self._offset_before = -1
 
-    def judge(self, batches: _Batches) -> Iterator[Found]:
+    def fits(self, rows: Sequence[list[int]]) -> bool:
+        """Return whether each entry has the position and the last offset of a batch."""
+        last_offsets = dict(zip(rows[h.POSITION], rows[h.LAST_OFFSET], strict=True))
+        left = self._entries.left()
+        return left is not None and all(last_offsets.get(two) == one for one, two in left)
+
+    def judge(self, batches: KnownBatches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
         positions = batches.columns.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
@@ -304,20 +229,31 @@ class _LastOffsets(_IndexCheck):
     """
 
     def __init__(self, index: OffsetIndex) -> None:
-        super().__init__(index)
         blocks = offset_columns(index)
-        self._entries = _Entries((number, two, one) for number, one, two in blocks)
+        super().__init__(index, Entries((number, two, one) for number, one, two in blocks))
         self._firsts: list[tuple[int, int]] = []
         self._first_count = self._last_count = 0
 
-    def judge(self, batches: _Batches) -> Iterator[Found]:
+    def fits(self, rows: Sequence[list[int]]) -> bool:
+        """Return whether each entry has the last offset of a batch; none begins anywhere else."""
+        left = self._entries.left()
+        return left is not None and {two for _, two in left} <= {*rows[h.LAST_OFFSET]}
+
+    def pass_by(self, rows: Sequence[list[int]]) -> None:
+        """Take the batches, and count the entries for batches of several records."""
+        several = zip(rows[h.LAST_OFFSET], rows[h.COUNT], strict=True)
+        ends = {last for last, count in several if count > 1}
+        self._last_count += sum(two in ends for _, two in self._entries.left() or ())
+        super().pass_by(rows)
+
+    def judge(self, batches: KnownBatches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
             batch, unsure = batches.reaching(offsets)
             is_last = offsets == headers[h.LAST_OFFSET, batch]
-            is_first = ~is_last & (offsets == _first_offsets(columns)[batch])
+            is_first = ~is_last & (offsets == first_offsets(columns)[batch])
             self._last_count += int((is_last & (headers[h.COUNT, batch] > 1)).sum())
             self._first_count += int(is_first.sum())
             room = max(_TOLD_ONE_BY_ONE - len(self._firsts), 0)
@@ -353,15 +289,28 @@ class _Timestamps(_IndexCheck):
     """
 
     def __init__(self, index: TimeIndex, *, is_closed: bool) -> None:
-        super().__init__(index)
-        self._entries = _Entries(time_columns(index))
+        super().__init__(index, Entries(time_columns(index)))
         self._last = index.last()
         self._indexed = self._last.timestamp if self._last else index.last_slot_timestamp()
         self._is_closed = is_closed
         self._largest = -1
         self._knows_times = True
 
-    def judge(self, batches: _Batches) -> Iterator[Found]:
+    def fits(self, rows: Sequence[list[int]]) -> bool:
+        """Return whether each entry has a new largest timestamp, and the end of its batch."""
+        largest, risen = self._largest, {}
+        for last_offset, timestamp in zip(rows[h.LAST_OFFSET], rows[h.MAX_TIMESTAMP], strict=True):
+            if timestamp > largest:
+                largest = risen[last_offset] = timestamp
+        left = self._entries.left()
+        return left is not None and all(risen.get(two) == one for one, two in left)
+
+    def pass_by(self, rows: Sequence[list[int]]) -> None:
+        """Take the batches with their timestamps, and the entries that fit them."""
+        self._largest = max(self._largest, *rows[h.MAX_TIMESTAMP])
+        super().pass_by(rows)
+
+    def judge(self, batches: KnownBatches) -> Iterator[Found]:
         """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
@@ -403,16 +352,6 @@ def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, C
         outside = np.flatnonzero((positions < unread.start) | (positions >= unread.stop))
         if len(outside):
             yield number + int(outside[0]), offsets[outside]
-
-
-def _first_offsets(columns: BatchColumns) -> Column:
-    """Return the first offset of each batch; for an undecoded legacy message its only offset."""
-    headers, facts = columns.headers, columns.facts
-    first: Column = headers[h.BASE_OFFSET]
-    if facts is not None:
-        is_known = (headers[h.MAGIC] < 2) & (facts[h.FOUND] > 0)
-        first = np.where(is_known, facts[h.FIRST], first)
-    return first
 
 
 def _is_inside(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray[np.bool_]:

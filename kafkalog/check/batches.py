@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 import numpy as np
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.batches.selection import crc_defects, defect_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import batch_at
@@ -54,6 +54,7 @@ class CheckedLog:
         next_base_offset: base offset of the next segment, None for an active segment.
         is_closed: whether nothing is appended to it any more: another segment follows, or the
             broker was shut down cleanly.
+        size_bytes: its length when it was listed; None if that is not known.
     """
 
     path: str
@@ -62,6 +63,7 @@ class CheckedLog:
     time_index: TimeIndex | None = None
     next_base_offset: int | None = None
     is_closed: bool = False
+    size_bytes: int | None = None
 
 
 @dataclass
@@ -213,6 +215,8 @@ class ChecksumsMatch(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None:
+            return
         for i in np.flatnonzero(~columns.crc_valid).tolist():
             batch = h.batch_at(columns.headers, i, self.log.path, crc_valid=False)
             for defect in crc_defects(batch):
@@ -225,6 +229,8 @@ class MagicIsKnown(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None:
+            return
         headers = columns.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
             detail = f"Magic {headers[h.MAGIC, i]} is unknown."
@@ -237,6 +243,8 @@ class AttributesAreKnown(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None:
+            return
         headers = columns.headers
         attributes = headers[h.ATTRIBUTES]
         codec = attributes & c.COMPRESSION_MASK
@@ -261,6 +269,8 @@ class HeaderFieldsAgree(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None:
+            return
         found = list(_contradictions(columns))
         wrong_at_all = np.any([wrong for wrong, _ in found], axis=0)
         for i in np.flatnonzero(wrong_at_all & _judged(columns)).tolist():
@@ -306,6 +316,8 @@ class ControlRecordsAreReadable(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None:
+            return
         unreadable = (columns.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(columns)
         refused = {ordinal for ordinal, _ in columns.refusals}
         for i in np.flatnonzero(unreadable).tolist():
@@ -347,6 +359,9 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        run, base_offset = columns.plain, self.log.base_offset or 0
+        if run is not None and run.next_offset - 1 - base_offset <= c.INT32_MAX:
+            return
         last = columns.headers[h.LAST_OFFSET]
         too_far = (last - self.log.base_offset > c.INT32_MAX) & columns.crc_valid
         for i in np.flatnonzero(too_far).tolist():

@@ -8,15 +8,17 @@ epochs without batches: the leader appended nothing, or compaction removed its b
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
+from formats.late_classes import dataclass
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columns.headers import BatchColumns
+    from kafkalog.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect, EpochEntry
 
 _NO_EPOCH: Final = -1
@@ -59,6 +61,14 @@ class _Run:
     position: int
 
 
+class _Last(NamedTuple):
+    """The last batch of a plain run."""
+
+    epoch: int
+    base_offset: int
+    position: int
+
+
 @partition_check
 class EpochsMatchFile(PartitionCheck):
     """The epoch of every batch is the one that leader-epoch-checkpoint has at its base offset.
@@ -77,6 +87,7 @@ class EpochsMatchFile(PartitionCheck):
         self._last_offset = self._highest = -1
         self._cut_batches: dict[int, int] = {}
         self._held: tuple[NDArray[np.int64], NDArray[np.bool_]] | None = None
+        self._plain: _Last | None = None  # what is held back, if it is of a plain run
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
@@ -103,9 +114,11 @@ class EpochsMatchFile(PartitionCheck):
 
     @cached_property
     def _is_ascending(self) -> bool:
-        epochs = np.array([entry.epoch for entry in self._entries or ()], np.int64)
-        sound = (np.diff(epochs) > 0).all() and (np.diff(self._starts) > 0).all()
-        return bool(sound and not (epochs < 0).any() and not (self._starts < 0).any())
+        entries = self._entries or ()
+        return all(min(one.epoch, one.start_offset) >= 0 for one in entries) and all(
+            one.epoch < other.epoch and one.start_offset < other.start_offset
+            for one, other in pairwise(entries)
+        )
 
     def begin(self, log: CheckedLog) -> None:
         """Start a segment: no batch before it reaches its base offset."""
@@ -115,6 +128,9 @@ class EpochsMatchFile(PartitionCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Collect the epochs of these batches, and the entries that begin inside one."""
+        if columns.plain is not None and self._goes_on(columns, columns.plain):
+            return iter(())
+        self._plain = None
         headers, valid = columns.headers, columns.crc_valid
         if self._held is not None:
             headers = np.concatenate((self._held[0], headers), axis=1)
@@ -123,8 +139,33 @@ class EpochsMatchFile(PartitionCheck):
         self._held = headers[:, -1:].copy(), valid[-1:].copy()
         return iter(())
 
+    def _goes_on(self, columns: BatchColumns, run: PlainRun) -> bool:
+        """Take a run of one epoch, in which no entry begins after the first offset; else False."""
+        before = self._last_offset if self._plain is None else self._plain.base_offset
+        is_held_otherwise = self._held is not None and self._plain is None
+        if run.epoch is None or is_held_otherwise or run.first_offset <= before:
+            return False
+        starts = self._starts
+        if len(starts) and ((starts > run.first_offset) & (starts < run.next_offset)).any():
+            return False
+        self._release(run.first_offset)
+        if run.count > 1:
+            self._last_offset = int(columns.headers[h.BASE_OFFSET, -2])
+            self._highest = max(self._highest, self._last_offset)
+            count = run.count - 1
+            self._add(run.epoch, run.first_offset, self._last_offset, count, run.position)
+        self._plain = _Last(run.epoch, run.last_base_offset, run.last_position)
+        self._held = columns.headers[:, -1:].copy(), columns.crc_valid[-1:].copy()
+        return True
+
     def _release(self, limit: int) -> None:
         """Process the batch that was held back until the next one was known."""
+        one, self._plain = self._plain, None
+        if one is not None and one.base_offset < limit:
+            self._held = None
+            self._last_offset = one.base_offset
+            self._highest = max(self._highest, one.base_offset)
+            self._add(one.epoch, one.base_offset, one.base_offset, 1, one.position)
         if self._held is not None:
             headers, valid = self._held
             self._held = None
@@ -151,16 +192,21 @@ class EpochsMatchFile(PartitionCheck):
         epochs = headers[h.EPOCH]
         edges = np.flatnonzero(np.diff(epochs)) + 1
         for begin, end in zip((0, *edges.tolist()), (*edges.tolist(), len(epochs)), strict=True):
-            epoch, last = int(epochs[begin]), int(headers[h.BASE_OFFSET, end - 1])
-            if self._runs and self._runs[-1].epoch == epoch:
-                self._runs[-1].last = last
-                self._runs[-1].count += end - begin
-            elif len(self._runs) < _RUNS_MAX:
-                first, position = headers[h.BASE_OFFSET, begin], headers[h.POSITION, begin]
-                run = _Run(epoch, int(first), last, end - begin, self.log.path, int(position))
-                self._runs.append(run)
-            else:
+            first, last = int(headers[h.BASE_OFFSET, begin]), int(headers[h.BASE_OFFSET, end - 1])
+            position = int(headers[h.POSITION, begin])
+            if not self._add(int(epochs[begin]), first, last, end - begin, position):
                 return
+
+    def _add(self, epoch: int, first: int, last: int, count: int, position: int) -> bool:
+        """Add consecutive batches of an epoch, by base offsets; return whether there was room."""
+        if self._runs and self._runs[-1].epoch == epoch:
+            self._runs[-1].last = last
+            self._runs[-1].count += count
+        elif len(self._runs) < _RUNS_MAX:
+            self._runs.append(_Run(epoch, first, last, count, self.log.path, position))
+        else:
+            return False
+        return True
 
     def _find_cuts(self, base: NDArray[np.int64], last: NDArray[np.int64]) -> None:
         """Collect the entries that begin inside a batch, after its first offset.
@@ -245,10 +291,9 @@ class EpochsMatchFile(PartitionCheck):
 
     def _contradictions(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
         told: set[int] = set()
+        starts = self._starts.tolist()
         for number, run in enumerate(self._runs):
-            first, last = (
-                np.searchsorted(self._starts, (run.first, run.last), "right") - 1
-            ).tolist()
+            first, last = bisect_right(starts, run.first) - 1, bisect_right(starts, run.last) - 1
             if self._agrees(entries, run, first, last):
                 continue
             entry = entries[max(first, last, 0)]

@@ -8,12 +8,13 @@ reading finds it in the same place again: contradictions between moments do not 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS
+from formats.late_classes import dataclass
 from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
@@ -99,7 +100,7 @@ def of_one_moment(
             yield from held
             return (yield from judgement), True
         told.update(_place(one, {}) for one in passed_on)
-        files = _identities(seen)
+        files = _identities(seen) if held else {}
         found = {_place(defect, files) for defect in held if _is_grave(defect)}
         is_settled = (found <= earlier and is_whole(result)) or (
             look() == seen and not _is_restless(seen)

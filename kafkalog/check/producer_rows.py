@@ -6,13 +6,13 @@ segment, and no unreadable marker. Anything else is a blind spot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
 from formats.constants import ABORT, COMMIT
+from formats.late_classes import dataclass
 from kafkalog.check.batches import Found, running_max
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import (
@@ -27,7 +27,7 @@ from kafkalog.defects import make_defect
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from kafkalog.columns.headers import BatchColumns
+    from kafkalog.columns.headers import BatchColumns, PlainRun
 
     Column = NDArray[np.int64]
     Table = NDArray[np.int64]
@@ -158,6 +158,20 @@ class Timeline:
         """End the previous segment, of this size (0 if there was none), and start the next."""
         self._unknown += previous_size_bytes != self._position
         self._position = 0
+
+    def goes_on(self, run: PlainRun, limit: int) -> bool:
+        """Return whether a run is trustworthy, and begins where what was read before ends."""
+        is_next = run.position == self._position and run.first_offset > self._last_offset
+        return is_next and run.next_offset <= limit
+
+    def pass_by(self, run: PlainRun) -> None:
+        """Advance over a run that goes on here, without producers: as `believed` and `rows` do."""
+        blind = self._unknown + self._sights_lost
+        if run.first_offset > self.next_offset:
+            self.removed.add(np.array([self.next_offset]), np.array([run.first_offset]))
+        self.gap += run.first_offset > self.next_offset or blind != self.blind
+        self.next_offset, self.blind = run.next_offset, blind
+        self._last_offset, self._position = run.next_offset - 1, run.end_position
 
     def believed(self, columns: BatchColumns, limit: int) -> Believed:
         """Return the trustworthy batches with offsets below `limit`."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
-    from kafkalog.columns.headers import BatchColumns
+    from kafkalog.columns.headers import BatchColumns, PlainRun
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
@@ -243,6 +243,14 @@ class ProducerHistory(PartitionCheck):
         """Yield the defects of the next batches, ordered by batch number."""
         found = [(0, defect) for defect in self._late]
         self._late, self._is_end_known = [], True
+        run = columns.plain
+        if run is not None and self._timeline.goes_on(run, self._limit):
+            while (stop := self._next_stop()) is not None and stop <= run.first_offset:
+                found += [(0, defect) for defect in self._at_stop(None)]
+            if self._is_nothing_told_by(run):
+                self._timeline.pass_by(run)
+                yield from found
+                return
         believed = self._timeline.believed(columns, self._limit)
         bases = believed.base_offsets
         done = 0
@@ -257,6 +265,13 @@ class ProducerHistory(PartitionCheck):
                 ahead = believed.part(done, done + 1)
                 found += [(number, defect) for defect in self._at_stop(ahead)]
         yield from sorted(found, key=itemgetter(0))
+
+    def _is_nothing_told_by(self, run: PlainRun) -> bool:
+        """Return whether a run says nothing of producers, and no snapshot is of its middle."""
+        stop = self._next_stop()
+        is_whole = stop is None or stop > run.last_base_offset
+        is_told = run.has_producers or run.has_broker_times or self._aborted.has_entries
+        return is_whole and not is_told
 
     def damage(self, defect: Defect) -> None:
         """Note damage between batches, or after the last one."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 
 from kafkalog.check import (
     against_log,
@@ -98,22 +97,33 @@ class ContainedCheck(PartitionCheck):
         self._what = f"The check {type(check).__name__}"
         self._failure: Defect | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> bool:
+        """Abandon the check for a bug in it, which is a finding; let all else pass."""
+        if not isinstance(error, Exception) or isinstance(error, KafkaLogError | MemoryError):
+            return False
+        self._check = None
+        self._failure = check_failed(self._path, self._what, error)
+        return True
+
     def begin(self, log: CheckedLog) -> None:
         """Start a segment; only checks of partitions use it."""
         if isinstance(self._check, PartitionCheck):
-            with self._given_up_if_it_fails():
+            with self:
                 self._check.begin(log)
 
     def damage(self, defect: Defect) -> None:
         """Note damage between batches, or after the last one."""
         if self._check is not None:
-            with self._given_up_if_it_fails():
+            with self:
                 self._check.damage(defect)
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         if self._check is not None:
-            with self._given_up_if_it_fails():
+            with self:
                 yield from self._check.batches(columns)
 
     def end(self) -> Iterator[Defect]:
@@ -122,16 +132,6 @@ class ContainedCheck(PartitionCheck):
             yield from contained_all(self._path, self._what, self._check.end)
         if self._failure is not None:
             yield self._failure
-
-    @contextmanager
-    def _given_up_if_it_fails(self) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaLogError, MemoryError):
-            raise
-        except Exception as error:  # noqa: BLE001 # a bug in one check: it is a finding, others go on
-            self._check = None
-            self._failure = check_failed(self._path, self._what, error)
 
 
 _IN_ORDER: Final = [

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
+    from kafkalog.columns.headers import PlainRun
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import LogView
 
@@ -111,6 +112,8 @@ class OffsetsIncrease(SegmentCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
+        if columns.plain is not None and self._goes_on(columns.plain):
+            return
         shift = 1 - self._held.shape[1]
         spans = np.concatenate([self._held, spans_of(columns)], axis=1)
         self._held = spans[:, -1:]
@@ -119,6 +122,15 @@ class OffsetsIncrease(SegmentCheck):
         following = np.where(is_evidence, spans[FIRST], _NOWHERE)[1:]
         for i, defect in self._judge(spans[:, :-1], following):
             yield i + shift, defect
+
+    def _goes_on(self, run: PlainRun) -> bool:
+        """Take a run that begins where the batches before it end: whatever follows, it is right."""
+        is_next = run.first_offset == self._expected > self._highest
+        if self._held.shape[1] or not is_next or run.first_offset < self._base_offset:
+            return False
+        self._expected, self._highest = run.next_offset, run.next_offset - 1
+        self._end_position = run.end_position
+        return True
 
     def end(self) -> Iterator[Defect]:
         """Yield the defects of the last batch, which may reach into the next segment."""
@@ -235,8 +247,9 @@ class OffsetsAreComplete(PartitionCheck):
 
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
-        self.is_compacted = self.is_compacted or _is_cleaned(columns)
-        if not self.is_compacted:
+        run = columns.plain
+        self.is_compacted = self.is_compacted or (run is None and _is_cleaned(columns))
+        if not self.is_compacted and not (run is not None and self._goes_on(run)):
             spans = spans_of(columns)
             spans = spans[:, spans[IS_SOUND] == 1]
             if spans.shape[1]:
@@ -245,8 +258,18 @@ class OffsetsAreComplete(PartitionCheck):
                 self._held = spans[:, -1:]
         return iter(())
 
+    def _goes_on(self, run: PlainRun) -> bool:
+        """Take a run that begins where the batches before it end: nothing is missing in it."""
+        if self._held.shape[1] or run.first_offset != self._expected:
+            return False
+        self._expected, self._is_in_order = run.next_offset, True
+        self._end_position = run.end_position
+        return True
+
     def _release(self, following: int) -> None:
         """Judge the last batch of a segment, given the offset after it."""
+        if not self._held.shape[1]:
+            return
         self._judge(self._held, np.full(self._held.shape[1], following))
         self._held = self._held[:, :0]
 

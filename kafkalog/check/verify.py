@@ -20,6 +20,7 @@ from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
+from kafkalog.paths.kept_files import each_file_once
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -195,7 +196,8 @@ class Verification:
         def read(seen: Seen, reading: int) -> Generator[Defect, None, tuple[Walk, T]]:
             read = None if reading else self._read  # these belong to the first moment
             walk = Walk(self.schedule, self._progress, self._threads, self._watch, read)
-            return walk, (yield from walk.summary.counting(judge(walk, seen, reading)))
+            judgement = walk.summary.counting(judge(walk, seen, reading))
+            return walk, (yield from each_file_once(judgement))
 
         if self._watch is not None:  # it cannot unsee batches
             walk, result = yield from read(seen, 0)
@@ -240,7 +242,8 @@ class Verification:
         from kafkalog.check.registry import FAILED, contained
 
         failed = CheckedPartition(directory)
-        pointers = pointers_among(directory.files)
+        is_listed = directory.is_remote and self.level == Level.QUICK
+        pointers = [] if is_listed else pointers_among(directory.files)
         if pointers:
             self._pointers += pointers
             failed.is_judged = False

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import pickle
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 
 from formats.file_names import DirectoryState, FileKind, FileState
+from formats.late_classes import dataclass
 from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
@@ -214,8 +214,29 @@ class Walk:
         self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
     ) -> Generator[Defect, None, CheckedPartition]:
         """Check all files of a partition, given its configs; `afresh` is for the schedule."""
+        if directory.is_remote and self.level == Level.QUICK:
+            return self._listed(directory)
         found = self._partition(directory, configs, afresh=afresh)
         return _of_remote_indexes(found) if directory.is_remote else found
+
+    def _listed(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
+        """Check a partition in remote storage by its listing and its manifests."""
+        from kafkalog.check.batches import CheckedPartition
+        from kafkalog.check.registry import contained_all
+        from kafkalog.check.remote_segments import manifests_say_what_is_there
+        from kafkalog.check.segments import files_have_their_segment
+
+        partition = CheckedPartition(directory)
+        for entry in directory.files:
+            is_read = entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
+            if entry.error is not None or not is_read:
+                yield from self.file(entry)
+            else:
+                self.summary.files += 1
+        for check in (files_have_their_segment, manifests_say_what_is_there):
+            what = f"The check {check.__name__}"
+            yield from contained_all(directory.path, what, check, partition)
+        return partition
 
     def _partition(
         self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
@@ -341,6 +362,7 @@ class Walk:
             segment.base_offset,
             next_base_offset=segment.next_base_offset,
             is_closed=was_closed or not segment.is_active,
+            size_bytes=segment.log.size_bytes,
         )
         end = segment.base_offset
         with ExitStack() as files:

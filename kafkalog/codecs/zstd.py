@@ -5,6 +5,7 @@ Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalize
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ _SKIPPABLE_MAGIC: Final = 0x184D2A50
 _HEADER_SIZE_MAX: Final = 18
 # How much zstd-jni reads at a time: ZSTD_DStreamInSize.
 _FEED_SIZE: Final = 131075
-_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not reused
+_PIECE_SIZE: Final = 1024 * 1024
 _DEFAULT_LEVEL: Final = 3
 _kept = threading.local()
 
@@ -24,45 +25,38 @@ _kept = threading.local()
 def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the frames. Raises as `kafkalog.codecs.decompress`."""
     del magic  # the same for all that know this codec
-    import zstandard
-
-    decompressor = _decompressor()
-    try:
-        _decompress_frames(decompressor, view, output)
-    except zstandard.ZstdError:
-        # A decompressor with buffers from other frames words its errors differently. A fresh one
-        # gives the message, so that the same damage always has the same message.
-        output.clear()
-        try:
-            _decompress_frames(zstandard.ZstdDecompressor(), view, output)
-        except zstandard.ZstdError as error:
-            raise damage(ZSTD, str(error)) from error
-    finally:
-        if decompressor.memory_size() > _KEPT_MAX:
-            _kept.zstd = None
-
-
-def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> None:
+    package = _package()
     last_feed = (len(view) - 1) // _FEED_SIZE * _FEED_SIZE
     position = 0
-    while position < len(view):
-        # The package ends silently if a frame is cut off. So does zstd-jni if it read the last of
-        # its input together with the end of the previous frame; otherwise it raises an error.
-        end = _end_of_frame(view, position)
-        if end is None and position <= last_feed:
-            raise damage(ZSTD, f"the frame at position {position} is cut off")
-        for piece in decompressor.read_to_iter(view[position:end]):
-            output.write(piece)
-        position = len(view) if end is None else end
+    try:
+        while position < len(view):
+            # zstd-jni ends silently at a frame that is cut off if it read the last of its input
+            # together with the end of the previous frame; otherwise it raises an error.
+            end = _end_of_frame(view, position)
+            if end is None and position <= last_feed:
+                raise damage(ZSTD, f"the frame at position {position} is cut off")
+            _decompress_frame(package.ZstdDecompressor(), view[position:end], output)
+            position = len(view) if end is None else end
+    except package.ZstdError as error:
+        raise damage(ZSTD, str(error).rpartition(": ")[2]) from error
 
 
-def _decompressor() -> Any:
-    """Return the thread's decompressor, because creating one costs as much as a small batch."""
-    import zstandard
+def _package() -> Any:
+    """Return the package of the standard library, or its backport."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
-    if getattr(_kept, "zstd", None) is None:
-        _kept.zstd = zstandard.ZstdDecompressor()
-    return _kept.zstd
+
+def _decompress_frame(decompressor: Any, view: memoryview, output: Output) -> None:
+    data: bytes | memoryview = view
+    while not decompressor.eof:
+        output.write(decompressor.decompress(data, _PIECE_SIZE))
+        if decompressor.needs_input:
+            return
+        data = b""
 
 
 def _end_of_frame(view: memoryview, start: int) -> int | None:
@@ -96,10 +90,13 @@ def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)
     if kept is None or kept[0] != level:
-        import zstandard
-
-        kept = level, zstandard.ZstdCompressor(level=level, write_content_size=False)
+        package = _package()
+        known = package.CompressionParameter
+        options = {known.compression_level: level, known.content_size_flag: 0}
+        kept = level, package.ZstdCompressor(options=options)
         # Compressors of high levels take too much memory to be kept per thread.
         _kept.compressor = kept if level == _DEFAULT_LEVEL else None
-    compressed: bytes = kept[1].compress(data)
+    compressor = kept[1]
+    compressor.set_pledged_input_size(len(data))
+    compressed: bytes = compressor.compress(data, compressor.FLUSH_FRAME)
     return compressed

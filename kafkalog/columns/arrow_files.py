@@ -77,6 +77,7 @@ def _leaves_of(name: str, kind: Any) -> Iterator[str]:
 # Limits per row group: rows, and bytes in memory.
 _GROUP_ROWS: Final = 1 << 16
 _GROUP_SIZE: Final = 3 << 22
+_GROUPS_KEPT: Final = 4
 _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
@@ -123,7 +124,7 @@ class Exporter:
         self._schema = SCHEMAS[kind].with_metadata({"kafkalog": json.dumps(facts or {})})
         self._paths: list[str] = []
         self._waiting: list[Any] = []
-        self._rows = self._size = 0
+        self._rows = self._size = self._groups = 0
         # One row group is encoded while the next is read.
         self._encoder = ThreadPoolExecutor(1, "kafkalog-export")
         self._encoding: Future[None] | None = None
@@ -181,10 +182,16 @@ class Exporter:
             )
 
     def _wait(self) -> None:
-        """Wait until the previous row group is written."""
+        """Wait until the previous row group is written, and give its memory back at times.
+
+        Each thread has free memory of its own, which grows with the number of row groups otherwise.
+        """
         if self._encoding is not None:
             self._encoding.result()
             self._encoding = None
+            self._groups += 1
+            if self._groups % _GROUPS_KEPT == 0:
+                pa.default_memory_pool().release_unused()
 
     def _with_known_paths(self, batch: Any) -> Any:
         """Return the batch with one growing path dictionary: an IPC file has only one."""

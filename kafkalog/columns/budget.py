@@ -9,8 +9,10 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.batches.framing import scan_batches
-from kafkalog.errors import KafkaLogError
+from kafkalog.codecs import decompress
+from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError
 from kafkalog.jit.fast_path import FAST_SIZE_MIN
 from kafkalog.model import Batch, Record
 from kafkalog.paths.source import Source
@@ -67,6 +69,10 @@ class Turnstile:
 
 
 _RECORD_SIZE: Final = 32
+_UNPACKED_MAX: Final = 1 << 20
+"""More than this in the compressed batches of a small log is decoded by the kernels, however few
+records it is: one record can have a million headers.
+"""
 _LEGACY_RATIO: Final = 100
 """Assumed number of messages in a compressed message of magic 0 or 1, which does not state it."""
 
@@ -74,20 +80,39 @@ _LEGACY_RATIO: Final = 100
 def size_to_decode(source: Source, position: int = 0, end: int | None = None) -> int:
     """Estimate the size of an uncompressed log that would take as long to decode.
 
-    Reads the batch headers of a small log, whose claims need not be true.
+    Reads the batch headers of a small log, whose claims need not be true, and decompresses some of
+    it.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     size = min(source.stored_bytes, end - position)
     if size >= FAST_SIZE_MIN:
         return size
+    room = _UNPACKED_MAX
     with suppress(KafkaLogError):  # reported when the log is read
         for batch in scan_batches(source, position, end):
-            if isinstance(batch, Batch) and batch.compression:
-                is_modern = batch.magic >= 2
-                size += _RECORD_SIZE * max(batch.count, 0) if is_modern else (
-                    _LEGACY_RATIO * batch.size_bytes
-                )  # fmt: skip
+            if not isinstance(batch, Batch) or not batch.compression:
+                continue
+            if batch.magic < 2:
+                size += _LEGACY_RATIO * batch.size_bytes
+                continue
+            size += _RECORD_SIZE * max(batch.count, 0)
+            if batch.count > 0 and size < FAST_SIZE_MIN:
+                room -= _unpacked_size(source, batch, room)
+            if room < 0:
+                return max(size, FAST_SIZE_MIN)
     return size
+
+
+def _unpacked_size(source: Source, batch: Batch, limit: int) -> int:
+    """Return the size of a decompressed batch, one more than the limit if it is larger."""
+    start = batch.position + RECORD_BATCH_OVERHEAD
+    data = source.read(start, batch.end_position - start)
+    try:
+        return len(decompress(data, batch.compression, magic=batch.magic, limit=limit))
+    except LimitExceededError:
+        return limit + 1
+    except CorruptDataError:
+        return 0
 
 
 def logs_to_decode(paths: Iterable[str]) -> int:

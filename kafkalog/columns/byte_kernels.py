@@ -10,6 +10,8 @@ nobody can construct keys that collide; among a billion keys two collide with pr
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from kafkalog.jit.native import inlined, kernel
@@ -40,6 +42,22 @@ def put_eight_bytes(data, at, word):
     """Write eight bytes, the lowest first; compiled as one store."""
     for i in range(8):
         data[at + i] = word >> np.uint64(8 * i) & np.uint64(0xFF)
+
+
+@inlined
+def address(data, at):
+    """Return the address of an element, or of the end of an array."""
+    return np.int64(data.ctypes.data + at)
+
+
+@inlined
+def call_c(function, arguments):
+    """Call the C function at an address with a tuple of int64; return 64 bits of its result.
+
+    The upper half of a result that is shorter means nothing.
+    """
+    kinds = [ctypes.c_int64] * (1 + len(arguments))
+    return np.int64(ctypes.CFUNCTYPE(*kinds)(int(function))(*map(int, arguments)))
 
 
 @inlined

@@ -9,20 +9,21 @@ reused for a later chunk.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog.batches.records import decode_records
+from formats.late_classes import dataclass
+from kafkalog.batches.records import HEADERS_MAX, decode_records, too_many_headers
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columns import kernels as k
 from kafkalog.columns import legacy_kernels as old
 from kafkalog.columns.budget import LARGE_SIZE, SIZE_AT_ONCE
 from kafkalog.columns.header_table import batch_at
+from kafkalog.columns.unpacking import unpack_plain
 from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ BATCH_SIZE_MAX: Final = 1 << 26
 """Larger batches are left to the reference decoder."""
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
-_ARENA_KEPT_MAX: Final = 1 << 23
+_ARENA_KEPT_MAX: Final = 9 << 20
+_ARENA_FULL: Final = 8 << 20
+"""So far batches are decompressed before the rows are made; there is room for one more."""
 _ROWS_KEPT_MAX: Final = 1 << 17
+_HEADER_SIZE: Final = 64  # of memory, besides its bytes: where key and value are, in two forms
 
 
 class Turn(Enum):
@@ -128,9 +132,10 @@ class Rows:
 
 
 def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Split rows into ranges with a bounded size of keys and values; yield at least one."""
+    """Split rows into ranges of bounded size when they are columns; yield at least one."""
     count = rows.table.shape[1]
     sizes = rows.table[k.KEY_SIZE].clip(0) + rows.table[k.VALUE_SIZE].clip(0)
+    sizes += _HEADER_SIZE * rows.table[k.HEADERS_COUNT]
     ends = np.cumsum(sizes)
     first = before = 0
     while True:
@@ -260,41 +265,51 @@ class Chunk:
             left_over: which batches are left over.
             errors: gets the errors of batches, by ordinal; if None, the first one is raised.
         """
-        magics, codecs = self.headers[[k.MAGIC, k.ATTRIBUTES]].tolist()
-        done, fill = 0, self.size_bytes
-        for i in np.flatnonzero(special).tolist():
+        headers, space = self.headers, self.workspace
+        first, fill = 0, self.size_bytes
+        full = max(fill + _DECOMPRESSED_AT_ONCE, _ARENA_FULL)
+        i = 0 if special.any() else self.count
+        while first < self.count:
+            if i < self.count:
+                space.reserve(_ARENA_KEPT_MAX, fill)
+                arena = space.arena[: max(fill, _ARENA_KEPT_MAX)]
+                i, fill = unpack_plain(arena, headers, starts, ends, special, i, fill, full)
+            if i == self.count or fill >= full:
+                yield range(first, i)
+                first, fill = i, self.size_bytes
+                continue
             if left_over is not None and left_over[i]:
-                if done < i:
-                    yield range(done, i)
+                if first < i:
+                    yield range(first, i)
                 yield i
-                done, fill = i + 1, self.size_bytes
+                i += 1
+                first, fill = i, self.size_bytes
                 continue
             try:
-                start, end = int(starts[i]), int(ends[i])
-                codec = codecs[i] & c.COMPRESSION_MASK
-                if magics[i] < 2 and (start < 0 or codec == c.ZSTD):
-                    raise self.refusal(i)
-                unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                unpacked = self._unpack_odd(i, int(starts[i]), int(ends[i]), fill)
                 if unpacked is None:
-                    if done < i:
-                        yield range(done, i)
-                    done, fill = i, self.size_bytes
+                    if first < i:
+                        yield range(first, i)
+                    first, fill = i, self.size_bytes
                     yield Turn.WAIT
-                    unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                    unpacked = self._unpack_odd(i, int(starts[i]), int(ends[i]), fill)
                     assert unpacked is not None, "its turn has come"
+                starts[i], ends[i] = fill, unpacked
+                fill = unpacked
             except KafkaLogError as error:
                 if errors is None:
                     raise
                 errors[i] = error
                 starts[i] = -1
-                continue
-            starts[i], ends[i] = fill, unpacked
-            fill = unpacked
-            if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
-                yield range(done, i + 1)
-                done, fill = i + 1, self.size_bytes
-        if done < self.count:
-            yield range(done, self.count)
+            i += 1
+
+    def _unpack_odd(self, ordinal: int, start: int, end: int, at: int) -> int | None:
+        """Decompress a batch that is not plain, as `unpack`."""
+        magic, attributes = self.headers[[k.MAGIC, k.ATTRIBUTES], ordinal].tolist()
+        codec = attributes & c.COMPRESSION_MASK
+        if magic < 2 and (start < 0 or codec == c.ZSTD):
+            raise self.refusal(ordinal)
+        return self.unpack(start, end, codec, at, magic=magic)
 
     def _decode_range(
         self,
@@ -317,7 +332,7 @@ class Chunk:
             stop = stops[bisect_right(stops, before)]
             count = decode(space.arena, space.headers, starts, ends, stop, state, codes, space.rows)
             after = int(state[k.STATE_BATCH])
-            table = space.rows[:, :count]
+            table = self._within_limits(space.rows[:, :count], errors)
             bad = [before + int(i) for i in np.flatnonzero(codes[before:after])]
             bad += [i for i in errors if before <= i < after]
             failures = tuple(
@@ -326,10 +341,25 @@ class Chunk:
                     i,
                     errors.get(i) or self.refusal(i),
                 )
-                for i in sorted(bad)
+                for i in sorted({*bad})
             )
             ended = after + int(state[k.STATE_POSITION] >= 0)
             yield Rows(table, space.arena, range(begins, ended), failures)
+
+    def _within_limits(
+        self, table: NDArray[np.int64], errors: dict[int, KafkaLogError]
+    ) -> NDArray[np.int64]:
+        """Leave out records with too many headers, with the rest of their batches; note why."""
+        ordinals, counts = table[k.ORDINAL], table[k.HEADERS_COUNT]
+        left_out = np.zeros(len(ordinals), np.bool_)
+        if len(ordinals) and int(ordinals[0]) in errors:
+            left_out = ordinals == ordinals[0]
+        for row in np.flatnonzero(counts > HEADERS_MAX).tolist():
+            ordinal = int(ordinals[row])
+            if ordinal not in errors:
+                errors[ordinal] = too_many_headers(int(counts[row]), self.batch(ordinal))
+                left_out[row:] |= ordinals[row:] == ordinal
+        return np.ascontiguousarray(table[:, ~left_out]) if left_out.any() else table
 
     def refusal(self, ordinal: int) -> KafkaLogError:
         """Return the error that the reference decoder raises for the batch."""
@@ -342,14 +372,22 @@ class Chunk:
 
 
 class ChunkReader:
-    """Reads chunks of one log from a position on; stops before anything irregular."""
+    """Reads chunks of one log from a position on; stops before anything irregular.
 
-    def __init__(self, source: Source, position: int, end: int) -> None:
+    Args:
+        source: the log.
+        position, end: where in it.
+        doubled: whether chunks without compressed batches may be twice as large, for work with a
+            high fixed cost per chunk.
+    """
+
+    def __init__(self, source: Source, position: int, end: int, *, doubled: bool = False) -> None:
         self.position = position
         self.end = end
         self._source = source
         self._size = CHUNK_SIZE_MIN
         self._size_max = CHUNK_SIZE_MAX
+        self._doubled = doubled
 
     def shrink(self) -> None:
         """Read smaller chunks from now on, since they grow too large when decompressed."""
@@ -396,5 +434,7 @@ class ChunkReader:
             return None
         chunk = Chunk(self._source.path, self.position, used, count, workspace)
         self.position += used
-        self._size = min(2 * self._size, self._size_max)
+        is_packed = (chunk.headers[k.ATTRIBUTES] & c.COMPRESSION_MASK).any()
+        size_max = 2 * self._size_max if self._doubled and not is_packed else self._size_max
+        self._size = min(2 * self._size, size_max)
         return chunk

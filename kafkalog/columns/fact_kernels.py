@@ -65,6 +65,28 @@ def gather_facts(rows, count, facts):
             facts[_OFFSET_OF_MAX, batch] = offset
 
 
+@kernel("ints int int ints", results=1)
+def list_due(positions, last, interval, due):
+    """List the batches for which index entries are due: those far enough behind the last entry.
+
+    Args:
+        positions: positions of batches, rising.
+        last: position of the last entry.
+        interval: how many bytes may follow it.
+        due: filled with ordinals; as long as `positions`.
+
+    Returns:
+        The number of these batches.
+    """
+    count = 0
+    for i in range(len(positions)):
+        if positions[i] - last > interval:
+            due[count] = i
+            count += 1
+            last = positions[i]
+    return count
+
+
 @kernel("bytes ints ints ints ints ints")
 def read_markers(data, starts, ends, types, epochs, deltas):
     """Read types, coordinator epochs and timestamps of transaction markers.

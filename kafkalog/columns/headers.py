@@ -8,12 +8,14 @@ reference scanner judges it, so that both give the same batches and the same def
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from formats import constants as c
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import Frames, read_batch, scan_batches
 from kafkalog.columns import header_table as h
 from kafkalog.columns import record_facts
@@ -21,7 +23,7 @@ from kafkalog.columns.budget import size_to_decode
 from kafkalog.engine import Crew
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.jit import fast_path
-from kafkalog.model import Batch, Defect, Level
+from kafkalog.model import Batch, Defect, Level, computed_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -39,10 +41,42 @@ _BATCHES_AT_ONCE: Final = 4096
 _GATHERED_MIN: Final = 1024
 _GATHERED_RECORDS_MIN: Final = 1 << 18
 _WORTH_A_SEEK: Final = 1 << 15  # batches this large are cheaper to skip than to read
-_ROWS_AT_ONCE: Final = 8192
+_ROWS_AT_ONCE: Final = 32768
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRun:
+    """Consecutive batches as brokers usually append them: nothing in their headers is unusual.
+
+    They are of magic 2 and have right checksums; each follows the one before it in the file and in
+    its offsets, and has a record for each offset; none is a control batch or was cleaned.
+
+    Attributes:
+        position, end_position: where the first one begins and the last one ends.
+        first_offset, next_offset: the first one's base offset, and the offset after the last one.
+        last_position, last_base_offset: of the last batch.
+        count: number of batches.
+        epoch: the leader epoch of all of them; None if they have several, or none.
+        has_producers: whether one has a producer id.
+        has_broker_times: whether a broker's clock set the timestamps of one.
+    """
+
+    position: int
+    end_position: int
+    first_offset: int
+    next_offset: int
+    last_position: int
+    last_base_offset: int
+    count: int
+    epoch: int | None
+    has_producers: bool
+    has_broker_times: bool
+
+
+_PLAIN_ATTRIBUTES: Final = c.COMPRESSION_MASK | c.TIMESTAMP_TYPE_MASK | c.TRANSACTIONAL_MASK
+
+
+@dataclass(frozen=True)
 class BatchColumns:
     """Consecutive batches, at least one; valid until the next ones are requested.
 
@@ -75,6 +109,42 @@ class BatchColumns:
         """Bytes from the first batch to the end of the last."""
         first, last = self.headers[:, 0], self.headers[:, -1]
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
+
+    @computed_once
+    def plain(self) -> PlainRun | None:
+        """The batches as a plain run; None if something about them is unusual."""
+        headers, attributes = self.headers, self.headers[h.ATTRIBUTES]
+        base, last, count = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET], headers[h.COUNT]
+        is_plain = self.crc_valid & (headers[h.MAGIC] == 2) & (count > 0)
+        is_plain &= (last >= base) & (last - base + 1 == count)
+        is_plain &= attributes & ~_PLAIN_ATTRIBUTES == 0
+        is_plain &= attributes & c.COMPRESSION_MASK <= c.CODEC_MAX
+        is_plain &= self.markers[h.MARKER_TYPE] == h.NO_MARKER
+        ends = headers[h.POSITION] + headers[h.SIZE]
+        is_plain[1:] &= (base[1:] == last[:-1] + 1) & (headers[h.POSITION, 1:] == ends[:-1])
+        has_producer = headers[h.PRODUCER_ID] != -1
+        has_producers = bool((has_producer | (attributes & c.TRANSACTIONAL_MASK != 0)).any())
+        if has_producers:
+            sequenced = (headers[h.PRODUCER_EPOCH] >= 0) & (headers[h.BASE_SEQUENCE] >= 0)
+            is_plain &= (headers[h.PRODUCER_ID] >= 0) & sequenced
+        if not is_plain.all():
+            return None
+        first, final = headers[:, 0].tolist(), headers[:, -1].tolist()
+        if first[h.BASE_OFFSET] < 0 or final[h.LAST_OFFSET] == c.INT64_MAX:
+            return None
+        has_epoch = first[h.EPOCH] >= 0 and bool((headers[h.EPOCH] == first[h.EPOCH]).all())
+        return PlainRun(
+            first[h.POSITION],
+            final[h.POSITION] + final[h.SIZE],
+            first[h.BASE_OFFSET],
+            final[h.LAST_OFFSET] + 1,
+            final[h.POSITION],
+            final[h.BASE_OFFSET],
+            self.count,
+            first[h.EPOCH] if has_epoch else None,
+            has_producers,
+            bool((attributes & c.TIMESTAMP_TYPE_MASK).any()),
+        )
 
     def part(self, start: int, end: int) -> BatchColumns:
         """Return its batches from ordinal `start` up to `end`, renumbered from 0."""
@@ -246,10 +316,11 @@ def _walk(
     from kafkalog.columns.chunks import ChunkReader
     from kafkalog.columns.walk import Lanes, Walk
 
+    rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
     with Crew(threads, "kafkalog-headers") as pool:
         walk = Walk(
-            ChunkReader(source, position, end),
-            Lanes(pool, threads + 1, _ROWS_AT_ONCE if level == Level.DEEP else 0, []),
+            ChunkReader(source, position, end, doubled=look is not None),
+            Lanes(pool, threads + 1, rows, []),
             lambda chunk: _steps(chunk, level, look),
             judge,
             check_crc=level != Level.QUICK,

@@ -100,11 +100,13 @@ def snapshot_columns(path: str) -> NDArray[np.int64] | None:
     count = int.from_bytes(data[_COUNT:_ENTRIES], "big", signed=True)
     if not 0 <= count <= (len(data) - _ENTRIES) // _ENTRY.itemsize:
         return None
+    if not count:
+        return np.empty((len(_ENTRY.names or ()), 0), np.int64)
     entries = np.frombuffer(data, _ENTRY, count, _ENTRIES)
     columns = np.array([entries[name] for name in _ENTRY.names or ()], np.int64)
     columns = columns[:, np.argsort(columns[0], kind="stable")]
     is_last = np.append(columns[0, 1:] != columns[0, :-1], True)
-    return columns[:, is_last] if count else columns
+    return columns[:, is_last]
 
 
 _OFFSET_ENTRIES_MAX: Final = 1 << 23  # the entries of a larger index are looked up one by one

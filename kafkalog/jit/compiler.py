@@ -208,6 +208,27 @@ def _prefetch(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 
 @intrinsic
+def _address(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place = _pointer(context, builder, signature.args[0], *arguments)
+        return builder.ptrtoint(place, ir.IntType(64))
+
+    return types.int64(data, types.int64), generate
+
+
+@intrinsic
+def _call_c(_, function, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        wide = ir.IntType(64)
+        words = cgutils.unpack_tuple(builder, values[1])
+        kind = ir.FunctionType(wide, [wide] * len(words))
+        return builder.call(builder.inttoptr(values[0], kind.as_pointer()), words)
+
+    count = len(arguments)
+    return types.int64(types.int64, types.UniTuple(types.int64, count)), generate
+
+
+@intrinsic
 def _trailing_zeros(_, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -230,7 +251,9 @@ def _crc32c_word(_, crc, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 
 _INTRINSICS = {
+    "address": _address,
     "byte": _byte,
+    "call_c": _call_c,
     "copy_bytes": _copy_bytes,
     "eight_bytes": _eight_bytes,
     "prefetch": _prefetch,

@@ -20,13 +20,14 @@ from formats.constants import (
     TIME_INDEX_ENTRY,
 )
 from kafkalog.indexes import aborted_transaction_bytes
+from kafkalog.jit.fast_path import kernels_work
 from kafkalog.model import AbortedTransaction
 from kafkalog.paths.source import WINDOW_SIZE_MIN
 from kafkalog.recovery.model import StartConfig, StartRefusedError
 
 if TYPE_CHECKING:
     import struct
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -334,7 +335,7 @@ class IndexBuild:
         rises = np.where(max_timestamps > running[:-1], np.arange(1, len(running)), 0)
         holders = np.concatenate(([of_largest], last_offsets))[np.maximum.accumulate(rises)]
         due = self._due(positions)
-        if due:
+        if len(due):
             offsets = np.concatenate(([self.offsets.last_offset], last_offsets[due]))
             times = np.concatenate(([self.times.last[0]], running[1:][due]))
             later = times[1:] > times[:-1]
@@ -350,8 +351,15 @@ class IndexBuild:
         """Add the entry that the time index of a segment ends with."""
         self.times.maybe_append(*self.max_timestamp, at_end=True)
 
-    def _due(self, positions: NDArray[np.int64]) -> list[int]:
+    def _due(self, positions: NDArray[np.int64]) -> Sequence[int] | NDArray[np.int64]:
         """Return the ordinals of the batches for which entries are due."""
+        if kernels_work():
+            import numpy as np
+
+            from kafkalog.columns.fact_kernels import list_due
+
+            found = np.empty(len(positions), np.int64)
+            return found[: list_due(positions, self._last_entry, self._interval, found)]
         behind = positions.searchsorted(positions + self._interval, "right").tolist()
         due = []
         ordinal = int(positions.searchsorted(self._last_entry + self._interval, "right"))

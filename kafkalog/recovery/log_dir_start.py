@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
-from kafkalog.cluster_image import ClusterImage, read_cluster_image
+from formats.late_classes import dataclass
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
@@ -35,6 +35,8 @@ from kafkalog.text_files import read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.cluster_image import ClusterImage
 
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
@@ -103,8 +105,12 @@ def read_hosting(
         node_id = read_meta_properties(entry.path).node_id
     except KafkaLogError:
         return None
-    image = None if node_id is None else read_cluster_image(metadata_dir or log_dir)
-    return None if node_id is None or image is None else Hosting(node_id, image)
+    if node_id is None:
+        return None
+    from kafkalog.cluster_image import read_cluster_image  # with the schemas of its records
+
+    image = read_cluster_image(metadata_dir or log_dir)
+    return None if image is None else Hosting(node_id, image)
 
 
 @dataclass(frozen=True, slots=True)

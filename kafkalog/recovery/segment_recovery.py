@@ -65,6 +65,8 @@ class SegmentRecovery(Walker):
         self._appends = AppendsOneByOne(producers, self._aborted)
         self._valid = 0  # bytes of sound batches
         self._next_offset = segment.base_offset
+        self._has_epoch = False  # of the last batch
+        self._has_legacy = False
         self._is_fed = segment.log.path is not None and not segment.log.start
         self._refusal: StartRefusedError | None = None
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
@@ -124,6 +126,8 @@ class SegmentRecovery(Walker):
         of_producers = headers[h.LAST_OFFSET, headers[h.MAGIC] >= 2]
         if len(of_producers):
             self._producers.end_offset = int(of_producers[-1]) + 1
+        self._has_legacy |= len(of_producers) < count
+        self._has_epoch = int(headers[h.EPOCH, -1]) >= 0
         return count
 
     def _take(self, size_bytes: int) -> None:
@@ -149,8 +153,10 @@ class SegmentRecovery(Walker):
         self._indexes.batch(frame.batch.max_timestamp, frame.last_offset, self._valid)
         self._take(frame.size_bytes)
         self._next_offset = frame.next_offset
+        self._has_legacy |= frame.magic < 2
         if frame.magic >= 2:
             epoch, latest = frame.batch.partition_leader_epoch, self._epochs.latest
+            self._has_epoch = epoch >= 0
             if epoch >= 0 and (latest is None or epoch > latest):
                 self._epochs.assign(epoch, frame.batch.base_offset)
             self._appends.frame(source, frame)
@@ -185,6 +191,8 @@ class SegmentRecovery(Walker):
         self._indexes.end()
         segment.write_indexes(bytes(self._aborted.data), why)
         segment.set_max_timestamp(self._indexes.max_timestamp)
+        if self._valid and not self._has_legacy:  # which a search for the end may refuse
+            segment.set_end(self._next_offset, self._valid, has_epochs=self._has_epoch)
         return truncated
 
     def _scan(self) -> None:

@@ -53,6 +53,7 @@ class SegmentState:
         self._max_timestamp: tuple[int, int] | None = None
         self.end_of_batches = 0  # where the walk of `next_offset` ended
         self.has_epochs = False  # whether its last batch has a leader epoch
+        self._next_offset: int | None = None  # if a scan has found it
 
     def name(self, suffix: str) -> str:
         """Return the name of one of its files."""
@@ -89,6 +90,7 @@ class SegmentState:
         """Use these indexes instead of those under the segment's name."""
         self._offset_index = offsets
         self._time_index = times
+        self._next_offset = None
 
     @property
     def aborted_count(self) -> int:
@@ -135,6 +137,8 @@ class SegmentState:
         Raises:
             StartRefusedError: a header on the way there is corrupt.
         """
+        if self._next_offset is not None:
+            return self._next_offset
         found = self.find(self.offset_index.last_offset)
         self.end_of_batches = 0
         if found is None:
@@ -176,6 +180,10 @@ class SegmentState:
     def set_max_timestamp(self, largest: tuple[int, int]) -> None:
         """Set the largest timestamp and its offset, as a scan found them."""
         self._max_timestamp = largest
+
+    def set_end(self, next_offset: int, position: int, *, has_epochs: bool) -> None:
+        """Set where the last batch ends, as a scan found it, whose index leads there."""
+        self._next_offset, self.end_of_batches, self.has_epochs = next_offset, position, has_epochs
 
     def build_indexes(self, why: str) -> None:
         """Write the indexes of a segment that a split created; it has no transaction index yet."""
@@ -235,6 +243,7 @@ class SegmentState:
                 reason,
             )
         )
+        self._next_offset = None
         self.log = Content(self.log.path, self.log.start, self.log.start + size_bytes)
         self.directory.contents[self.name(file_names.LOG)] = self.log
 

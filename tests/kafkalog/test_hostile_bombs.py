@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.batches.records import HEADERS_MAX
 from kafkalog.codecs import compress
 from tests.builders import batch, message, record, varint, write_log
 
@@ -224,3 +225,40 @@ def test_a_few_bytes_with_many_records_are_decoded_fast(tmp_path: Path, magic: i
         assert status in {0, 1}, (line, output[-500:])
         assert seconds < 20, (line, seconds)
     assert found[0][2].count(b"\n") >= count
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_a_few_bytes_with_many_headers(tmp_path: Path, codec: int):
+    """A record has 24 million headers, one has as many as are read; decoding takes seconds.
+
+    The records before the first of them are read, and the batch after it.
+    """
+    many = headers_only(24_000_000)
+    packed = compress(record(0, b"before") + many + record(2, b"behind"), codec)
+    first = batch(0, payload=packed, count=3, attributes=codec)
+    packed = compress(headers_only(HEADERS_MAX) + record(1, b"after"), codec)
+    log = write_log(tmp_path / "t-0", first, batch(3, payload=packed, count=2, attributes=codec))
+    assert log.stat().st_size < 1 << 17
+    to = str(tmp_path / "to")
+    lines = [
+        ["dump-segment", "--format", "ndjson", str(log.parent)],
+        ["verify", "--level", "deep", str(log.parent)],
+        ["export", str(log.parent), "--to", to, "--engine", "local"],
+    ]
+    found, peak = run_all(tmp_path, lines)
+    for line, (status, seconds, output) in zip(lines, found, strict=True):
+        assert status == 7, (line, output[-500:])
+        assert seconds < 60, (line, seconds)
+    assert b"A record has 24000000 headers" in found[0][2]
+    rows = [json.loads(row) for row in found[0][2].splitlines()]
+    assert [row["key"] for row in rows if row["type"] == "record"] == ["before", None, "after"]
+    assert [len(row["headers"]) for row in rows if row["type"] == "record"] == [0, HEADERS_MAX, 0]
+    assert peak < RSS_MAX
+
+
+def headers_only(count: int) -> bytes:
+    """Return a record with so many empty headers."""
+    body = b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(count)
+    body += b"\0\1" * count
+    return varint(len(body)) + body

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.soak.guard import guarded
+from kafkalog.jit.native import Kernel
 from tests.soak.target import Place, Target
 
 if TYPE_CHECKING:
@@ -35,9 +35,17 @@ def fail(_files: Files, rng: Random, _place: Place) -> None:
 
 
 def crash(_files: Files, rng: Random, _place: Place) -> None:
-    """Make native code read one byte past an array for some inputs."""
-    data = guarded(13, np.uint8)
-    ctypes.string_at(data.ctypes.data, 14 if 0.1 < rng.random() < 0.2 else 13)
+    """Let a kernel read one byte before its array, or after it, for some inputs."""
+    chance = rng.random()
+    place = -1 if 0.1 < chance < 0.2 else 13 if 0.62 < chance < 0.7 else 0
+
+    def read(address: int, _size: int, _results: object) -> int:
+        ctypes.string_at(address + place, 1)
+        return 0
+
+    reader = Kernel(crash, ["bytes"], 0)
+    reader._native = read
+    reader(np.zeros(13, np.uint8))
 
 
 def hang(_files: Files, rng: Random, _place: Place) -> None:

@@ -46,8 +46,9 @@ from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.payloads.control_records import control_record, control_text
-from kafkalog.payloads.internal_topics import PayloadKind, decode, kafka_text
+from kafkalog.payloads.internal_topics import decode, kafka_text
 from kafkalog.payloads.java_text import java_double, java_json, java_text
+from kafkalog.payloads.kinds import PayloadKind
 from tests.soak import generated, real
 from tests.soak.mutations import mutated, number
 from tests.soak.target import Place, Target, only

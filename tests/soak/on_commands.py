@@ -167,6 +167,7 @@ def few_batches_at_once() -> Iterator[None]:
         patch.object(headers, "_ROWS_AT_ONCE", 5),
         patch.object(offset_map, "_ROWS_AT_ONCE", 5),
         patch.object(chunks, "_DECOMPRESSED_AT_ONCE", 64),
+        patch.object(chunks, "_ARENA_FULL", 64),
     ):
         yield
 

@@ -1,4 +1,5 @@
-"""The checks report the same whether the headers of a log come from the scanner or the kernels."""
+"""The checks report the same whether the headers of a log come from the scanner or the kernels,
+and whether batches that are as usual are judged as a run or one by one."""
 
 from __future__ import annotations
 
@@ -60,6 +61,14 @@ def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Judge each batch as if none were as usual."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headers.BatchColumns, "plain", None)
+        yield
+
+
 def verdict(path: Path, level: Level) -> tuple[list[Defect], dict[str, Any]]:
     run = Verification(level)
     found = list(run.verify(path))
@@ -70,7 +79,7 @@ def assert_twins(
     path: Path, *, small: bool = False, levels: Iterable[Level] = Level
 ) -> list[Defect]:
     for level in levels:
-        with sized(NEVER):
+        with sized(NEVER), one_by_one():
             wanted = verdict(path, level)
         with sized(ALWAYS, small=small):
             assert verdict(path, level) == wanted

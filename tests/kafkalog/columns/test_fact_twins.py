@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from kafkalog.columns.headers import batch_columns
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
+from kafkalog.recovery import StartConfig, indexes
+from kafkalog.recovery.indexes import IndexBuild
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.columns.test_twins import logs
@@ -150,3 +153,25 @@ def test_what_control_batches_say(tmp_path: Path):
     ]
     wanted += [[header_table.EMPTIED, -1, -1], [header_table.NO_MARKER, -1, -1]]
     assert [row[1] for row in assert_twins(path)] == wanted
+
+
+@pytest.mark.parametrize("interval", [0, 1, 100, 4096])
+def test_index_entries_are_due_as_the_reference_says(
+    interval: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch by batch, by columns without the kernels, and with them."""
+    rng = random.Random(f"due {interval}")
+    positions = np.cumsum([0, *(rng.randrange(1, 2000) for _ in range(500))])
+    offsets = np.arange(len(positions)) * 3
+    times = np.array([rng.randrange(1000) for _ in positions])
+    builds = [IndexBuild(0, StartConfig(interval, 1 << 20)) for _ in range(3)]
+    for columns in zip(times.tolist(), offsets.tolist(), positions.tolist(), strict=True):
+        builds[0].batch(*columns)
+    for build, works in zip(builds[1:], (False, True), strict=True):
+        monkeypatch.setattr(indexes, "kernels_work", lambda works=works: works)
+        for first in range(0, len(positions), 90):
+            some = slice(first, first + 90)
+            assert build.columns(times[some], offsets[some], positions[some])
+    entries = {(build.offsets.data(), build.times.data()) for build in builds}
+    assert len(entries) == 1
+    assert entries != {(b"", b"")}

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkalog.batches import records
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.selection import Selection
 from kafkalog.codecs import compress
+from kafkalog.columns import chunks
 from kafkalog.model import Batch, Isolation
 from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, varint, write_log
@@ -110,6 +112,16 @@ SELECTION = st.builds(
     header=st.none() | st.just((b"", None)) | st.just((b"", b"")), control=st.booleans(),
     from_position=st.none() | st.integers(0, 300), max_bytes=st.none() | st.integers(0, 300),
 )  # fmt: skip
+
+
+@TWINS
+@given(data=logs(), batch_rows=st.integers(1, 4), most=st.integers(0, 2))
+def test_records_with_too_many_headers(tmp_path: Path, data: bytes, batch_rows: int, most: int):
+    """As if the limit were a few: what precedes such a record is read, and the next batch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "HEADERS_MAX", most)
+        patch.setattr(chunks, "HEADERS_MAX", most)
+        assert_twins(write_log(tmp_path, data), batch_rows=batch_rows)
 
 
 @TWINS

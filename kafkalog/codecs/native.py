@@ -1,0 +1,54 @@
+"""The C functions of the codecs' packages, as addresses that kernels call without Python.
+
+They are the public interfaces of liblz4, libzstd, ISA-L and zlib, which the extension modules of
+the packages and of Python export. Where one is missing, as it may be in another build, its address
+is 0, and the codec's module is used instead. The package for snappy exports none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+_ZSTD_MODULE: Final = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
+
+FUNCTIONS: Final = (
+    ("lz4.frame._frame", "LZ4_decompress_safe"),
+    ("lz4.frame._frame", "XXH32"),
+    (_ZSTD_MODULE, "ZSTD_createDCtx"),
+    (_ZSTD_MODULE, "ZSTD_freeDCtx"),
+    (_ZSTD_MODULE, "ZSTD_decompressDCtx"),
+    ("isal.isal_zlib", "isal_inflate_init"),
+    ("isal.isal_zlib", "isal_inflate_stateless"),
+    ("isal.isal_zlib", "crc32_gzip_refl"),
+    ("lz4.frame._frame", "LZ4_compress_fast"),
+    (_ZSTD_MODULE, "ZSTD_createCCtx"),
+    (_ZSTD_MODULE, "ZSTD_freeCCtx"),
+    (_ZSTD_MODULE, "ZSTD_CCtx_setParameter"),
+    (_ZSTD_MODULE, "ZSTD_compress2"),
+    ("zlib", "deflateInit2_"),
+    ("zlib", "deflate"),
+    ("zlib", "deflateReset"),
+    ("zlib", "deflateEnd"),
+)
+"""Each function with the extension module that exports it, in the order of `addresses`."""
+
+
+@cache
+def addresses() -> tuple[int, ...]:
+    """Return the address of each function, or 0."""
+    return tuple(_address(module, name) for module, name in FUNCTIONS)
+
+
+def _address(module: str, name: str) -> int:
+    try:
+        found = find_spec(module)
+        if found is None or not found.has_location:
+            return 0
+        function = getattr(ctypes.CDLL(found.origin), name)
+    except (AttributeError, ImportError, OSError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
