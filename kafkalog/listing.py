@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from formats.file_names import FileKind, FileName, FileState, parse_file_name
+from formats.late_classes import dataclass
 from kafkalog.errors import FileChangedError
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.source import BLOCK_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.model import LogSurvey
 
 _A_DIRECTORY = "a directory"
@@ -69,6 +73,18 @@ def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     Raises:
         FileChangedError: at each attempt an entry disappeared before it was looked at.
     """
+    with _told(path):
+        listed = file_system.contents(path)
+    if listed is None:
+        whole = _looked_at(path)
+    else:
+        whole = [_entry(os.path.join(path, name), name, listed[name]) for name in sorted(listed)]
+    files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
+    return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
+
+
+def _looked_at(path: str) -> list[FileEntry]:
+    """Look at each entry of a directory. Raises as `list_files`."""
     whole: list[FileEntry] | None = None
     names = list_names(path)
     for _ in range(_LISTINGS_MAX):
@@ -83,27 +99,36 @@ def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
             break
     if whole is None:
         raise FileChangedError("Its files keep changing while they are listed.", path=path)
-    files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
-    return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
+    return whole
 
 
 def list_names(path: str) -> list[str]:
     """Return the names in a directory, sorted. Raises as `list_files`."""
-    try:
+    with _told(path):
         return file_system.names(path)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise reading_error(error, path) from error
 
 
 def file_entry(path: str, name: str) -> FileEntry | None:
     """Describe the file at a path; None if it does not exist any more."""
-    parsed = parse_file_name(name)
     try:
         status = file_system.stat(path)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
-        return FileEntry(path, parsed, error=reading_error(error, path).message)
+        return FileEntry(path, parse_file_name(name), error=reading_error(error, path).message)
+    return _entry(path, name, status)
+
+
+def _entry(path: str, name: str, status: os.stat_result) -> FileEntry:
+    parsed = parse_file_name(name)
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
             return FileEntry(path, parsed, error=_A_DIRECTORY)

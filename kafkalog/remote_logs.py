@@ -1,8 +1,7 @@
 """Logs whose older part is in remote storage: which of its segments belong to a local log.
 
-Follows `RemoteLogMetadataCache`, `RemoteLogSegmentState` and
-`RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` of Kafka 4.3. What is in remote storage is
-known from the topic `__remote_log_metadata`, or, without it, from the segments themselves.
+What is in remote storage is known from the topic `__remote_log_metadata`, or, without it, from the
+segments themselves.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import (
@@ -23,13 +22,20 @@ from formats.file_names import (
     parse_file_name,
     segment_file_name,
 )
-from kafkalog.batches.reader import read_records
+from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.batches.selection import Selection
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect
-from kafkalog.payloads.internal_topics import PayloadKind, decode, payload_kind
+from kafkalog.payloads.kinds import PayloadKind, payload_kind
+from kafkalog.remote_metadata import (
+    COPY_FINISHED,
+    Known,
+    RemoteSegment,
+    RemoteSegments,
+    is_within,
+    note,
+)
 from kafkalog.targets import Target, best_replicas, open_targets
 from kafkalog.text_files import read_leader_epochs, read_topic_id
 from kafkalog.tiers import Tier, segments_in
@@ -38,50 +44,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.listing import FileEntry
+    from kafkalog.remote_metadata import Epochs
 
-COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = range(4)
-"""The states of a remote segment: `RemoteLogSegmentState`."""
-
-_PARTITION_DELETED: Final = 2
-"""`RemotePartitionDeleteState.DELETE_PARTITION_FINISHED`."""
-
-Place = tuple[str, int]
-"""A topic id and the number of a partition."""
-
-Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs in order, each with its start offset."""
-
-_UNKNOWN: Final = -1
 _OF_LOG: Final = (
     FileKind.LOG,
     *INDEX_KINDS,
     FileKind.PRODUCER_SNAPSHOT,
     FileKind.LEADER_EPOCH_CHECKPOINT,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteSegment:
-    """What is known of a remote segment.
-
-    Attributes:
-        start_offset, end_offset: of its first and of its last record.
-        epochs: the leader epochs of its records; none if they are not known.
-        size_bytes: the length of its log.
-        state: its last state.
-        changed_ms: when it came into that state.
-    """
-
-    start_offset: int
-    end_offset: int
-    epochs: Epochs
-    size_bytes: int = _UNKNOWN
-    state: int = COPY_FINISHED
-    changed_ms: int = _UNKNOWN
-
-
-Known = dict[Place, dict[str, RemoteSegment]]
-"""The segments of each partition by their ids."""
 
 
 def metadata_of(targets: Iterable[Target]) -> list[PartitionDir]:
@@ -106,6 +76,10 @@ def segments_known(metadata: Iterable[PartitionDir]) -> Known | None:
 
 @lru_cache(2)
 def _segments_known(metadata: tuple[PartitionDir, ...]) -> Known | None:
+    from kafkalog.batches.reader import read_records
+    from kafkalog.batches.selection import Selection
+    from kafkalog.payloads.internal_topics import decode
+
     known: Known = {}
     for partition in best_replicas(metadata):
         try:
@@ -118,33 +92,6 @@ def _segments_known(metadata: tuple[PartitionDir, ...]) -> Known | None:
         except KafkaLogError:
             return None
     return known
-
-
-def note(known: Known, fields: dict[str, Any]) -> None:
-    """Take a record about a segment, or about the deletion of a whole partition.
-
-    Source: `RemotePartitionMetadataStore`.
-    """
-    if "remotePartitionDeleteState" in fields:
-        of = fields["topicIdPartition"]
-        if fields["remotePartitionDeleteState"] == _PARTITION_DELETED:
-            known.pop((of["id"], of["partition"]), None)
-        return
-    if "remoteLogSegmentId" not in fields:
-        return
-    partition = fields["remoteLogSegmentId"]["topicIdPartition"]
-    segment_id = fields["remoteLogSegmentId"]["id"]
-    segments = known.setdefault((partition["id"], partition["partition"]), {})
-    state, changed_ms = fields["remoteLogSegmentState"], fields["eventTimestampMs"]
-    if "startOffset" in fields:
-        epochs = ((one["leaderEpoch"], one["offset"]) for one in fields["segmentLeaderEpochs"])
-        segments[segment_id] = RemoteSegment(
-            fields["startOffset"], fields["endOffset"], tuple(sorted(epochs)),
-            fields["segmentSizeInBytes"], state, changed_ms,
-        )  # fmt: skip
-    elif segment_id in segments:
-        changed = replace(segments[segment_id], state=state, changed_ms=changed_ms)
-        segments[segment_id] = changed
 
 
 def joined(targets: Sequence[Target], topics: Collection[str] | None = None) -> list[Target]:
@@ -260,18 +207,23 @@ def _join(
     metadata: Sequence[str],
 ) -> PartitionDir:
     lineage = lineage_in(local.place_of(file_names.LEADER_EPOCHS))
-    found: list[_Uploaded] = []
+    name = parts[0].name
+    assert name is not None, "a directory is remote by its name"
+    told = known.get((str(name.uid), name.partition))
+    found: dict[str, _Uploaded] = {}
     for part in parts:
-        assert part.name is not None, "a directory is remote by its name"
-        told = known.get((str(part.name.uid), part.name.partition))
-        found += _uploaded(part, told)
-    on_lineage = [one for one in found if is_within(one.segment, lineage)]
+        found.update(_uploaded(part, told, lineage))
+    on_lineage = [one for one in found.values() if is_within(one.segment, lineage)]
     end = local.segments[0].base_offset if local.segments else None
     again = partial(with_tiers, tiers=[one.path for one in parts], metadata=metadata)
+    by_themselves = {one: found[one].segment for one in found} if told is None else None
     tier = Tier(
         files=tuple(_below(_covering(on_lineage), end)),
         end_offset=max((one.segment.end_offset + 1 for one in on_lineage), default=0),
         join=again,
+        path=parts[0].path,
+        segments=told if told is not None else RemoteSegments(by_themselves),
+        logs={one: found[one].files[FileKind.LOG].path for one in found},
     )
     return replace(local, tier=tier)
 
@@ -290,27 +242,43 @@ class _Uploaded:
         return OpenSegment(Segment(start, log, offsets, times, transactions, None))
 
 
-def _uploaded(part: PartitionDir, told: Mapping[str, RemoteSegment] | None) -> Iterator[_Uploaded]:
+def _uploaded(
+    part: PartitionDir, told: Mapping[str, RemoteSegment] | None, lineage: Epochs
+) -> Iterator[tuple[str, _Uploaded]]:
     """Yield the segments whose upload is finished; without metadata those that have a log."""
     for (offset, segment_id), files in segments_in(part.files).items():
         if FileKind.LOG not in files:
             continue
         if told is None:
-            yield _by_itself(_Uploaded(RemoteSegment(offset, offset, ()), files))
+            one = _Uploaded(RemoteSegment(offset, offset, ()), files)
+            yield segment_id, _by_itself(one, lineage)
         elif segment_id in told and told[segment_id].state == COPY_FINISHED:
-            yield _Uploaded(told[segment_id], files)
+            yield segment_id, _Uploaded(told[segment_id], files)
 
 
-def _by_itself(one: _Uploaded) -> _Uploaded:
-    """Read end and leader epochs of a segment; what is damaged stays unknown."""
+def _by_itself(one: _Uploaded, lineage: Epochs) -> _Uploaded:
+    """Read end, leader epochs and largest timestamp of a segment; epochs may be those of the log.
+
+    What is damaged stays unknown.
+    """
     start = end = one.segment.start_offset
+    log = one.files[FileKind.LOG]
+    latest = -1
     with suppress(KafkaLogError), one.opened() as opened:
         end = max(start, opened.next_offset() - 1)
+        if opened.time_index is not None:
+            latest = opened.time_index.last_slot_timestamp()
     checkpoint = one.files.get(FileKind.LEADER_EPOCH_CHECKPOINT)
-    told = lineage_in(checkpoint.path) if checkpoint is not None else ()
+    told = (lineage_in(checkpoint.path) if checkpoint is not None else ()) or lineage
     at = max(bisect_right([first for _, first in told], start) - 1, 0)
-    epochs = tuple((epoch, max(start, first)) for epoch, first in told[at:] if first <= end)
-    return replace(one, segment=replace(one.segment, end_offset=end, epochs=epochs))
+    segment = replace(
+        one.segment,
+        end_offset=end,
+        epochs=tuple((epoch, max(start, first)) for epoch, first in told[at:] if first <= end),
+        size_bytes=log.size_bytes,
+        max_timestamp=latest if latest >= 0 else log.mtime_ms,
+    )
+    return replace(one, segment=segment)
 
 
 def lineage_in(path: str) -> Epochs:
@@ -318,43 +286,6 @@ def lineage_in(path: str) -> Epochs:
     with suppress(KafkaLogError):  # `verify` reports it
         return tuple((one.epoch, one.start_offset) for one in read_leader_epochs(path))
     return ()
-
-
-def is_within(segment: RemoteSegment, lineage: Epochs) -> bool:
-    """Return whether the leader epochs of a segment are those of a log, at the same offsets.
-
-    Its first and its last epoch may be cut short. What is not known counts as the same.
-    """
-    of_segment, of_log = dict(_with_records(segment.epochs)), dict(_with_records(lineage))
-    if not of_segment or not of_log:
-        return True
-    last = max(of_segment)
-    first_of_log = min(of_log)
-    considered = [epoch for epoch in sorted(of_segment) if epoch >= first_of_log]
-    if not considered or last > max(of_log):
-        return False
-    for epoch in considered:
-        if epoch not in of_log:
-            return False
-        starts = of_segment[epoch]
-        if epoch == considered[0] and epoch > first_of_log and starts < of_log[epoch]:
-            return False
-        following = min((one for one in of_log if one > epoch), default=None)
-        if epoch == last:
-            if following is not None and segment.end_offset >= of_log[following]:
-                return False
-        else:
-            next_here = min(one for one in of_segment if one > epoch)
-            if (following, of_log.get(following or 0)) != (next_here, of_segment[next_here]):
-                return False
-    return True
-
-
-def _with_records(epochs: Epochs) -> Iterator[tuple[int, int]]:
-    """Leave out the epochs that end where they begin: `buildFilteredLeaderEpochMap`."""
-    for number, (epoch, start) in enumerate(epochs):
-        if number + 1 == len(epochs) or epochs[number + 1][1] != start:
-            yield epoch, start
 
 
 def _covering(found: Iterable[_Uploaded]) -> list[_Uploaded]:

@@ -10,7 +10,7 @@ indexes, snapshots and leader epochs where they look for them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -28,6 +28,7 @@ from formats.file_names import (
     plugin_directory,
     segment_file_name,
 )
+from formats.late_classes import dataclass
 from kafkalog.errors import (
     CorruptDataError,
     KafkaLogError,
@@ -41,10 +42,11 @@ from kafkalog.paths.chunked import manifest_at
 from kafkalog.text_files import read_leader_epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.listing import FileEntry
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.remote_metadata import RemoteSegments
 
     _Files = dict[FileKind, FileEntry]
 
@@ -57,11 +59,17 @@ class Tier:
         files: of the segments before the local ones, under the names that they had in the log.
         end_offset: the end of what is in remote storage, which local segments may have, too.
         join: lists this part again, and joins it to a new listing of the partition.
+        path: the directory of the partition in the tier; the first one, if there are several.
+        segments: all remote segments of the partition, by the metadata, or else by themselves.
+        logs: the paths of the logs that are there, by the ids of their segments.
     """
 
     files: tuple[FileEntry, ...]
     end_offset: int
     join: Callable[[PartitionDir], PartitionDir] = field(compare=False, repr=False)
+    path: str
+    segments: RemoteSegments = field(compare=False, repr=False)
+    logs: Mapping[str, str] = field(compare=False, repr=False)
 
 
 def partitions_below(path: str, directories: Sequence[str]) -> list[str]:

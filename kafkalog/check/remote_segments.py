@@ -21,16 +21,13 @@ from kafkalog.check.batches import copies_check, directory_check
 from kafkalog.defects import make_defect
 from kafkalog.paths import file_system
 from kafkalog.paths.chunked import manifest_at
-from kafkalog.remote_logs import (
+from kafkalog.remote_logs import lineage_in, metadata_of, parts_of, segments_known
+from kafkalog.remote_metadata import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
     DELETE_STARTED,
     is_within,
-    lineage_in,
-    metadata_of,
-    parts_of,
-    segments_known,
 )
 from kafkalog.tiers import segments_in
 from kafkalog.unified_log import UnifiedLog
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.paths.chunked import Manifest
-    from kafkalog.remote_logs import RemoteSegment
+    from kafkalog.remote_metadata import RemoteSegment
 
 _STATES: Final = {
     COPY_STARTED: "its upload was begun",

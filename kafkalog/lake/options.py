@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import DestinationExistsError, UsageError
 from kafkalog.lake.model import FileFormat, TableFormat
+from kafkalog.model import Replicas
 from kafkalog.paths import file_system
-from kafkalog.tables.model import OF_LOGS, Replicas, TableName
+from kafkalog.tables.model import OF_LOGS, TableName
 
 if TYPE_CHECKING:
     from kafkalog.lake.model import ExportRequest

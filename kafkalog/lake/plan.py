@@ -33,7 +33,7 @@ from kafkalog.lake.increments import next_increment
 from kafkalog.lake.model import Gap, Increment
 from kafkalog.lake.options import options_of, require_what_applies
 from kafkalog.lake.targets import file_name
-from kafkalog.model import LogView
+from kafkalog.model import LogView, computed_once
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import (
@@ -91,7 +91,7 @@ class Part:
         return cls(fields["number"], fields["file"], splits)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The plan of an export.
 
@@ -128,7 +128,7 @@ class Plan:
         """Number of bytes to read."""
         return sum(part.size_bytes for part in self.parts)
 
-    @property
+    @computed_once
     def id(self) -> str:
         """A hash of the plan, the same whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
@@ -213,7 +213,7 @@ _PLAN = Fields(
 
 
 def _unseen(split: Split) -> Split:
-    return replace(split, seen=None)
+    return split if split.seen is None else replace(split, seen=None)
 
 
 def make_plan(

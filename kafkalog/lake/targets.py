@@ -11,7 +11,7 @@ from urllib.parse import quote
 from kafkalog.codecs import crc32c
 from kafkalog.errors import UnreadableError, UnwritableError, UsageError
 from kafkalog.lake.model import BUILDING
-from kafkalog.paths.object_store import failures
+from kafkalog.paths.object_clients import failures
 from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 from kafkalog.storage import FileTree, spooled
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from base64 import b64decode
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from threading import Lock
@@ -30,6 +30,7 @@ from formats.file_names import (
     parse_file_name,
     plugin_directory,
 )
+from formats.late_classes import dataclass
 from kafkalog.errors import (
     BytesUnreadableError,
     CorruptDataError,
@@ -237,15 +238,22 @@ def _decompressed(data: bytes, size_max: int) -> bytes:
     Raises:
         ValueError: it is something else, or larger.
     """
-    import zstandard
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
 
     try:
-        size = zstandard.frame_content_size(data)
-        if not 0 <= size <= size_max:
+        size = zstd.get_frame_info(data).decompressed_size
+        if size is None or size > size_max:
             raise ValueError(f"it would have {size} bytes, where {size_max} are most")
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError as error:
+        decompressor = zstd.ZstdDecompressor()
+        found = decompressor.decompress(data, size + 1)
+    except zstd.ZstdError as error:
         raise ValueError(str(error)) from None
+    if len(found) != size or not decompressor.eof:
+        raise ValueError(f"it has other than the {size} bytes it states")
+    return found
 
 
 class ChunkedSource(Source):

@@ -15,7 +15,7 @@ from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 def normalize(path: str) -> str:
@@ -89,11 +89,16 @@ def exists(path: str) -> bool:
 
 def names(path: str) -> list[str]:
     """Return the names in a directory, sorted. Raises as `stat`."""
-    if is_object(path):
-        from kafkalog.paths import object_store
+    return sorted(os.listdir(path) if (listed := contents(path)) is None else listed)
 
-        return object_store.names(path)
-    return sorted(os.listdir(path))
+
+def contents(path: str) -> Mapping[str, os.stat_result] | None:
+    """Return what a store says at once of all in a directory; None on a disk. Raises as `stat`."""
+    if not is_object(path):
+        return None
+    from kafkalog.paths import object_store
+
+    return object_store.contents(path)
 
 
 def prefetch_listing(path: str) -> None:
@@ -101,7 +106,7 @@ def prefetch_listing(path: str) -> None:
     if is_object(path):
         from kafkalog.paths import object_store
 
-        object_store.prefetch_listing(path)
+        object_store.prefetch_listing(path, requests_at_once(path))
 
 
 @contextmanager
@@ -122,7 +127,7 @@ def requests_at_once(path: str) -> int:
 
     if not is_object(path) or reading.current.get().limiter is not None:
         return 1
-    from kafkalog.paths.object_store import REQUESTS_MAX
+    from kafkalog.paths.object_clients import REQUESTS_MAX
 
     return REQUESTS_MAX
 
@@ -131,5 +136,5 @@ def registered_uris() -> list[str]:
     """Return URIs with credentials, for `normalize` in another process. Never show them."""
     from sys import modules
 
-    object_store = modules.get("kafkalog.paths.object_store")
-    return [] if object_store is None else object_store.registered_uris()
+    clients = modules.get("kafkalog.paths.object_clients")
+    return [] if clients is None else clients.registered_uris()

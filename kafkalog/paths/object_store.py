@@ -14,41 +14,31 @@ import errno
 import os
 import stat as modes
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kafkalog.errors import FileChangedError, UnreadableError, UnsupportedError, UsageError
+from kafkalog.errors import FileChangedError, UsageError
 from kafkalog.paths.object_cache import CONTENT_SIZE_MAX, Contents, Files, held_since, is_fresh
+from kafkalog.paths.object_clients import failures, io_threads, register, store_of, unreadable
 from kafkalog.paths.reading_errors import reading_error, require_regular
-from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
+from kafkalog.paths.requests import NAMES_A_REQUEST, requests
+from kafkalog.paths.uris import SCHEMES, bucket_of, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.paths.object_cache import Version
 
-REQUESTS_MAX: Final = 64
-"""How many requests are in progress at the same time."""
-_CONNECT_TIMEOUT_S: Final = 5.0
-_RETRIED_FOR_S: Final = 15
-_S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
 _MARKS: Final = frozenset("?@:")  # of options and owners
-_S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
+_SAMPLES: Final = 16  # directories that are looked into before all are listed
+_DIRECTORIES_MIN: Final = 64  # else all are listed at once
+_FILES_MIN: Final = 16  # in a directory, else listing it by itself takes longer
+_PAGES_MIN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """A bucket or an account; `prefix` plus the path in a URI is a path in `files`."""
-
-    files: Any
-    prefix: str
-
-
-_uris: dict[str, str] = {}  # bucket to URI with options and credentials
-_stores: dict[str, _Store] = {}  # bucket to its reader
 _listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory to its contents
 _prefetched: dict[str, float] = {}  # directories that were listed with all below, and when
 _contents = Contents()
@@ -71,7 +61,7 @@ def normalize(uri: str) -> str:
             hint=f"A path, or {', '.join(f'{one}://' for one in SCHEMES)}.",
         )
     path = without_credentials(uri)
-    bucket = _bucket(path)
+    bucket = bucket_of(path)
     if bucket.endswith(("://", ":/", ":")):
         raise UsageError(
             "The URI names no bucket.", path=path, hint="For example s3://bucket/kafka-logs."
@@ -82,9 +72,7 @@ def normalize(uri: str) -> str:
         host = bucket.partition("://")[2].rpartition("@")[2]
         full = f"{scheme}://{owner}{'@' if owner else ''}{host}{mark}{options}"
         with _lock:
-            if _uris.get(bucket) != full:
-                _uris[bucket] = full
-                _stores.pop(bucket, None)
+            if register(bucket, full):
                 forget()
     return path
 
@@ -98,11 +86,6 @@ def forget() -> None:
         _files.clear()
 
 
-def registered_uris() -> list[str]:
-    """Return the URIs with options and credentials that were registered."""
-    return list(_uris.values())
-
-
 def stat(path: str) -> os.stat_result:
     """Return the status of an object or of a directory of objects.
 
@@ -114,11 +97,14 @@ def stat(path: str) -> os.stat_result:
     listed = _listed(path)
     if listed is not None:
         return listed
-    store = _store_of(path)
+    store = store_of(path)
+    requests().ask(2)
     try:
-        [found] = store.files.get_file_info([_key(store, path)])
+        [found] = store.files.get_file_info([store.key(path)])
     except failures() as error:
-        raise _unreadable(error, path) from None
+        raise unreadable(error, path) from None
+    if found.type.name != "File":
+        requests().asked(1)  # no object: is it a prefix?
     if found.type.name == "NotFound":
         raise _missing(path)
     return _status(found)
@@ -141,8 +127,8 @@ def _listed(path: str) -> os.stat_result | None:
     return listed[name]
 
 
-def names(path: str) -> list[str]:
-    """Return the names in a directory, sorted. Raises as `stat`."""
+def contents(path: str) -> dict[str, os.stat_result]:
+    """Return name and status of all that is in a directory. Raises as `stat`."""
     path = normalize(path)
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
@@ -151,26 +137,42 @@ def names(path: str) -> list[str]:
         for entry in _selected(path, recursive=False):
             listed[entry.base_name] = _status(entry)
         _keep({path: listed})
-    return sorted(listed)
+    return listed
 
 
-def prefetch_listing(path: str) -> None:
-    """List everything below a directory with as few requests as possible. Raises as `stat`.
+def prefetch_listing(path: str, at_once: int = 1) -> None:
+    """List everything below a directory. Raises as `stat`.
 
-    While listings are held, nothing is listed twice.
+    While listings are held, nothing is listed twice. A listing of everything comes page by page,
+    each after the other. Where it would have many, directories of many files are listed by
+    themselves, several at a time, unless requests are bounded.
+
+    Args:
+        path: the directory.
+        at_once: how many requests may be in progress at the same time.
 
     Cost:
-        A request per thousand objects; about 400 bytes of memory per object, for half a minute.
+        A request per thousand objects, or one per directory if these have `_FILES_MIN` files on
+        average; some to find that out; about 400 bytes of memory per object, for half a minute.
     """
     path = normalize(path)
     held = held_since()
     if held is not None and _prefetched.get(path, 0.0) >= held:
         return
-    store = _store_of(path)
-    skipped = len(_key(store, path)) + 1
+    found = None
+    if at_once > 1 and requests().allowed is None:
+        found = _each_below(path, at_once)
+    _keep(_below(path) if found is None else found)
+    _prefetched[path] = time.monotonic()
+
+
+def _below(path: str) -> dict[str, dict[str, os.stat_result]]:
+    """Return the contents of a directory and of all below it, from one listing."""
+    skipped = len(store_of(path).key(path)) + 1
     found: dict[str, dict[str, os.stat_result]] = {path: {}}
     for entry in _selected(path, recursive=True):
-        if entry.type.name != "File":
+        status = _status(entry)
+        if status is _DIRECTORY:
             continue
         *directories, name = entry.path[skipped:].split("/")
         place = path
@@ -178,9 +180,47 @@ def prefetch_listing(path: str) -> None:
             found[place].setdefault(directory, _DIRECTORY)
             place = f"{place}/{directory}"
             found.setdefault(place, {})
-        found[place][name] = _status(entry)
-    _keep(found)
-    _prefetched[path] = time.monotonic()
+        found[place][name] = status
+    return found
+
+
+def _each_below(path: str, at_once: int) -> dict[str, dict[str, os.stat_result]] | None:
+    """Do what `_below` does with a listing for each directory; None if that would not pay.
+
+    Some directories show how many files there are. One that is gone meanwhile is left out.
+    """
+    with _lock:
+        since, top = _listings.get(path, (0.0, {}))
+    names = sorted(name for name, status in top.items() if modes.S_ISDIR(status.st_mode))
+    if len(names) < _DIRECTORIES_MIN or not is_fresh(since):
+        return None
+
+    def listed(name: str) -> dict[str, dict[str, os.stat_result]]:
+        try:
+            return _known_leaf(f"{path}/{name}") or _below(f"{path}/{name}")
+        except FileNotFoundError:
+            return {}
+
+    seen = names[:: len(names) // _SAMPLES]
+    with io_threads(), ThreadPoolExecutor(at_once, "listing") as pool:
+        found = dict(zip(seen, pool.map(listed, seen), strict=True))
+        files = sum(len(inside) for each in found.values() for inside in each.values())
+        if files < len(seen) * max(_FILES_MIN, _PAGES_MIN * NAMES_A_REQUEST / len(names)):
+            return None
+        left = [name for name in names if name not in found]
+        found |= zip(left, pool.map(listed, left), strict=True)
+    whole = {path: {name: top[name] for name in top if found.get(name, True)}}
+    for each in found.values():
+        whole |= each
+    return whole
+
+
+def _known_leaf(path: str) -> dict[str, dict[str, os.stat_result]] | None:
+    """Return the contents of a directory without directories, if it was listed lately."""
+    with _lock:
+        since, listed = _listings.get(path, (0.0, {}))
+    is_leaf = not any(modes.S_ISDIR(status.st_mode) for status in listed.values())
+    return {path: listed} if is_fresh(since) and is_leaf else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +268,13 @@ def open_object(uri: str) -> OpenObject:
         is_small = size_bytes <= CONTENT_SIZE_MAX
         try:
             file = _file(version)
+            requests().ask()
             data: bytes = file.read_at(*((size_bytes, 0) if is_small else (size, position)))
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
         except failures() as error:
-            raise _unreadable(error, path, position) from None
+            raise unreadable(error, path, position) from None
+        requests().got(len(data))
         start = 0 if is_small else position
         if data and start + len(data) == size_bytes:
             _contents.keep(version, data[-CONTENT_SIZE_MAX:])
@@ -249,14 +291,15 @@ def _opened(path: str) -> os.stat_result:
     known = _files.version_of(path)
     if known is not None:
         return _status_with(known[2], known[1])
-    store = _store_of(path)
+    store = store_of(path)
+    requests().ask()
     try:
-        file = store.files.open_input_file(_key(store, path))
+        file = store.files.open_input_file(store.key(path))
         status = _status_of(file)
     except FileNotFoundError:
         return stat(path)  # a directory, perhaps
     except failures() as error:
-        raise _unreadable(error, path) from None
+        raise unreadable(error, path) from None
     if status is None:
         return stat(path)
     _files.keep((path, status.st_mtime_ns, status.st_size), file)
@@ -272,8 +315,9 @@ def _file(version: Version) -> Any:
     file = _files.get(version)
     path, modified_ns, size_bytes = version
     if file is None:
-        store = _store_of(path)
-        file = store.files.open_input_file(_key(store, path))
+        store = store_of(path)
+        requests().ask()
+        file = store.files.open_input_file(store.key(path))
         if file.size() != size_bytes or _is_of_another_time(file, modified_ns):
             with _lock:
                 _listings.pop(path.rpartition("/")[0], None)
@@ -323,15 +367,16 @@ def _status_with(size_bytes: int, modified_ns: int) -> os.stat_result:
 def _selected(path: str, *, recursive: bool) -> Iterator[Any]:
     from pyarrow import fs
 
-    store = _store_of(path)
+    store = store_of(path)
+    requests().ask()
     try:
-        yield from store.files.get_file_info(
-            fs.FileSelector(_key(store, path), recursive=recursive)
-        )
+        found = store.files.get_file_info(fs.FileSelector(store.key(path), recursive=recursive))
+        requests().listed(len(found))
+        yield from found
     except FileNotFoundError:
         raise _missing(path) from None
     except failures() as error:
-        raise _unreadable(error, path) from None
+        raise unreadable(error, path) from None
 
 
 def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
@@ -342,106 +387,5 @@ def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
         _listings.update({path: (now, listed) for path, listed in found.items()})
 
 
-def _bucket(path: str) -> str:
-    """Return the part of a path to which options belong: `s3://bucket`."""
-    scheme, _, rest = path.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
-
-
-def _key(store: _Store, path: str) -> str:
-    inner = path[len(_bucket(path)) :]
-    return (store.prefix + inner).strip("/")
-
-
-def _store_of(path: str) -> _Store:
-    bucket = _bucket(path)
-    with _lock:
-        store = _stores.get(bucket)
-        if store is None:
-            try:
-                store = _stores[bucket] = _made(_uris.get(bucket, bucket))
-            except OSError as error:
-                raise _unreadable(error, path) from None
-            except failures() as error:
-                words = words_of(error, _uris.get(bucket, bucket))
-                raise UsageError(f"This cannot be read: {words}.", path=path) from None
-        return store
-
-
-def _made(uri: str) -> _Store:
-    """Return the reader for a URI's bucket; it times out after half a minute if possible."""
-    fs = _file_systems()
-    parts = urlsplit(uri)
-    options = dict(parse_qsl(parts.query))
-    host = parts.netloc.rpartition("@")[2]
-    if parts.scheme == "s3":
-        for name in options:
-            if name not in (*_S3_OPTIONS, *_S3_WRITING):
-                raise ValueError(f"unexpected option {name} of an s3:// URI")
-        region = options.get("region")
-        if region is None and "endpoint_override" not in options:
-            region = fs.resolve_s3_region(host)
-        files = _with_connections(
-            fs.S3FileSystem,
-            access_key=None if parts.username is None else unquote(parts.username),
-            secret_key=None if parts.password is None else unquote(parts.password),
-            region=region,
-            scheme=options.get("scheme"),
-            endpoint_override=options.get("endpoint_override"),
-            connect_timeout=_CONNECT_TIMEOUT_S,
-        )
-        return _Store(files, host)
-    mark = "&" if parts.query else "?"
-    if parts.scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
-        uri = f"{uri}{mark}retry_limit_seconds={_RETRIED_FOR_S}"
-    bare, mark, query = uri.partition("?")
-    files, root = fs.FileSystem.from_uri(f"{bare}/_{mark}{query}")
-    return _Store(files, root.removesuffix("_").rstrip("/"))
-
-
-def _with_connections(made: Callable[..., Any], **options: Any) -> Any:
-    """Return a client with a connection per request in progress: it has one per thread for I/O."""
-    import pyarrow as pa
-
-    usual = pa.io_thread_count()
-    pa.set_io_thread_count(max(usual, REQUESTS_MAX))
-    try:
-        return made(**options)
-    finally:
-        pa.set_io_thread_count(usual)
-
-
-def _file_systems() -> Any:
-    try:
-        from pyarrow import fs
-    except ImportError as error:
-        raise UnsupportedError(
-            "Reading objects needs pyarrow, which is not installed.",
-            hint="pip install 'kafkalog[arrow]'",
-        ) from error
-    return fs
-
-
-def failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions that pyarrow's file systems raise."""
-    try:
-        from pyarrow import ArrowException
-    except ImportError:
-        return ()
-    # ValueError for malformed names, NotImplementedError if a store was not built into pyarrow.
-    return (OSError, ValueError, NotImplementedError, ArrowException)
-
-
 def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _unreadable(error: Exception, path: str, position: int | None = None) -> UnreadableError:
-    words = words_of(error, _uris.get(_bucket(path), path))
-    denied = any(word in words for word in ("ACCESS_DENIED", "access token", "CredentialEx"))
-    return UnreadableError(
-        f"It cannot be read: {words}.",
-        path=path,
-        position=position,
-        hint="Are credentials for this store set, as for its own tools?" if denied else None,
-    )

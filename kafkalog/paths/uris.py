@@ -39,6 +39,12 @@ def without_credentials(uri: str) -> str:
     return f"{scheme}{SEPARATOR}{host}{slash}{inner}".rstrip("/")
 
 
+def bucket_of(uri: str) -> str:
+    """Return the part of a URI to which options belong: `s3://bucket`."""
+    scheme, _, rest = uri.partition(SEPARATOR)
+    return f"{scheme}{SEPARATOR}{rest.partition('/')[0]}"
+
+
 def words_of(error: Exception, uri: str) -> str:
     """Return a library's error on one line, without the credentials of a URI."""
     from urllib.parse import unquote, urlsplit

@@ -1,6 +1,6 @@
 """Retention: what a broker would delete from a log, when, why, and what blocks it.
 
-Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
+Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3, and `RemoteLogManager` for remote storage.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
+from kafkalog.retention.remote import RemoteRetention
 from kafkalog.retention.simulate import PartitionRetention, judge_partition, policy_of
 from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments, run_policies
 
@@ -30,6 +31,7 @@ __all__ = [
     "PartitionRetention",
     "Policy",
     "Reason",
+    "RemoteRetention",
     "SegmentFacts",
     "TimestampSource",
     "Verdict",

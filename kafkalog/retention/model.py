@@ -5,8 +5,9 @@ Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from formats.late_classes import dataclass
 
 
 class TimestampSource(StrEnum):
@@ -18,6 +19,8 @@ class TimestampSource(StrEnum):
     """The batches: the segment is active, or recovered at the next start."""
     MTIME = "mtime"
     """The modification time of the `.log`, because there is no timestamp."""
+    METADATA = "metadata"
+    """What `__remote_log_metadata` says of a segment in remote storage."""
 
 
 class Reason(StrEnum):
@@ -26,6 +29,10 @@ class Reason(StrEnum):
     LOG_START_OFFSET = "log-start-offset"
     RETENTION_BYTES = "retention.bytes"
     RETENTION_MS = "retention.ms"
+    DELETE_STARTED = "delete-segment-started"
+    """Remote: an earlier deletion was begun, and is done again."""
+    EPOCHS_TRUNCATED = "leader-epoch-cache-truncation"
+    """Remote: all of its leader epochs are before the first one of the log."""
     BLOCKED = "blocked"
     """A policy would delete it, but something blocks that."""
     WITHIN_RETENTION = "within-retention"
@@ -40,6 +47,8 @@ class Reason(StrEnum):
     """The KRaft metadata log has a retention of its own, by snapshots."""
     NOT_LIVE = "not-live"
     """The directory is being deleted, or stray."""
+    OTHER_LINEAGE = "other-leader-epochs"
+    """Remote: its leader epochs are not those of the log, so no policy looks at it."""
 
 
 class Blocker(StrEnum):

@@ -8,11 +8,12 @@ read only where a broker would know more than the indexes do.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
@@ -29,6 +30,7 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
+from kafkalog.retention.remote import RemoteRetention, judge_remote
 from kafkalog.retention.verdicts import detail_of, judge_segments, run_policies
 from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 
@@ -195,6 +197,7 @@ class PartitionRetention:
         verdicts: one per segment, by base offset.
         now_ms: the clock that was used.
         topic_configs: all configs of the topic.
+        remote: what is deleted from remote storage; None without a tier.
     """
 
     partition: PartitionDir
@@ -206,6 +209,13 @@ class PartitionRetention:
     verdicts: tuple[Verdict, ...]
     now_ms: int
     topic_configs: TopicConfigs
+    remote: RemoteRetention | None = None
+
+    @property
+    def log_start_offset_after(self) -> int:
+        """The first readable offset afterwards."""
+        log = self.outcome.log
+        return log.log_start_offset if self.remote is None else self.remote.log_start_offset
 
     @property
     def bytes_freed(self) -> int:
@@ -258,16 +268,38 @@ def judge_partition(
     policy, used = policy_of(partition, configs)
     outcome = run_policies(log, policy, now_ms)
     verdicts = judge_segments(log, policy, outcome, now_ms)
+    remote, start = None, marks.log_start_offset
+    if partition.tier is not None and _has_remote_storage(partition, configs):
+        noted = marks.log.checkpoint(file_names.LOG_STARTS) or 0
+        noted = noted if log_start_offset is None else log_start_offset
+        whole = replace(log, log_start_offset=noted)
+        total = Policy(
+            retention_ms=configs.number("retention.ms"),
+            retention_bytes=configs.number("retention.bytes"),
+        )
+        remote = judge_remote(
+            partition.tier,
+            tuple((one.epoch, one.start_offset) for one in marks.log.leader_epochs),
+            whole,
+            total,
+            now_ms,
+            raised_to=None if policy.is_tiered else outcome.log.log_start_offset,
+        )
+        if remote.started_at != noted:
+            start = replace(start, value=remote.started_at, source="remote storage")
+        elif log_start_offset is None:
+            start = replace(start, value=noted, source=file_names.LOG_STARTS)
     return PartitionRetention(
         partition=partition,
         configs=used,
-        marks=(marks.log_start_offset, marks.high_watermark),
+        marks=(start, marks.high_watermark),
         log=log,
         policy=policy,
         outcome=outcome,
         verdicts=tuple(_explained(partition.segments, verdicts, policy, log, now_ms)),
         now_ms=now_ms,
         topic_configs=configs,
+        remote=remote,
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import math
 import os
 import re
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
@@ -15,10 +17,19 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, UsageError, contained
+from kafkalog.engine import in_order
+from kafkalog.errors import (
+    KafkaLogError,
+    NotAKafkaFileError,
+    RequestsExceededError,
+    UsageError,
+    contained,
+)
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.model import EpochEntry
-from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
+from kafkalog.paths.file_system import requests_at_once
+from kafkalog.paths.uris import is_object
+from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.remote_logs import with_tiers
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
@@ -74,12 +85,14 @@ class Topic:
         is_leftover: whether it is made of directories that are no partitions any more.
         partitions: the partitions by number, ascending.
         id: the topic id, 22 characters, once it was asked for.
+        is_opened: whether all its logs were opened together.
     """
 
     name: str
     is_leftover: bool
     partitions: dict[int, ServedPartition] = field(default_factory=dict)
     id: str | None = None
+    is_opened: bool = False
 
     @property
     def is_internal(self) -> bool:
@@ -149,6 +162,13 @@ class Catalog:
         for topic, by_id in remote.items():
             self._add_tiers(topic, by_id)
         self.topics = dict(sorted(self.topics.items()))
+        for directories in found.values() if options.follow else ():
+            if is_object(directories[0]):
+                raise UsageError(
+                    "--follow sees what a broker appends to local files, not to objects.",
+                    path=directories[0],
+                    hint="Leave out --follow.",
+                )
 
     def _add_tiers(self, name: str, by_id: dict[str, list[tuple[int, str]]]) -> None:
         """Add what is in remote storage of a topic: that of its id, or all if there is one id."""
@@ -189,6 +209,50 @@ class Catalog:
         served = self.topics.get(topic)
         return served.partitions.get(index) if served else None
 
+    def together(
+        self,
+        work: Callable[[ServedPartition], object],
+        partitions: Iterable[ServedPartition],
+        seconds_max: float = math.inf,
+    ) -> None:
+        """Do what many partitions will be asked for, if they are in a store: its answers take long.
+
+        Whoever asks then has the answer at once, or meets the error.
+
+        Args:
+            work: keeps what it finds; called in several threads.
+            partitions: those that will be asked, first ones first.
+            seconds_max: after this time no more are begun.
+        """
+        asked = list(partitions)
+        threads = max(
+            (requests_at_once(path) for one in asked for path in one.paths or one.remote), default=1
+        )
+        if threads == 1:
+            return
+        end = time.monotonic() + seconds_max
+
+        def attempt(partition: ServedPartition) -> bool:
+            with contained(partition.topic, lambda _: None):
+                work(partition)
+            return time.monotonic() < end
+
+        for goes_on in in_order(attempt, asked, threads):
+            if not goes_on:
+                break
+
+    def identify(self, topics: Iterable[Topic]) -> None:
+        """Read the ids of topics and the leader epochs of their partitions; see `together`."""
+        found = [one for one in topics if one.partitions]
+        self.together(
+            lambda one: self.topic_id(self.topics[one.topic]),
+            [min(one.partitions.items())[1] for one in found if one.id is None],
+        )
+        self.together(
+            self.leader_epoch,
+            [one for topic in found for one in topic.partitions.values() if one.epoch is None],
+        )
+
     def topic_by_id(self, topic_id: str) -> Topic | None:
         """Return the topic with an id, or None.
 
@@ -196,6 +260,7 @@ class Catalog:
             Reads one small file per topic, the first time.
         """
         if self._by_id is None:
+            self.identify(self.topics.values())
             self._by_id = {self.topic_id(topic): topic for topic in self.topics.values()}
         return self._by_id.get(topic_id)
 
@@ -247,9 +312,20 @@ class Catalog:
     def log(self, partition: ServedPartition) -> ServedLog:
         """Return the log of a partition, opened now unless it is open.
 
+        In a store the second log of a topic is opened together with all others of the topic: some
+        clients ask for one at a time.
+
         Raises:
             KafkaLogError: it cannot be read.
         """
+        topic = self.topics[partition.topic]
+        closed = [one for one in topic.partitions.values() if not self.is_open(one)]
+        if not topic.is_opened and 0 < len(closed) < len(topic.partitions) and partition in closed:
+            topic.is_opened = True
+            self.together(self._log, [partition, *(one for one in closed if one is not partition)])
+        return self._log(partition)
+
+    def _log(self, partition: ServedPartition) -> ServedLog:
         key = partition.topic, partition.index
         with self._lock:
             log = self._logs.get(key)
@@ -280,7 +356,13 @@ class Catalog:
         return ServedLog(best, self._options, self._listener, self._files)
 
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
-        """Report, once, that a partition cannot be read; return what its clients are told."""
+        """Report, once, that a partition cannot be read; return the answer for its clients.
+
+        Raises:
+            RequestsExceededError: that is why, and will be.
+        """
+        if isinstance(error, RequestsExceededError):
+            raise error
         if not partition.has_failed:
             partition.has_failed = True
             self._listener.failed(error)

@@ -65,12 +65,7 @@ class Metadata:
             found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
         else:
             found = await asyncio.to_thread(self._named, wanted, wants_operations)
-        topics = await asyncio.to_thread(
-            lambda: [
-                one if isinstance(one, dict) else self._topic(one, wants_operations)
-                for one in found
-            ]
-        )
+        topics = await asyncio.to_thread(self._topics, list(found), wants_operations)
         return {
             "brokers": [self._node("nodeId")],
             "clusterId": self._catalog.cluster_id,
@@ -107,6 +102,14 @@ class Metadata:
                     self._operations(wants_operations and name is not None),
             })  # fmt: skip
         return found
+
+    def _topics(
+        self, found: list[Topic | dict[str, Any]], wants_operations: bool
+    ) -> list[dict[str, Any]]:
+        self._catalog.identify(one for one in found if not isinstance(one, dict))
+        return [
+            one if isinstance(one, dict) else self._topic(one, wants_operations) for one in found
+        ]
 
     def _topic(self, topic: Topic, wants_operations: bool) -> dict[str, Any]:
         return {

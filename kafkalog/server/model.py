@@ -255,12 +255,14 @@ class FileRange:
         position: where they begin.
         size: how many there are.
         owner: what keeps the file open as long as this lives.
+        held: the bytes, if they were in memory anyway.
     """
 
     source: Source
     position: int
     size: int
     owner: object
+    held: bytes | None = None
 
     def __len__(self) -> int:
         return self.size

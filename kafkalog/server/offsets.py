@@ -71,6 +71,8 @@ class Offsets:
             for topic in request["topics"]
             for one in topic["partitions"]
         )
+        asked = (self._catalog.partition(name, index) for name, index in times)
+        self._catalog.together(self._catalog.log, [one for one in asked if one is not None])
         topics: dict[str, dict[int, dict[str, Any]]] = {}
         for topic in request["topics"]:
             name = topic["name"]

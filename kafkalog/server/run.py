@@ -9,7 +9,13 @@ import signal
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.message_schema import MessageError
-from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError, as_internal_error
+from kafkalog.errors import (
+    DestinationExistsError,
+    KafkaLogError,
+    RequestsExceededError,
+    UsageError,
+    as_internal_error,
+)
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
 from kafkalog.server.connection import Connection, MalformedRequestError, Room
@@ -214,6 +220,8 @@ class Server:
             await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
+        except RequestsExceededError:
+            self.stop()
         except KafkaLogError as error:
             self.listener.failed(error)
         except Exception as error:  # noqa: BLE001 # costs one connection, never the server

@@ -77,6 +77,7 @@ class Sender:
         Raises:
             KafkaLogError, OSError: as `send`.
         """
+        parts = [_in_memory(part) for part in parts]
         if self._socket is None or self._writer.transport.get_write_buffer_size():
             return parts
         with self._lock:
@@ -141,7 +142,7 @@ class Sender:
             KafkaLogError: bytes of a file cannot be read.
             OSError: the connection broke.
         """
-        for part in parts:
+        for part in map(_in_memory, parts):
             if isinstance(part, FileRange):
                 await self._send_range(part)
             elif len(part):
@@ -170,6 +171,11 @@ class Sender:
             await self._writer.drain()
             await self._pace.take(len(piece))
             position += len(piece)
+
+
+def _in_memory(part: Any) -> Any:
+    """Return the bytes of a range if they are held, else what was given."""
+    return part.held if isinstance(part, FileRange) and part.held is not None else part
 
 
 def _descriptor(part: FileRange) -> int:

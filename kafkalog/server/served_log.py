@@ -260,7 +260,7 @@ class ServedLog:
     ) -> tuple[Batch, int] | None:
         """Return the first sound batch, and where those end that follow it; None: all are bad."""
         while position < stop:
-            first = read_batch(opened.source, position, opened.source.size_bytes)
+            first = read_batch(opened, position, opened.source.size_bytes)
             if isinstance(first, Batch):
                 needed = max(size, first.size_bytes)
                 following = self._checked(opened, position, min(stop, position + needed))
@@ -297,9 +297,10 @@ class ServedLog:
             while at < end:
                 window = _window(min(_WINDOW_SIZE, end - at))
                 source.read_into(at, window)
+                opened.hold(at, window)
                 reached = self._walk(opened, window, at)
                 if reached == at:
-                    batch = read_batch(source, at, source.size_bytes)
+                    batch = read_batch(opened, at, source.size_bytes)
                     if not isinstance(batch, Batch):
                         return at
                     if batch.end_position > end:  # only a part of it is sent
@@ -337,7 +338,10 @@ class ServedLog:
         source = opened.source
         batch: Batch | Defect = first
         if first.magic >= 2:
-            return FileRange(source, first.position, end - first.position, opened)
+            held = opened.held_at(first.position, end - first.position)
+            if held is not None:
+                self._walk(opened, memoryview(held), first.position)  # where the next fetch begins
+            return FileRange(source, first.position, end - first.position, opened, held)
         from kafkalog.batches.records import hold_records
         from kafkalog.compaction.cleaning import rewritten
 

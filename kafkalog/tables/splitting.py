@@ -153,35 +153,78 @@ class _LogSplits:
         for segment in segments:
             if self._skips(segment):
                 continue
+            if (size := self._size_if_whole(segment)) is not None:
+                ends = [self._offset_after(segment)]
+                yield from self._cut(segment, [0, size], [segment.base_offset], ends, size)
+                continue
             with OpenSegment(segment) as opened:
                 start = start_position(opened, self._selection)
                 end = self._end(opened)
                 size = self._request.split_bytes
                 bounds = [start, *cut_positions(opened, start, end, size), end]
-                following, is_active = segment.next_base_offset, segment.is_active
-                aborted = tuple(
-                    (one.producer_id, one.first_offset, one.last_offset)
-                    for one in self._aborted
-                    if one.last_offset >= segment.base_offset
-                    and (following is None or one.first_offset < following)
-                )
                 offsets = [
                     opened.base_offset_at(position) if position else segment.base_offset
                     for position in bounds[:-1]
                 ]
-                ends = [*offsets[1:], self._log_end if following is None else following]
+                ends = [*offsets[1:], self._offset_after(segment)]
                 size = opened.source.size_bytes
-                parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
-                for (first, last), first_offset, next_offset in parts:
-                    if last > first:
-                        yield replace(
-                            self._plain, path=segment.log.path, base_offset=segment.base_offset,
-                            start=first, end=last, aborted=aborted, first_offset=first_offset,
-                            next_offset=next_offset, seen=self._seen(opened.source, first, last),
-                            looks_for_gap=self.are_for_gaps and last == size and not is_active,
-                        )  # fmt: skip
+                for split in self._cut(segment, bounds, offsets, ends, size):
+                    seen = self._seen(opened.source, split.start, split.end)
+                    yield split if seen is None else replace(split, seen=seen)
                 if end < size:
                     return
+
+    def _size_if_whole(self, segment: Segment) -> int | None:
+        """Return the size of a segment in a store that is one split, as its listing says.
+
+        None if more has to be known of it. That is what opening it would say, without a request.
+        """
+        log, wanted, following = segment.log, self._selection, segment.next_base_offset
+        if log.error is not None or not is_object(log.path) or is_remote(log.path):
+            return None
+        size = log.size_bytes if log.end is None else min(log.size_bytes, log.end)
+        is_cut = (
+            size > self._request.split_bytes
+            or (wanted.from_offset or 0) > segment.base_offset
+            or (wanted.from_time, wanted.to_time) != (None, None)
+            or self._ends_before(self._log.partition.end_offset if following is None else following)
+        )
+        return None if is_cut else size
+
+    def _ends_before(self, limit: int | None) -> bool:
+        """Return whether what is wanted may end before an offset; None if that is unknown."""
+        to_offset = self._selection.to_offset
+        return to_offset is not None and (limit is None or to_offset < limit)
+
+    def _offset_after(self, segment: Segment) -> int | None:
+        following = segment.next_base_offset
+        return self._log_end if following is None else following
+
+    def _cut(
+        self,
+        segment: Segment,
+        bounds: Sequence[int],
+        offsets: Sequence[int | None],
+        ends: Sequence[int | None],
+        size: int,
+    ) -> Iterator[Split]:
+        """Yield the splits of a segment of some size between the positions in it."""
+        following, is_active = segment.next_base_offset, segment.is_active
+        aborted = tuple(
+            (one.producer_id, one.first_offset, one.last_offset)
+            for one in self._aborted
+            if one.last_offset >= segment.base_offset
+            and (following is None or one.first_offset < following)
+        )
+        parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
+        for (first, last), first_offset, next_offset in parts:
+            if last > first:
+                yield replace(
+                    self._plain, path=segment.log.path, base_offset=segment.base_offset,
+                    start=first, end=last, aborted=aborted, first_offset=first_offset,
+                    next_offset=next_offset, seen=None,
+                    looks_for_gap=self.are_for_gaps and last == size and not is_active,
+                )  # fmt: skip
 
     def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
         seen = None if is_remote(source.path) else self._plain.seen
@@ -205,7 +248,7 @@ class _LogSplits:
         to_offset = self._selection.to_offset
         # What ends at the end of the log, or of the segment, needs no look at an index.
         limit = self._log.partition.end_offset if following is None else following
-        if to_offset is not None and (limit is None or to_offset < limit):
+        if to_offset is not None and self._ends_before(limit):
             behind.append(to_offset)
         if self._selection.to_time is not None and self._disorder_ms is not None:
             times = opened.time_index

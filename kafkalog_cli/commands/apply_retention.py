@@ -51,6 +51,7 @@ def apply_retention(
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.trims import RETENTION_APPLIED, print_trims
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
@@ -85,8 +86,8 @@ def apply_retention(
             if consents(question, yes=yes):
                 run.apply()
         for one in run.results:
-            writer.row(show.RETENTION_APPLIED.row(one))
+            writer.row(RETENTION_APPLIED.row(one))
         writer.end()
     if form == Format.TABLE:
-        show.print_trims(run.results, style, in_place=in_place)
+        print_trims(run.results, style, in_place=in_place)
     return outcome.of_work(has_changed=run.has_changed, is_concerned=bool(run.wanted))

@@ -40,9 +40,8 @@ def simulate_retention(
     A broker looks only now and then: for topics that are not compacted,
     log.initial.task.delay.ms after its start, then every log.retention.check.interval.ms; for
     others whenever a cleaner thread has nothing to clean. --checks shows its checks up to --until.
-    Of a topic with remote storage local.retention deletes what was uploaded: give the tier as PATH,
-    too. What the broker deletes in remote storage is not predicted.
-
+    Of a topic with remote storage, local.retention deletes what was uploaded, and retention what is
+    in remote storage: give the tier as PATH, too.
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d

@@ -5,11 +5,12 @@ A declaration gives the objects, the cells of tables, and the sections of `docs/
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from formats.late_classes import dataclass
 from kafkalog.model import Defect
 from kafkalog.wording import printable
 from kafkalog_cli.output.text import (
@@ -24,7 +25,7 @@ from kafkalog_cli.output.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.payloads.internal_topics import PayloadKind
+    from kafkalog.payloads.kinds import PayloadKind
     from kafkalog_cli.output.text import Tone
 
 T = TypeVar("T")

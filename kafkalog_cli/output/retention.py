@@ -1,11 +1,12 @@
-"""The output of `simulate-retention` and `apply-retention`: verdicts, and what is deleted when."""
+"""The output of `simulate-retention`: the verdict on each segment, and what is deleted when."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from formats.late_classes import dataclass
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import (
     CONFIGS,
@@ -30,14 +31,17 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone, left_overs_text
+from kafkalog_cli.output.text import Tone
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kafkalog.retention import Deletion, ForecastDay, PartitionRetention, Verdict
-    from kafkalog.retention.run import TrimmedPartition
+    from kafkalog.retention import (
+        Deletion,
+        ForecastDay,
+        PartitionRetention,
+        RemoteRetention,
+        Verdict,
+    )
     from kafkalog.retention.simulation import Check, Schedule
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
@@ -48,6 +52,7 @@ class Judged(NamedTuple):
 
     found: PartitionRetention
     verdict: Verdict
+    storage: str = "local"
 
 
 @dataclass
@@ -67,6 +72,9 @@ class RetentionSummary:
     bytes_total: int = 0
     bytes_freed: int = 0
     side_bytes_freed: int = 0
+    remote_segments: int = 0
+    remote_segments_deleted: int = 0
+    remote_bytes_freed: int = 0
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
@@ -79,6 +87,10 @@ class RetentionSummary:
         self.bytes_total += found.log.size_bytes
         self.bytes_freed += found.bytes_freed
         self.side_bytes_freed += found.side_bytes_freed
+        if found.remote is not None:
+            self.remote_segments += len(found.remote.verdicts)
+            self.remote_segments_deleted += found.remote.segments_deleted
+            self.remote_bytes_freed += found.remote.bytes_freed
         for day in forecast(found.verdicts, self.now_ms, self.until_ms):
             old = self.days.get(day.from_ms, ForecastDay(day.from_ms, day.to_ms, 0, 0))
             self.days[day.from_ms] = ForecastDay(
@@ -94,6 +106,20 @@ def _forecast(summary: RetentionSummary) -> object:
         {"from": day.from_ms, "to": day.to_ms, "segments": day.segments, "bytes": day.bytes_freed}
         for _, day in sorted(summary.days.items())
     ]
+
+
+def _remote(found: PartitionRetention) -> object:
+    remote = found.remote
+    if remote is None:
+        return None
+    return {
+        "segments": len(remote.verdicts),
+        "size": remote.size_bytes,
+        "local_size": remote.local_bytes,
+        "segments_deleted": remote.segments_deleted,
+        "bytes_freed": remote.bytes_freed,
+        "runs": remote.runs,
+    }
 
 
 RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
@@ -116,16 +142,21 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
           lambda found: len(found.outcome.deleted)),
     Field("bytes_freed", SIZE, "bytes of their `.log` files"),
     Field("side_bytes_freed", SIZE, "bytes of their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, "first readable offset afterwards",
-          "outcome.log.log_start_offset"),
+    Field("log_start_offset_after", INT, "first readable offset afterwards"),
     Field("rolled", BOOL, "whether all are deleted, so that a new active segment is needed",
           "outcome.rolled"),
+    Field("remote", OBJECT | None,
+          "the segments in remote storage: `segments`, `size`, `local_size` (bytes of local "
+          "segments that are not uploaded, which count for `retention.bytes`, too), "
+          "`segments_deleted`, `bytes_freed`, `runs` (how many runs of the broker's task that "
+          "takes); null without a tier", _remote),
 )  # fmt: skip
 RETENTION: Final = ObjectType[Judged](
     "retention",
     "`simulate-retention`, `apply-retention`",
     "A segment and its fate.",
     *topic_and_partition("found.partition."),
+    Field("storage", TEXT, "where it is: `local` or `remote`"),
     Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
     Field("base_offset", INT, "offset in the file's name", "verdict.segment.base_offset"),
     Field("end_offset", INT, "base offset of the next segment, log end offset for the last",
@@ -136,14 +167,17 @@ RETENTION: Final = ObjectType[Judged](
           "verdict.segment.largest_timestamp"),
     Field("timestamp_source", TEXT,
           "`time-index` (its last entry), `batches` (the segment is recovered at the next start), "
-          "`mtime` (the segment has no timestamp)",
+          "`mtime` (the segment has no timestamp), `metadata` (of a remote segment)",
           "verdict.segment.timestamp_source"),
     Field("verdict", TEXT, "`delete` or `keep`, now",
           lambda one: "delete" if one.verdict.is_deleted else "keep"),
     Field("reason", TEXT,
-          "the policy that deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`; or "
+          "the policy that deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`, and "
+          "of remote segments `leader-epoch-cache-truncation` (its leader epochs are before the "
+          "first one of the log), `delete-segment-started` (a deletion that did not end); or "
           "why none does: `blocked` (a policy would, see `blocked_by`), `within-retention`, "
-          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`",
+          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`, "
+          "`other-leader-epochs` (a remote segment of another lineage)",
           "verdict.reason"),
     Field("deletable_at", TIME | None,
           "first millisecond at which it may be deleted by time alone, together with the segments "
@@ -177,39 +211,12 @@ RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     Field("size", INT, "bytes of batches in all segments", "bytes_total"),
     Field("bytes_freed", INT, "bytes of the `.log` files that are deleted now"),
     Field("side_bytes_freed", INT, "bytes of the indexes and snapshots that are deleted with them"),
+    Field("remote_segments", INT, "segments in remote storage"),
+    Field("remote_segments_deleted", INT, "those that are deleted there now"),
+    Field("remote_bytes_freed", INT, "bytes of their logs"),
     Field("forecast", ARRAY,
-          "each period of 24 hours from now in which something is deleted: `from` (exclusive), "
-          "`to` (inclusive), `segments`, `bytes`", _forecast),
-)  # fmt: skip
-RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
-    "retention_applied",
-    "`apply-retention`",
-    "What is deleted from a partition, after the rows of all its segments. The active segment "
-    "stays, whatever its `retention` row says.",
-    Field("path", TEXT, "the directory", "plan.partition.path"),
-    *topic_and_partition("plan.partition."),
-    Field("performed", BOOL, "whether it was performed; false in a plan", "is_done"),
-    Field("segments_deleted", INT, "number of segments that are deleted",
-          lambda one: len(one.plan.segments)),
-    Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
-    Field("side_bytes_freed", INT, "bytes of their indexes and producer snapshots",
-          "plan.side_bytes_freed"),
-    Field("files", ARRAY, "names of all these files, in deletion order",
-          lambda one: [name for group in one.plan.files for name in group]),
-    Field("keep_deleted", BOOL, "whether they stay under `.deleted` names", "plan.keeps_deleted"),
-    Field("left_overs", ARRAY,
-          "names of the files left by interrupted deletions, which are deleted, too",
-          "plan.left_overs"),
-    Field("active_stays", BOOL, "whether a broker would roll the log and delete all of it",
-          "plan.active_stays"),
-    Field("log_start_offset", INT, "first readable offset afterwards", "plan.log_start_offset"),
-    Field("log_start_checkpoint", INT | None,
-          "entry in `log-start-offset-checkpoint` afterwards; null if there is none because the "
-          "log starts with a segment", "plan.log_start_checkpoint"),
-    Field("log_end_offset", INT, "offset that the next record gets, before and after",
-          "plan.found.log.log_end_offset"),
-    Field("leader_epochs", ARRAY, "`leader-epoch-checkpoint` afterwards: epoch, first offset",
-          lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
+          "each period of 24 hours from now in which local segments are deleted: `from` "
+          "(exclusive), `to` (inclusive), `segments`, `bytes`", _forecast),
 )  # fmt: skip
 
 
@@ -288,6 +295,12 @@ class RetentionWriter:
             self._writer.write_row(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
             self._writer.write(Judged(found, verdict))
+        if found.remote is not None:
+            if self._form == Format.TABLE:
+                self._writer.flush()
+                print_heading([remote_heading(found.remote, self._style)])
+            for verdict in found.remote.verdicts:
+                self._writer.write(Judged(found, verdict, "remote"))
         if self._checks and self._form != Format.CSV:
             self._write_checks(found)
 
@@ -369,6 +382,15 @@ def partition_heading(found: PartitionRetention) -> list[str]:
     ]
 
 
+def remote_heading(remote: RemoteRetention, style: Style) -> str:
+    """Return the line above the segments in remote storage."""
+    size, local = (size_text(one, style) for one in (remote.size_bytes, remote.local_bytes))
+    gone = f"{counted(remote.segments_deleted, 'segment')} of {len(remote.verdicts)} deleted"
+    runs = f" in {counted(remote.runs, 'run')} of the broker's task" if remote.runs else ""
+    whole = f"in remote storage: {size}, and {local} not uploaded yet"
+    return f"{whole}; {gone}{runs}, the log then starts at {remote.log_start_offset}"
+
+
 def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     """Print the lines below the tables: what is freed now, and day by day."""
     size = partial(size_text, style=style)
@@ -384,31 +406,7 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     ]
     if not summary.days:
         lines.append(f"by {time(summary.until_ms)}: nothing more")
-    print_heading(lines)
-
-
-def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
-    """Print the lines below the tables."""
-    lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
-    for one in trimmed:
-        plan, name = one.plan, one.plan.partition.path
-        if plan.active_stays:
-            lines.append(
-                f"{name}: everything but the active segment would be deleted; a broker "
-                f"rolls that first"
-            )
-        if plan.is_empty:
-            lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
-            continue
-        verb = "removed" if one.is_done else "would be removed"
-        files = sum(map(len, plan.files))
-        freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
-        what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
-        lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
-        if plan.left_overs:
-            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
-    if not in_place and any(not one.plan.is_empty for one in trimmed):
-        lines.append("nothing was changed; --in-place applies the plan")
-    elif trimmed and not any(one.is_done for one in trimmed):
-        lines.append("nothing was changed")
+    if summary.remote_segments:
+        there = f"{summary.remote_segments_deleted} of {summary.remote_segments} segments"
+        lines.append(f"in remote storage: {there}, {size(summary.remote_bytes_freed)}")
     print_heading(lines)

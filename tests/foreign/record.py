@@ -91,12 +91,12 @@ def record(client: Client, work: Path) -> None:
         finally:
             broker.kill()
             broker.wait()
-        _pack(root / "log", CORPUS / f"{client.name}.tar.xz", client.name)
-        _pack(root / "expected", CORPUS / f"{client.name}.expected.tar.xz",
+        pack(root / "log", CORPUS / f"{client.name}.tar.xz", client.name)
+        pack(root / "expected", CORPUS / f"{client.name}.expected.tar.xz",
               f"{client.name}.expected")  # fmt: skip
 
 
-def _pack(directory: Path, archive: Path, name: str) -> None:
+def pack(directory: Path, archive: Path, name: str) -> None:
     """Pack a directory like the other archives of the corpus: times kept, no owners."""
     archive.parent.mkdir(exist_ok=True)
     subprocess.run(

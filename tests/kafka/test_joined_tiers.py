@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -15,12 +16,18 @@ import pytest
 import kafkalog as library
 from kafkalog.paths.tier_keys import use_keys
 from tests.kafka.booted import life, read_records, resurrect
-from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, plain, rows
+from tests.kafka.tiered import (
+    PARTITIONS,
+    Tiered,
+    as_told,
+    findings,
+    plain,
+    rows,
+    segments_told,
+)
 from tests.packed_tiers import Packing, new_key, pack
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.kafka.booted import Brokers
     from tests.kafka.tiered import Run
 
@@ -274,3 +281,48 @@ def test_offsets_that_are_neither_remote_nor_local(
     [gap] = [row for row in found if row["reference"] == "remote-lineage-gap"]
     assert gap["offset"] == specials["latest-tiered"] + 1
     assert f"to {new_first - 1} " in gap["detail"]
+
+
+STEPS = {
+    ("plain-0", "1"): {"retention.ms"},
+    ("transactions-0", "1"): {"retention.bytes"},
+    ("plain-0", "2"): {"retention.ms", "retention.bytes"},
+    ("transactions-0", "2"): {"log-start-offset", "leader-epoch-cache-truncation"},
+}
+"""Why remote segments are deleted in the third life of the data, see TieredRetention.java."""
+
+
+@pytest.mark.parametrize(("name", "step"), STEPS)
+def test_remote_retention_leaves_what_the_broker_left(
+    tiered: Tiered, kafkalog: Run, name: str, step: str
+) -> None:
+    """By size, by time, and after DeleteRecords: the same objects, metadata and log start."""
+    steps = {"0": tiered, "1": tiered.retained("1"), "2": tiered.retained("2")}
+    before, after = steps[str(int(step) - 1)], steps[step]
+    told = tiered.told_of_retention
+    config = {**told["1"][name], **told[step][name]}
+    options = ["--now", told[step]["now"]]
+    if "log_start_offset" in config:
+        options += ["--log-start-offset", config.pop("log_start_offset")]
+    options += [word for one in config for word in ("--config", f"{one}={config[one]}")]
+    paths = [before.log_dir / name, before.log_dir / "__remote_log_metadata-0", before.tier]
+    found = [
+        row
+        for row in rows(kafkalog, "simulate-retention", *paths, *options)
+        if row.get("topic") == name.removesuffix("-0")
+    ]
+    [partition] = [row for row in found if row["type"] == "retention_partition"]
+    remote = [row for row in found if row.get("storage") == "remote"]
+    gone = {Path(row["segment"]).stem for row in remote if row["verdict"] == "delete"}
+    kept = {Path(row["segment"]).stem for row in remote if row["verdict"] == "keep"}
+    assert {row["reason"] for row in remote if row["verdict"] == "delete"} == STEPS[name, step]
+    assert len(gone) > 2
+    states = segments_told(before.log_dir, name)
+    copied = {one for one in gone | kept if states[one[21:]] != 0}  # else a shutdown stopped it
+    assert copied <= {path.stem for path in before.remote(name).iterdir()} <= gone | kept
+    assert kept & copied <= {path.stem for path in after.remote(name).iterdir()} <= kept
+    states = segments_told(after.log_dir, name)
+    assert {one for one in gone if states[one[21:]] != 3} == set()
+    assert {one for one in kept if states[one[21:]] != (one in copied)} == set()
+    assert partition["log_start_offset_after"] == told[step]["starts"][name]
+    assert partition["remote"]["segments_deleted"] == len(gone)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import kafkalog as library
+from kafkalog.payloads.internal_topics import PayloadKind, decode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -35,6 +38,15 @@ class Tiered:
     @cached_property
     def told(self) -> dict[str, dict[str, Any]]:
         return json.loads((self.root / "expected" / "told.json").read_text())
+
+    def retained(self, step: str) -> Tiered:
+        """Return the data after a step of retention in a third life."""
+        return Tiered(self.root / "retained" / step)
+
+    @cached_property
+    def told_of_retention(self) -> dict[str, dict[str, Any]]:
+        """What was changed for each step, and what came of it."""
+        return json.loads((self.root / "retained" / "told.json").read_text())
 
     def remote(self, partition: str) -> Path:
         [found] = self.tier.glob(f"{partition}-*")
@@ -76,3 +88,17 @@ def findings(kafkalog: Run, *argv: object, status: int = 0) -> list[dict[str, An
 
 def plain(record: dict[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("offset", "timestamp", "key", "value", "leaderEpoch")}
+
+
+def segments_told(log_dir: Path, partition: str) -> dict[str, int]:
+    """Return the last state of each remote segment that `__remote_log_metadata` knows."""
+    topic, _, number = partition.rpartition("-")
+    states: dict[str, int] = {}
+    for record in library.Log(log_dir / "__remote_log_metadata-0").records(data=True):
+        found = decode(PayloadKind.REMOTE_LOG_METADATA, record.key, record.value)
+        assert found.value is not None
+        segment = found.value["data"]["remoteLogSegmentId"]
+        of = segment["topicIdPartition"]
+        if (of["name"], of["partition"]) == (topic, int(number)):
+            states[segment["id"]] = found.value["data"]["remoteLogSegmentState"]
+    return states

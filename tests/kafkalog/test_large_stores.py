@@ -17,14 +17,16 @@ import pytest
 from benchmarks.stores import BATCHES, PREFIX, log_dir
 from kafkalog.batches.segment import offset_at_end
 from kafkalog.engine import in_order
-from kafkalog.errors import FileChangedError
+from kafkalog.errors import FileChangedError, UnreadableError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.log_dir import LogDirListing, list_partition, open_partition, open_path
-from kafkalog.model import computed_once
+from kafkalog.model import End, Isolation, LogView, computed_once
 from kafkalog.paths import file_system, object_store
 from kafkalog.paths.object_cache import CONTENT_SIZE_MAX
+from kafkalog.paths.requests import requests_counted
 from kafkalog.paths.source import Source, read_file
 from kafkalog.tables import Bounds, Request, plan_splits
+from kafkalog.tables.model import TableName
 from tests.builders import BASE_TIME, batch, record
 from tests.counted_store import CountedStore, counted_store
 
@@ -141,6 +143,45 @@ def test_times_are_looked_up_in_time_indexes(store: CountedStore) -> None:
     )
 
 
+REQUESTS = {
+    "all": Request(),
+    "to the end": Request(end=End.LOG, isolation=Isolation.LOG),
+    "committed": Request(isolation=Isolation.READ_COMMITTED),
+    "small splits": Request(split_bytes=20_000),
+    "batches": Request(TableName.BATCHES, split_bytes=60_000),
+    "offsets": Request(bounds=Bounds(from_offset=BATCHES + 7, to_offset=3 * BATCHES - 1)),
+    "an offset at an edge": Request(bounds=Bounds(from_offset=BATCHES, to_offset=2 * BATCHES)),
+    "offsets behind the end": Request(bounds=Bounds(to_offset=SEGMENTS * BATCHES + 1)),
+    "times": Request(bounds=Bounds(from_time=BASE_TIME + 60, to_time=BASE_TIME + 99)),
+    "times in order": Request(bounds=Bounds(to_time=BASE_TIME + 99, disorder_ms=0)),
+    "files": Request(view=LogView.FILES),
+}
+
+
+@pytest.mark.parametrize("wanted", REQUESTS.values(), ids=list(REQUESTS))
+@pytest.mark.parametrize("has_empty_end", [False, True], ids=["usual", "empty end"])
+def test_splits_in_a_store_are_those_on_a_disk(
+    wanted: Request, has_empty_end: bool, running: CountedStore, tmp_path: Path
+) -> None:
+    """Names and sizes in a listing say what an open file says."""
+    objects = log_dir(2, 4)
+    if has_empty_end:
+        for kind in ("log", "index", "timeindex"):
+            objects[f"{PREFIX}/topic-0-1/{4 * BATCHES:020d}.{kind}"] = b""
+    fill(running, objects)
+    found = []
+    for top in (str(on_disk(running, tmp_path)), running.uri(PREFIX)):
+        splits = plan_splits([top], wanted)
+        bare = file_system.normalize(top)
+        places = {"path": "", "log_dir": ""}
+        found.append([
+            {**one.as_json(), "seen": None, **places, "name": one.path.removeprefix(bare)}
+            for one in splits
+        ])  # fmt: skip
+    assert found[0] == found[1]
+    assert found[0]
+
+
 @pytest.fixture(scope="module")
 def lost(running: CountedStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The same logs on disk and in the store: one lacks a segment, others are only shorter."""
@@ -233,6 +274,75 @@ def test_nothing_is_listed_twice_while_listings_are_held(store: CountedStore) ->
     again = open_path(uri)
     assert isinstance(again, LogDirListing)
     assert len(again.partitions[0].files) == len(first.partitions[0].files) - 1
+
+
+@pytest.fixture
+def wide(running: CountedStore, monkeypatch: pytest.MonkeyPatch) -> CountedStore:
+    """Directories of many files, with names as odd as an upload can make them."""
+    monkeypatch.setattr(running, "delay_s", 0.05)
+    odd = ["a b", "a+b", "a%2Fb", "ä", "日本", "a&b=c", "a'b", "a;b", "a~b", "-", "a:b", "<a>"]
+    names = [*odd, *(f"wide-{number}" for number in range(100))]
+    objects = {f"{PREFIX}/{name}/{number:020d}.log": b"" for name in names for number in range(90)}
+    objects |= {f"{PREFIX}/long-0/{number:020d}.log": b"x" for number in range(2001)}
+    objects |= {f"{PREFIX}/deep-0/{inner}/b": b"xy" for inner in ("in", "in/in", "%")}
+    fill(running, {**objects, f"{PREFIX}/meta.properties": b"version=1\n"})
+    return running
+
+
+def listed(store: CountedStore, at_once: int) -> dict[str, dict[str, Any]]:
+    """Return what is known of all directories after a listing of everything below the top."""
+    object_store.forget()
+    store.forget()
+    uri = store.uri(PREFIX)
+    file_system.contents(uri)
+    object_store.prefetch_listing(uri, at_once)
+    return {path: dict(inside) for path, (_, inside) in object_store._listings.items()}
+
+
+def test_directories_of_many_files_are_listed_side_by_side(wide: CountedStore) -> None:
+    """What is known is what one listing says; a thousand names are a request all the same."""
+    whole = listed(wide, 1)
+    pages = wide.counts["LIST"]
+    side_by_side = listed(wide, 32)
+    assert side_by_side == whole
+    assert len(whole["s3://logs/kafka/long-0"]) == 2001
+    assert whole["s3://logs/kafka/deep-0/in/in"].keys() == {"b"}
+    tops = len(whole["s3://logs/kafka"]) - 1  # and a file
+    assert wide.counts["LIST"] == 1 + tops + 2
+    assert wide.at_once_max > 8  # threads that pyarrow has for listings
+    assert pages == 1 + -(-len(wide.objects) // 1000)
+
+
+def test_directories_of_few_files_are_listed_together(running: CountedStore) -> None:
+    """As are all if requests are bounded: few are worth more than time."""
+    fill(running, {f"{PREFIX}/few-{number}/{i}": b"" for number in range(200) for i in range(6)})
+    listed(running, 8)
+    assert running.counts["LIST"] <= 1 + 20 + 2
+    with requests_counted() as requests:
+        requests.allowed = 3
+        listed(running, 8)
+        assert running.counts["LIST"] == requests.count == 3
+
+
+def test_a_listing_that_fails_is_the_error_of_all(
+    wide: CountedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that is gone is left out; any other error ends the run."""
+    selected = object_store._selected
+    error: Exception = FileNotFoundError()
+
+    def failing(path: str, *, recursive: bool) -> Iterator[Any]:
+        if path.endswith("/wide-77"):
+            raise error
+        return selected(path, recursive=recursive)
+
+    monkeypatch.setattr(object_store, "_selected", failing)
+    found = listed(wide, 8)
+    assert "wide-77" not in found["s3://logs/kafka"]
+    assert "wide-76" in found["s3://logs/kafka"]
+    error = UnreadableError("The store does not answer.")
+    with pytest.raises(UnreadableError, match="does not answer"):
+        listed(wide, 8)
 
 
 def test_an_object_that_was_replaced_after_its_listing(store: CountedStore) -> None:

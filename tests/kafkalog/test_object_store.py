@@ -23,7 +23,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.paths import file_system, object_cache, object_store, uris
+from kafkalog.paths import file_system, object_cache, object_clients, object_store, uris
 from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+ASKED = "to object stores, "
 STATES = ["codecs", "txn-v0", "crash-1-torn"]
 
 
@@ -103,7 +104,8 @@ def test_partitions_and_single_logs(
         expected = here.stdout.decode().replace(str(log_dir), f"s3://{BUCKET}/codecs")
         assert there.stdout.decode() == expected
         assert len(expected) > 100
-        assert (there.status, there.stderr) == (here.status, here.stderr)
+        messages = [line for line in there.stderr.splitlines() if ASKED not in line]
+        assert (there.status, messages) == (here.status, here.stderr.splitlines())
 
 
 def test_exports_are_the_same(
@@ -253,7 +255,7 @@ def test_a_check_opens_each_side_file_once(
 ) -> None:
     """Several checks use an index or a checkpoint, but each request costs money and time."""
     opened: Counter[str] = Counter()
-    made = object_store._made
+    made = object_clients._made
 
     class Counted:
         def __init__(self, files: Any) -> None:
@@ -270,8 +272,8 @@ def test_a_check_opens_each_side_file_once(
         found = made(uri)
         return type(found)(Counted(found.files), found.prefix)
 
-    monkeypatch.setattr(object_store, "_made", counted)
-    monkeypatch.setattr(object_store, "_stores", {})
+    monkeypatch.setattr(object_clients, "_made", counted)
+    monkeypatch.setattr(object_clients, "_stores", {})
     monkeypatch.setattr(object_store, "_contents", object_cache.Contents())
     monkeypatch.setattr(object_store, "_files", object_cache.Files())
     here = kafkalog("verify", "--level", "quick", log_dir)

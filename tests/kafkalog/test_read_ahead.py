@@ -9,7 +9,8 @@ import time
 import pytest
 
 from kafkalog.errors import UnreadableError
-from kafkalog.paths.reading import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
+from kafkalog.paths import read_ahead
+from kafkalog.paths.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
 
 
 class Far:
@@ -107,3 +108,30 @@ def test_errors_come_where_the_bytes_are_wanted() -> None:
         far.read(ahead, position, 16 << 20)
     fails.clear()
     assert far.read(ahead, position, 1 << 20) == bytes(1 << 20)
+
+
+def test_many_files_that_are_read_together_share_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fetched of all of them and not read yet stays near the bound, and grows again."""
+    together = 8 << 20
+    monkeypatch.setattr(read_ahead, "TOGETHER_MAX", together)
+    step, count = 1 << 18, 64
+    far = Far(bytes(4 << 20))
+    files = [ReadAhead(far.fetch, len(far.data)) for _ in range(count)]
+    for position in range(0, len(far.data), step):
+        for number, one in enumerate(files):
+            far.read(one, position, step)
+            read = count * position + (number + 1) * step
+            if position >= 4 * step:  # all have begun
+                unread = sum(size for _, size in far.requests) - read
+                assert unread <= together + count * PIECE_SIZE_MIN
+    assert sum(size for _, size in far.requests) == count * len(far.data)
+    for one in files:
+        one.close()
+    alone = ReadAhead(far.fetch, len(far.data))
+    far.requests.clear()
+    for position in range(0, 2 << 20, step):
+        far.read(alone, position, step)
+    deadline = time.monotonic() + 60
+    while max(position + size for position, size in far.requests) < 3 << 20:
+        assert time.monotonic() < deadline
+    alone.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.remote_logs import RemoteSegment, is_within, note
+from kafkalog.remote_metadata import RemoteSegment, RemoteSegments, is_within, note
 
 
 def segment(start: int, end: int, *epochs: tuple[int, int]) -> RemoteSegment:
@@ -40,7 +40,10 @@ def test_lineage_is_judged_as_by_a_broker(found: RemoteSegment, is_on_it: bool) 
 def test_a_partition_that_was_deleted_has_no_segments() -> None:
     """`RemotePartitionMetadataStore` drops them when the deletion is finished, not earlier."""
     place = {"topicIdPartition": {"name": "orders", "id": "A" * 22, "partition": 3}}
-    known = {("A" * 22, 3): {"B" * 22: segment(0, 9)}, ("A" * 22, 4): {"C" * 22: segment(0, 9)}}
+    known = {
+        ("A" * 22, 3): RemoteSegments({"B" * 22: segment(0, 9)}),
+        ("A" * 22, 4): RemoteSegments({"C" * 22: segment(0, 9)}),
+    }
     for state, count in ((0, 2), (1, 2), (2, 1)):
         note(known, {**place, "remotePartitionDeleteState": state})
         assert len(known) == count

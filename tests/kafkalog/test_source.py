@@ -6,13 +6,24 @@ import errno
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.errors import (
+    FileChangedError,
+    KafkaLogError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UnreadableError,
+)
+from kafkalog.paths.kept_files import SIZE_MAX, each_file_once
 from kafkalog.paths.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DATA = bytes((i * 7 + i // 251) % 256 for i in range(3 * WINDOW_SIZE_MIN + 17))
 
@@ -32,6 +43,75 @@ def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]])
         assert source.size_bytes == len(DATA)
         for position, size in reads:
             assert source.read(position, size) == DATA[position : position + max(size, 0)]
+
+
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 99), st.booleans())),
+    st.integers(0, len(DATA)),
+)
+def test_a_read_apart_is_the_same_slice(
+    file: Path, reads: list[tuple[int, int, bool]], end: int
+) -> None:
+    """Before and after other reads, and no farther than the end that counts."""
+    with Source(str(file), end) as source:
+        for position, size, is_apart in reads:
+            read = source.read_apart if is_apart else source.read
+            assert read(position, size) == DATA[position : min(position + size, end)]
+
+
+def test_what_cannot_be_read_apart_has_the_same_error(tmp_path: Path) -> None:
+    """Of a file that became shorter."""
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    with Source(str(path)) as source:
+        os.truncate(path, 100)
+        assert source.read_apart(90, 10) == DATA[90:100]
+        with pytest.raises(FileChangedError):
+            source.read_apart(90, 11)
+
+
+def test_each_small_file_is_read_once(tmp_path: Path):
+    """Its bytes are those of the first reading, until the steps end; a log is read again."""
+    small, large, log = tmp_path / "small", tmp_path / "large", tmp_path / "0.log"
+    paths = [small, large, log]
+
+    def write(byte: bytes) -> None:
+        for path, size in zip(paths, (SIZE_MAX, SIZE_MAX + 1, 3), strict=True):
+            path.write_bytes(byte * size)
+
+    def steps() -> Iterator[list[bytes]]:
+        for _ in range(2):
+            yield [read_file(str(path))[-1:] for path in paths]
+        with Source(str(small)) as source:
+            buffer = bytearray(4)
+            source.read_into(SIZE_MAX - 4, memoryview(buffer))
+            yield [bytes(buffer), source.read(2, 2), source.read(SIZE_MAX - 1, 9)]
+            assert not source.is_zero_from(SIZE_MAX - 1)
+            assert source.size_bytes == source.next_data(SIZE_MAX + 5) == SIZE_MAX
+            with pytest.raises(FileChangedError):
+                source.read_into(SIZE_MAX - 3, memoryview(buffer))
+
+    write(b"a")
+    read = each_file_once(steps())
+    assert next(read) == [b"a"] * 3
+    write(b"b")
+    assert read_file(str(small))[:1] == b"b", "the code between its items reads again"
+    assert list(read) == [[b"a", b"b", b"b"], [b"aaaa", b"aa", b"a"]]
+
+
+def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A partition of many segments does not fill the memory with its small files."""
+    monkeypatch.setattr("kafkalog.paths.kept_files.FILES_MAX", 1)
+    paths = [tmp_path / "kept", tmp_path / "read again"]
+
+    def steps() -> Iterator[list[bytes]]:
+        for byte in (b"a", b"b"):
+            for path in paths:
+                path.write_bytes(byte)
+            yield [read_file(str(path)) for path in paths]
+
+    assert list(each_file_once(steps())) == [[b"a", b"a"], [b"a", b"b"]]
 
 
 def test_large_reads_and_small_ones_agree(tmp_path: Path):

@@ -10,8 +10,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from kafkalog.lake import ExportRequest, ExportSummary, TableFormat, appending, local_catalog
+from kafkalog.model import Replicas
 from kafkalog.tables import Request
-from kafkalog.tables.model import Replicas
 from tests.builders import write_log
 from tests.kafkalog.lake.exporting import table_of
 from tests.kafkalog.tables.test_other_disks import batches

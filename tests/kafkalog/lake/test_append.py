@@ -19,8 +19,8 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake import Append, Export, ExportRequest
+from kafkalog.model import Replicas
 from kafkalog.tables import Request
-from kafkalog.tables.model import Replicas
 from kafkalog.tables.tailing import Tail
 from tests.builders import write_log
 from tests.kafkalog.lake.appending import (

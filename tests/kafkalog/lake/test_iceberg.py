@@ -23,8 +23,8 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake import ExportRequest, FileFormat, Writing, appending, local_catalog
+from kafkalog.model import Replicas
 from kafkalog.tables import Request, TableName
-from kafkalog.tables.model import Replicas
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.conftest import state
 from tests.kafkalog.lake.appending import (

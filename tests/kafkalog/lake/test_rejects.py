@@ -21,8 +21,8 @@ from kafkalog.engine import LocalEngine
 from kafkalog.errors import CorruptDataError, DestinationExistsError, RefusedError
 from kafkalog.lake import Export, ExportRequest, TableFormat, Writing, local_catalog
 from kafkalog.lake.iceberg_rejects import RejectsTable
+from kafkalog.model import Replicas
 from kafkalog.tables import Request
-from kafkalog.tables.model import Replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.lake import appending

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import UnreadableError
+from kafkalog.model import End
 from kafkalog.tables import Request
-from kafkalog.tables.model import End
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.lake.exporting import export, table_of
 

@@ -61,7 +61,7 @@ class Serving:
 
 
 @contextmanager
-def serving(*paths: Path, meter: Meter | None = None, **options: Any) -> Iterator[Serving]:
+def serving(*paths: Path | str, meter: Meter | None = None, **options: Any) -> Iterator[Serving]:
     """Serve paths on a free port until the block ends."""
     heard, ready = Heard(), threading.Event()
     chosen = replace(ServeOptions(listen=Address("127.0.0.1", 0)), **options)

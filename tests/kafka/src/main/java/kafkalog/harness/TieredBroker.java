@@ -20,6 +20,8 @@ import org.apache.kafka.common.utils.Time;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -30,20 +32,23 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /**
- * A real Kafka node with remote storage: `TieredBroker ROOT SEED`. It fills two tiered topics in two lives (so there are two leader
+ * A real Kafka node with remote storage: `TieredBroker ROOT SEED [PROPERTIES]`. It fills two tiered topics in two lives (so there are two leader
  * epochs), waits until all closed segments are uploaded and those beyond local retention are gone from the log directory, writes what
  * clients are told into `ROOT/expected`, and shuts down. `ROOT/log` is the log directory, `ROOT/tier/kafka-tiered-storage` the tier.
+ * A third life (TieredRetention) goes on in `ROOT/retained`, unless a file of properties names another remote storage.
  */
 public final class TieredBroker {
     private static final TopicPartition PLAIN = new TopicPartition("plain", 0);
     private static final TopicPartition TRANSACTIONS = new TopicPartition("transactions", 0);
     private static final List<TopicPartition> PARTITIONS = List.of(PLAIN, TRANSACTIONS);
     private static final long FIRST_TIME = 1_717_243_200_000L;
+    private static final long JUMP_MS = 6 * 3_600_000;
     private static final int LIVES = 2;
     private static final int ROUNDS = 24;
 
     private final Path root;
     private final Random random;
+    private final List<Long> jumps = new ArrayList<>();
     private long time = FIRST_TIME;
 
     private TieredBroker(Path root, long seed) {
@@ -54,7 +59,7 @@ public final class TieredBroker {
     public static void main(String[] argv) {
         int status = 1;
         try {
-            new TieredBroker(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1])).run();
+            new TieredBroker(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1])).run(Arrays.copyOfRange(argv, 2, argv.length));
             status = 0;
         } catch (Throwable e) {
             e.printStackTrace();
@@ -65,7 +70,7 @@ public final class TieredBroker {
         }
     }
 
-    private void run() throws Exception {
+    private void run(String... others) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
         String bootstrap = "127.0.0.1:" + ports[0];
         Properties config = LiveBroker.config(ports, root.resolve("log"));
@@ -77,6 +82,10 @@ public final class TieredBroker {
         config.put("rlmm.config.remote.log.metadata.topic.replication.factor", "1");
         config.put("rlmm.config.remote.log.metadata.topic.num.partitions", "1");
         config.put("remote.log.manager.task.interval.ms", "100");
+        for (String file : others)
+            try (var properties = Files.newBufferedReader(Path.of(file))) {
+                config.load(properties);
+            }
         LiveBroker.format(config, root.resolve("server.properties"));
         for (int life = 0; life < LIVES; life++) {
             KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
@@ -93,6 +102,7 @@ public final class TieredBroker {
             server.shutdown();
             server.awaitShutdown();
         }
+        if (others.length == 0) TieredRetention.run(root, config, PARTITIONS, jumps);
     }
 
     private static void create(Admin admin) throws Exception {
@@ -115,6 +125,12 @@ public final class TieredBroker {
         return new ProducerRecord<>(partition.topic(), partition.partition(), time, key, value);
     }
 
+    /** Some hours in which there are no records. */
+    private void jump() {
+        jumps.add(time + JUMP_MS / 2);
+        time += JUMP_MS;
+    }
+
     private void plain(String bootstrap) throws Exception {
         for (String compression : List.of("none", "zstd")) {
             Map<String, Object> producing = Map.of("bootstrap.servers", bootstrap, "acks", "all", "compression.type", compression);
@@ -124,6 +140,7 @@ public final class TieredBroker {
                     producer.flush();
                 }
             }
+            jump();
         }
     }
 

@@ -1,0 +1,103 @@
+"""Tiers that Aiven's plugin itself has uploaded, from a broker of Kafka 4.3.
+
+`tests/foreign/record_tiers.py` has recorded them, with what the clients of that broker got.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog as library
+from kafkalog.paths.tier_keys import use_keys
+from tests.kafka.tiered import PARTITIONS, Tiered, as_told, plain, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.tiered import Run
+
+PACKINGS = ("plain", "zstd", "sealed")
+
+
+@dataclass(frozen=True)
+class PluginTier(Tiered):
+    """What a broker with the plugin left, and told."""
+
+    @property
+    def tier(self) -> Path:
+        return self.root / "bucket" / "of" / "cluster"
+
+    def remote(self, partition: str) -> Path:
+        topic, _, number = partition.rpartition("-")
+        [found] = self.tier.glob(f"{topic}-*/{number}")
+        return found
+
+    @property
+    def options(self) -> list[object]:
+        """Return the options that reading needs."""
+        return [word for key in self.root.glob("*.pem") for word in ("--tier-key", key)]
+
+
+@pytest.fixture(params=PACKINGS)
+def recorded(request: pytest.FixtureRequest, corpus_dir: Path) -> PluginTier:
+    """Each packing; its key, if it has one, is in use."""
+    found = PluginTier(corpus_dir / "aiven" / request.param)
+    use_keys(map(str, found.options[1::2]))
+    return found
+
+
+def test_the_recordings_are_what_the_tests_are_about(corpus_dir: Path) -> None:
+    """Chunks are cut, compressed and encrypted; logs have aborted transactions and two epochs."""
+    for name in PACKINGS:
+        tier = PluginTier(corpus_dir / "aiven" / name)
+        for partition in PARTITIONS:
+            assert len({row["leaderEpoch"] for row in tier.records(partition)}) == 2
+            manifests = [path.read_text() for path in tier.remote(partition).glob("*.rsm-manifest")]
+            assert len(manifests) > 10
+            for text in manifests:
+                assert ('"compression":true' in text) == (name != "plain")
+                assert ('"encryption":{' in text) == (name == "sealed")
+        aborted = {row["offset"] for row in tier.records("transactions-0")}
+        assert aborted - {*tier.told["transactions-0"]["committed"]}
+
+
+def test_records_and_offsets_are_those_of_clients(recorded: PluginTier, kafkalog: Run) -> None:
+    """Of the tier alone, and of the log that it is together with the log directory."""
+    for name in PARTITIONS:
+        told, remote = recorded.told[name], recorded.remote(name)
+        for log, wanted in (
+            (library.Log(remote), recorded.records(name)),
+            (
+                library.Log(recorded.log_dir / name, tier=[recorded.tier, recorded.log_dir]),
+                recorded.all_records(name),
+            ),
+        ):
+            assert [as_told(one) for one in log.records(data=True)] == [*map(plain, wanted)]
+            committed = [one.offset for one in log.records(data=True, isolation="read_committed")]
+            opened = log.offsets.last_stable_offset.value
+            assert opened is not None
+            assert committed == [one for one in told["committed"] if one < opened]
+        for special in ("earliest", "latest", "latest-tiered"):
+            [row] = rows(
+                kafkalog, *recorded.options, "lookup-offset", recorded.log_dir, recorded.tier,
+                "--topic", name.removesuffix("-0"), "--special", special,
+            )  # fmt: skip
+            assert row["offset"] == told["specials"][special]
+        times = {time: offset for time, offset in told["times"].items() if offset >= 0}
+        assert len(times) > 10
+        words: list[Any] = [word for time in times for word in ("--timestamp", time)]
+        paths = (recorded.log_dir / name, remote)
+        found = rows(kafkalog, *recorded.options, "lookup-offset", *paths, *words)
+        assert [row["offset"] for row in found] == [*times.values()]
+
+
+def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kafkalog: Run) -> None:
+    """With the metadata of the broker, whose segments are all there, and each batch read."""
+    paths = (recorded.log_dir, recorded.tier)
+    *found, summary = rows(kafkalog, *recorded.options, "verify", *paths, "--level", "deep")
+    assert summary["type"] == "summary"
+    wrong = [row for row in found if row["type"] == "defect" and row["severity"] != "note"]
+    assert not wrong
