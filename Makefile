@@ -6,7 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak lint docs bench clean
+# What runs every kernel, on sound and on damaged batches.
+KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.py \
+	tests/kafkalog_cli/test_fast_kafka_dump.py tests/kafkalog/test_recovery_twins.py \
+	tests/kafkalog/compaction/test_edges.py tests/kafkalog/roll/test_replays.py
+
+.PHONY: demo test soak lint docs wheel bundle bench clean
 
 demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -19,9 +24,10 @@ test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto
 
 soak: $(STAMP)  ## a million hostile inputs, thousands of logs beside Kafka, every crash
-	$(BIN)/python -m tests.soak $(SOAK)
+	KAFKALOG_GUARDED=1 $(BIN)/python -m tests.soak $(SOAK)
+	KAFKALOG_GUARDED=1 $(BIN)/python -m pytest $(KERNEL_SUITES)
 	$(BIN)/python -m tests.kafka.differential $(DIFFERENTIAL)
-	KAFKALOG_EVERY_CRASH=1 KAFKALOG_EVERY_BOMB=1 $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|[^_]sampled|=examples)\(' --include='test_*.py' tests)
+	KAFKALOG_EVERY_CRASH=1 KAFKALOG_EVERY_BOMB=1 $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|[^_]sampled|=examples)\(|mark\.soak' --include='test_*.py' tests)
 	KAFKALOG_GROUP_MOMENTS=40 $(BIN)/python -m pytest tests/kafka/test_groups.py tests/kafka/test_metadata.py
 	KAFKALOG_LIVING_SECONDS=1800 $(BIN)/python -m pytest -s tests/kafka/test_living_broker.py
 
@@ -33,6 +39,13 @@ lint: $(STAMP)  ## style, types, layers
 
 docs: $(STAMP)  ## rewrite what docs/ shows of the code
 	$(BIN)/python -m docgen
+
+wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
+	rm -rf build
+	$(BIN)/python -m build
+
+bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
+	$(BIN)/python -m delivery.bundle $(if $(EXTRAS),--extras $(EXTRAS))
 
 bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performance.md: half an hour
 	$(BIN)/python -m benchmarks --to docs/performance.md

@@ -1,23 +1,89 @@
-"""Builds the kernels as a step of building the package; everything else is in pyproject.toml."""
+"""Builds the kernels as a step of building the package; everything else is in pyproject.toml.
+
+The same commit gives the same bytes: files have its time, no owner, and one mode.
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import shutil
 import sys
+import tarfile
 from typing import Any
 
 from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from kafkalog.jit import library
+from kafkalog_cli import version
 
 PLACE = os.path.join("kafkalog", "jit")
 LEVELS = library.LEVELS.get(platform.machine(), ())
+COMMIT = version.commit()
+COMMIT_FILE = os.path.join("kafkalog_cli", version.COMMIT_FILE)
+FILE_MODE = 0o644
+
+if COMMIT is not None:
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(COMMIT.time))  # what archives say of times
+os.umask(0o022)
+
+
+def write_commit(root: str) -> None:
+    """Write which commit this is, if that is known, into a tree of the packages."""
+    if COMMIT is not None:
+        path = os.path.join(root, COMMIT_FILE)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(COMMIT.text())
+
+
+class Sources(sdist):
+    """The archive of the sources, with the commit."""
+
+    def make_release_tree(self, base_dir: str, files: Any) -> None:
+        """Copy the files, and add the commit."""
+        super().make_release_tree(base_dir, files)
+        write_commit(base_dir)
+
+    def make_archive(self, base_name: Any, kind: str, **more: Any) -> str:
+        """Write a `.tar.gz` of the files in order, with one time and no owner."""
+        if kind != "gztar":
+            return super().make_archive(base_name, kind, **more)
+        time = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+
+        def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = time
+            member.mode = FILE_MODE if member.isfile() else 0o755
+            return member
+
+        path = f"{base_name}.tar.gz"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", 9, file, time) as packed,
+            tarfile.open(mode="w", fileobj=packed) as archive,
+        ):
+            archive.add(more["base_dir"], filter=plain)  # sorts the names
+        return path
+
+
+class BuildPackages(build_py):
+    """The packages, with the commit."""
+
+    def run(self) -> None:
+        """Copy them, and add the commit."""
+        super().run()
+        if not self.editable_mode:
+            write_commit(self.build_lib)
 
 
 class BuildKernels(Command):
@@ -39,8 +105,12 @@ class BuildKernels(Command):
         """Build them, unless they are those of these sources."""
         if not LEVELS:
             self.warn(f"there are no kernels for {platform.machine()}: large logs are read slowly")
-        elif not self.editable_mode or not library.is_current():
+        elif not library.is_current():
             library.build(self._place())
+        elif not self.editable_mode:
+            self.mkpath(self._place())
+            for made in self.get_outputs():
+                shutil.copy(os.path.join(PLACE, os.path.basename(made)), made)
 
     def _place(self) -> str:
         return PLACE if self.editable_mode else os.path.join(str(self.build_lib), PLACE)
@@ -63,6 +133,13 @@ class Build(build):
 
     sub_commands = (*build.sub_commands, ("build_kernels", None))
 
+    def run(self) -> None:
+        """Build, and give all files one mode."""
+        super().run()
+        for directory, _, names in os.walk(self.build_lib):
+            for name in names:
+                os.chmod(os.path.join(directory, name), FILE_MODE)
+
 
 class PlatformWheel(bdist_wheel):
     """A wheel for one kind of machine, and for every Python."""
@@ -82,7 +159,8 @@ class Kafkalog(Distribution):
 
 
 COMMANDS: dict[str, Any] = {
-    "build": Build, "build_kernels": BuildKernels, "bdist_wheel": PlatformWheel
+    "build": Build, "build_kernels": BuildKernels, "build_py": BuildPackages,
+    "bdist_wheel": PlatformWheel, "sdist": Sources,
 }  # fmt: skip
 
 setup(

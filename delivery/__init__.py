@@ -1,0 +1,1 @@
+"""What is handed to users: `python -m delivery.bundle` makes a folder for hosts without Python."""

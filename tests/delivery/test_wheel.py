@@ -1,0 +1,59 @@
+"""The wheel brings its kernels: their tests pass without numba, a compiler and a checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.crash.disk import tries_everything
+from tests.delivery.conftest import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = ["tests/kafkalog/columns/test_fact_twins.py", "tests/kafkalog/columns/test_unpacking.py"]
+
+
+def all_suites() -> list[str]:
+    """Return what the Makefile has between guard pages, but for what looks at the sources."""
+    found = re.search(
+        r"^KERNEL_SUITES := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert found
+    names = found[1].replace("\\\n", " ").split()
+    assert all((ROOT / name).exists() for name in names)
+    return [*names, "--ignore=tests/kafkalog/columns/test_native.py"]
+
+
+def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
+    """Those of reading facts and decompressing; in `make soak` all, each with a sample of cases."""
+    environment = tmp_path / "environment"
+    python = environment / "bin" / "python"
+    suites, more = (all_suites(), ["polars"]) if tries_everything() else (QUICK, [])
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile",
+         "--constraint", ROOT / "constraints.txt", f"{wheel}[arrow]",
+         "pytest", "pytest-xdist", "hypothesis", "zstandard", *more],
+        check=True,
+    )  # fmt: skip
+    found = "import importlib.util as i, kafkalog; print(i.find_spec('numba'), kafkalog.__file__)"
+    place = tmp_path / "place"
+    shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "pyproject.toml", place / "pyproject.toml")
+    inherited = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("PYTEST", "PYTHON", "KAFKALOG"))}  # fmt: skip
+    told = subprocess.run([python, "-c", found], check=True, capture_output=True, text=True,
+                          cwd=place, env=inherited)  # fmt: skip
+    assert told.stdout.startswith(f"None {environment}")
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", *suites],
+        check=False, capture_output=True, text=True, cwd=place, env=inherited,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-9000:] + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout, done.stdout
