@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import processes
-from benchmarks.datasets import Partition, provide
+from benchmarks.datasets import Partition, datasets, provide
 from benchmarks.decoders import MEANINGS
 from benchmarks.page import Results, merged, page
-from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, all_rows, datasets
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, all_rows
 from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
@@ -38,8 +38,8 @@ JAVA = ("java", "-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"
 CLEANER_OPTIONS = ("-Xms1g", "-Xmx1g", *JAVA[2:], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
 CLEANER_TIMES = "org.apache.kafka.storage.internals.log.CleanerTimes"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
-PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "zstandard", "cramjam",
-            "isal", "aiokafka", "kafka-python")  # fmt: skip
+PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "backports.zstd", "cramjam",
+            "isal", "aiokafka", "kafka-python", "py-spy")  # fmt: skip
 
 
 def main() -> None:
@@ -123,6 +123,7 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
     places = partition.places()
     places |= {"kafkalog": str(KAFKALOG), "python": sys.executable, "to": str(scratch / "to.out")}
     places["copy"] = str(work / partition.directory.name)
+    places["work"] = str(work)
     commands = [command_line(words, places) for words in (row.ours, row.theirs) if words]
     try:
         return processes.measure(

@@ -28,8 +28,8 @@ _LAZY: Final = (
 """Modules that are loaded where they are needed."""
 
 
-def main(path: str) -> None:
-    """Compact once."""
+def compact(path: str) -> tuple[float, int]:
+    """Compact a partition that can be compacted; return the seconds and the keys."""
     for name in _LAZY:
         importlib.import_module(name)
     request = CompactionRequest(now_ms=time.time_ns() // 1_000_000, high_watermark="end")
@@ -41,7 +41,13 @@ def main(path: str) -> None:
         done = compact_partition(candidate, request, run)
         seconds = time.perf_counter() - started
     assert done.is_done, "it was compacted"
-    print(json.dumps({"seconds": seconds, "keys": done.keys}))
+    return seconds, done.keys
+
+
+def main(path: str) -> None:
+    """Compact once."""
+    seconds, keys = compact(path)
+    print(json.dumps({"seconds": seconds, "keys": keys}))
 
 
 if __name__ == "__main__":

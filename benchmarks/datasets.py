@@ -12,6 +12,7 @@ import dataclasses
 import json
 import shutil
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from benchmarks import offset_commits
@@ -20,6 +21,21 @@ from tests.kafka import broker_data
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
+SIZES = {
+    "1 MB": 8_300,
+    "10 MB": 83_000,
+    "100 MB": 830_000,
+    "300 MB": 2_500_000,
+    "1.2 GB": 10_000_000,
+    "4 GB": 33_100_000,
+}
+KEY_COUNTS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
+MANY = "10000-partitions"
+OFFSETS = "offsets-of-500-groups"
+SERVED = "four-partitions"
+AXIS_BYTES = 32_000_000
 
 SEED = 43
 NOW_MS = 1_700_000_000_000
@@ -110,15 +126,7 @@ class Partition:
 
     def copy(self, target: Path) -> None:
         """A copy of its log directory for a program that changes it; logs are the same files."""
-        home = self.directory.parent
-        shutil.rmtree(target, ignore_errors=True)
-        (target / self.directory.name).mkdir(parents=True)
-        for path in (path for path in home.rglob("*") if path.is_file()):
-            place = target / path.relative_to(home)
-            if path.suffix == ".log":
-                place.hardlink_to(path)
-            else:
-                shutil.copy2(path, place)
+        copy_with_links(self.directory.parent, target)
 
     def places(self) -> dict[str, str]:
         """What the words in braces of a command stand for."""
@@ -143,7 +151,23 @@ class Partition:
         }
 
 
-def provide(datasets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
+def copy_with_links(home: Path, target: Path) -> None:
+    """Copy a log directory for a program that puts new logs in the place of old ones.
+
+    The logs are the same files.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    for path in home.rglob("*"):
+        if path.is_file() and path.name != ".lock":
+            place = target / path.relative_to(home)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".log":
+                place.hardlink_to(path)
+            else:
+                shutil.copy2(path, place)
+
+
+def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
     """Make the data sets that are not there yet, in one JVM.
 
     Returns:
@@ -152,7 +176,7 @@ def provide(datasets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
     Raises:
         HarnessError: Kafka's classes did not do it.
     """
-    wanted = {dataset.name: dataset for dataset in datasets}
+    wanted = {dataset.name: dataset for dataset in wanted_sets}
     calls = []
     for dataset in wanted.values():
         home = root / dataset.name
@@ -198,3 +222,73 @@ def _partition(home: Path, dataset: Dataset) -> Partition:
             shutil.copytree(home / "orders-0", copy)
     name = OFFSETS_PARTITION if dataset.groups else "orders-0"
     return Partition(dataset, home / name, facts["log"]["logEndOffset"])
+
+
+def axis_datasets() -> dict[str, Dataset]:
+    """The data of the JMH axes, about as large each: name in the table and data set."""
+    made = {}
+    for codec, per_batch, value in (
+        *product(CODECS, (1, 10, 200), (100, 1000)),
+        *product(("none", "zstd"), (10,), (10_000, 100_000)),
+    ):
+        name = f"{codec}, {per_batch} per batch, {value} B"
+        made[name] = _axis(name, codec=codec, per_batch=per_batch, value_size=value)
+    for codec in ("none", "lz4"):
+        name = f"{codec}, 50 per batch, 1000 B, 5 headers"
+        made[name] = _axis(name, codec=codec, per_batch=50, value_size=1000, headers=5)
+        name = f"{codec}, 10 per batch, 100 B, transactional"
+        made[name] = _axis(name, codec=codec, per_batch=10, value_size=100,
+                           batches_per_transaction=10)  # fmt: skip
+    return made
+
+
+def _axis(
+    name: str, *, codec: str, per_batch: int, value_size: int, headers: int = 0,
+    batches_per_transaction: int = 0,
+) -> Dataset:  # fmt: skip
+    size = value_size + 20 + 38 * headers + 61 / per_batch
+    return Dataset(
+        "axis-" + name.replace(", ", "-").replace(" ", "-"),
+        int(AXIS_BYTES / size),
+        codec,
+        per_batch,
+        value_size,
+        headers,
+        batches_per_transaction,
+    )
+
+
+def sized(size: str, codec: str = "none") -> str:
+    """The name of the data set of a size."""
+    return f"{size}-{codec}".replace(" ", "-")
+
+
+def datasets() -> dict[str, Dataset]:
+    """All data sets by name."""
+    made = [Dataset(sized(size), count) for size, count in SIZES.items()]
+    made += [
+        Dataset(sized(size, codec), SIZES[size], codec)
+        for size, codec in product(("300 MB", "1.2 GB"), CODECS[1:])
+    ]
+    made += [
+        Dataset(keyed("300 MB", codec), SIZES["300 MB"], codec, distinct=1_000_000, is_closed=True)
+        for codec in CODECS
+    ]
+    made += [
+        Dataset(keyed("1.2 GB", codec), SIZES["1.2 GB"], codec, distinct=1_000_000, is_closed=True)
+        for codec in ("none", "zstd")
+    ]
+    made += [
+        Dataset(keyed(size), keys * 3 // 2, value_size=20, distinct=keys, is_closed=True,
+                in_turn=True)
+        for size, keys in KEY_COUNTS.items()
+    ]  # fmt: skip
+    made.append(Dataset(MANY, 200, partitions=10_000))
+    made.append(Dataset(OFFSETS, 10_000_000, groups=500))
+    made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
+    return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
+
+
+def keyed(size: str, codec: str | None = None) -> str:
+    """The name of a data set with many keys and an empty active segment."""
+    return f"keys-{sized(size, codec) if codec else size.replace(' ', '-')}"

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.decoders import MEANINGS
-from benchmarks.row import Row, Trend, inside
+from benchmarks.row import (
+    Row,
+    Trend,
+    beside_codec,
+    gain,
+    gil_percent,
+    inside,
+    on_processors,
+)  # fmt: skip
 from benchmarks.rows import TRENDS
 
 if TYPE_CHECKING:
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.processes import Figures, Pair
 
     # Of the size and the records of a log, and what was measured over it.
-    Figure = Callable[[int, int, Figures], float]
+    Figure = Callable[[int, int, Figures], float | None]
 
 COMMAND = "python -m benchmarks --to docs/performance.md"
 
@@ -78,7 +86,10 @@ Where targets were missed when this was written, the time went to:
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers. Other programs ran during the rows of SQL, and pyarrow still loaded
   pandas; without it, three pairs took 1.9, 1.8, 1.7 s of processor time against 1.4, 1.0, 1.4.
-- *memory of Parquet*: no profile was taken; two row groups of 12 MB are in flight.
+- *1 and 2 processors*: other programs kept both processors busy while these rows were measured.
+  So their seconds, and what they say of two processors and of 16, are not those of an idle machine;
+  a thread that waits for a processor while it holds the GIL counts as one that holds it. In
+  `verify` a third of the samples are in the calls that wake another thread.
 """
 
 NOTES = {
@@ -125,6 +136,15 @@ NOTES = {
     "Small questions": "What must not depend on the size of the segment, here 1.2 GB. "
     "The last one is the deep print into `head -1`.",
     "Scaling": "The deep print, both commands bound to one or two processors.",
+    "More processors": "The same work in a process on one processor and on two, without the start "
+    "of the process, which has done that work before. *GIL held* is the part of the time on two "
+    "processors in which one of its threads held the GIL, as py-spy saw it 500 times a second "
+    "at random moments. *On 16* is not measured, but a model: with t1 and t2 seconds on one and "
+    "two processors, the part that all threads share takes p = 2 (t1 - t2) on one processor, "
+    "and n of them need t1 - p + p / n, but no less time than the GIL is held. It knows nothing "
+    "of the width of memory; where the two processors are threads of one core, it promises too "
+    "little. *CPU s* is that on one processor, *codec's CPU s* what one call of the codec's "
+    "package for each batch takes alone.",
     "Kafka's JMH axes": "The deep print over the axes of Kafka's `BaseRecordBatchBenchmark` "
     "(codec, batch size, message size, headers), and transactions with their markers. About 32 MB "
     "each before compression.",
@@ -265,6 +285,9 @@ def _wanted(results: Results) -> str:
 def _growth(results: Results, trend: Trend) -> float:
     rows = {row.name: row for row in results.rows}
 
+    if trend.figure == "CPU beside the codec":
+        return beside_codec(results.pairs[trend.small].ours, results.pairs[trend.large].ours)
+
     def figure(name: str) -> float:
         ours = results.pairs[name].ours
         if trend.figure == "memory":
@@ -299,6 +322,18 @@ def _alone(results: Results, rows: list[Row]) -> str:
 
 
 def _figures(rows: list[Row]) -> tuple[tuple[str, Figure], ...]:
+    if all(row.table == "More processors" for row in rows):
+        return (
+            ("on 1, s", lambda _, __, seen: seen.alone_wall_s or 0),
+            ("on 2, s", lambda _, __, seen: seen.wall_s),
+            ("times faster", lambda _, __, seen: gain(seen)),
+            ("GIL held, %", lambda _, __, seen: gil_percent(seen)),
+            ("on 16, s", lambda _, __, seen: on_processors(seen, 16)),
+            ("times faster on 16", lambda _, __, seen: gain(seen, 16)),
+            ("CPU s", lambda _, __, seen: seen.alone_cpu_s or 0),
+            ("codec's CPU s", lambda _, __, seen: seen.codec_cpu_s),
+            ("memory MB", lambda _, __, seen: seen.peak_mb),
+        )
     figures: tuple[tuple[str, Figure], ...] = (
         ("wall s", lambda _, __, seen: seen.wall_s),
         ("CPU s", lambda _, __, seen: seen.cpu_s),
@@ -336,8 +371,10 @@ def _decoders(results: Results) -> str:
     )
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
     """As many digits as count."""
+    if value is None:
+        return "-"
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -32,25 +32,31 @@ class FailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
-    """One process from start to end."""
+class Figures:
+    """One process from start to end, or medians of several; the peak is the largest.
+
+    Attributes:
+        inside_s: what the process itself says that its work took; None: it was not asked.
+        alone_wall_s, alone_cpu_s: the same work on one processor; see `benchmarks.cores`.
+        gil_share: the part of `wall_s` with the GIL held.
+        codec_cpu_s: what the codec takes alone.
+    """
 
     wall_s: float
     cpu_s: float
     peak_mb: float
-    status: int
     inside_s: float | None = None
-    """What the process itself says that its work took; None: it was not asked."""
+    alone_wall_s: float | None = None
+    alone_cpu_s: float | None = None
+    gil_share: float | None = None
+    codec_cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Medians of several runs; the peak is the largest."""
+class Run(Figures):
+    """One process, and the status that it ended with."""
 
-    wall_s: float
-    cpu_s: float
-    peak_mb: float
-    inside_s: float | None = None
+    status: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Pair:
 
 
 @contextmanager
-def _on_cpus(count: int) -> Iterator[None]:
+def on_cpus(count: int) -> Iterator[None]:
     """Processes started in here are bound to so many processors."""
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(every)[:count])
@@ -95,7 +101,7 @@ def run(
     """
     stdout = subprocess.PIPE if read else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
-        with _on_cpus(cpus):
+        with on_cpus(cpus):
             started = time.perf_counter()
             process = subprocess.Popen(command, stdout=stdout, stderr=errors)
         if process.stdout and read:
@@ -110,7 +116,7 @@ def run(
             said = errors.read().decode(errors="replace")
             raise FailedError(f"{' '.join(command)}\nstatus {process.returncode}: {said}")
     cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
-    return Run(wall, cpu, peak, process.returncode)
+    return Run(wall, cpu, peak, status=process.returncode)
 
 
 def measure(
@@ -182,10 +188,9 @@ def _runs_worth(seconds: float, runs: int, *, is_fair: bool) -> int:
 
 
 def _medians(seen: list[Run]) -> Figures:
-    inside = [each.inside_s for each in seen if each.inside_s is not None]
-    return Figures(
-        statistics.median(each.wall_s for each in seen),
-        statistics.median(each.cpu_s for each in seen),
-        max(each.peak_mb for each in seen),
-        statistics.median(inside) if inside else None,
-    )
+    found: dict[str, Any] = {}
+    for field in fields(Figures):
+        values = [getattr(each, field.name) for each in seen]
+        middle = max if field.name == "peak_mb" else statistics.median
+        found[field.name] = None if None in values else middle(values)
+    return Figures(**found)

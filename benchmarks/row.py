@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.cores import seconds_on
+
 if TYPE_CHECKING:
     from benchmarks.processes import Figures, Pair
 
@@ -13,6 +15,35 @@ def inside(figures: Figures) -> float:
     """What a process said that its work took."""
     assert figures.inside_s is not None
     return figures.inside_s
+
+
+def on_processors(figures: Figures, processors: int) -> float:
+    """What the work takes on many processors: a model, see `benchmarks.cores.seconds_on`."""
+    assert figures.alone_wall_s is not None
+    assert figures.gil_share is not None
+    gil_s = figures.gil_share * figures.wall_s
+    return seconds_on(processors, figures.alone_wall_s, figures.wall_s, gil_s)
+
+
+def gain(figures: Figures, processors: int = 2) -> float:
+    """How many times as fast the work is as on one processor: measured on two, else a model."""
+    assert figures.alone_wall_s is not None
+    many_s = figures.wall_s if processors == 2 else on_processors(figures, processors)
+    return figures.alone_wall_s / many_s
+
+
+def gil_percent(figures: Figures) -> float:
+    """In how much of the time a thread held the GIL."""
+    assert figures.gil_share is not None
+    return 100 * figures.gil_share
+
+
+def beside_codec(plain: Figures, packed: Figures) -> float:
+    """Processor time for compressed data, against the uncompressed run and the codec alone."""
+    assert plain.alone_cpu_s is not None
+    assert packed.alone_cpu_s is not None
+    assert packed.codec_cpu_s is not None
+    return packed.alone_cpu_s / (plain.alone_cpu_s + packed.codec_cpu_s)
 
 
 @dataclass(frozen=True)
@@ -31,6 +62,10 @@ class Wanted:
         if self.figure == "times Kafka's in process":
             assert pair.theirs is not None
             return inside(pair.theirs) / inside(pair.ours)
+        if self.figure == "times as fast on 2 processors":
+            return gain(pair.ours)
+        if self.figure == "% of the time with the GIL":
+            return gil_percent(pair.ours)
         if self.figure == "M records/s":
             return records / pair.ours.wall_s / 1e6
         if self.figure == "GB/s":

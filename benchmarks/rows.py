@@ -9,92 +9,21 @@ from __future__ import annotations
 
 from itertools import product
 
-from benchmarks.datasets import Dataset
+from benchmarks.datasets import (
+    CODECS,
+    KEY_COUNTS,
+    MANY,
+    OFFSETS,
+    SERVED,
+    axis_datasets,
+    keyed,
+    sized,
+)  # fmt: skip
 from benchmarks.row import Row, Trend, Wanted
 
-CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
-SIZES = {
-    "1 MB": 8_300,
-    "10 MB": 83_000,
-    "100 MB": 830_000,
-    "300 MB": 2_500_000,
-    "1.2 GB": 10_000_000,
-    "4 GB": 33_100_000,
-}
-KEYS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
-MANY = "10000-partitions"
-OFFSETS = "offsets-of-500-groups"
-SERVED = "four-partitions"
-AXIS_BYTES = 32_000_000
-
+KEYS_OF_300_MB = 917_874
 DEEP = ("--deep-iteration", "--print-data-log")
 PEAK_MB_MAX = 250
-
-
-def axis_datasets() -> dict[str, Dataset]:
-    """The data of the JMH axes, about as large each: name in the table and data set."""
-    made = {}
-    for codec, per_batch, value in (
-        *product(CODECS, (1, 10, 200), (100, 1000)),
-        *product(("none", "zstd"), (10,), (10_000, 100_000)),
-    ):
-        name = f"{codec}, {per_batch} per batch, {value} B"
-        made[name] = _axis(name, codec=codec, per_batch=per_batch, value_size=value)
-    for codec in ("none", "lz4"):
-        name = f"{codec}, 50 per batch, 1000 B, 5 headers"
-        made[name] = _axis(name, codec=codec, per_batch=50, value_size=1000, headers=5)
-        name = f"{codec}, 10 per batch, 100 B, transactional"
-        made[name] = _axis(name, codec=codec, per_batch=10, value_size=100,
-                           batches_per_transaction=10)  # fmt: skip
-    return made
-
-
-def _axis(
-    name: str, *, codec: str, per_batch: int, value_size: int, headers: int = 0,
-    batches_per_transaction: int = 0,
-) -> Dataset:  # fmt: skip
-    size = value_size + 20 + 38 * headers + 61 / per_batch
-    return Dataset(
-        "axis-" + name.replace(", ", "-").replace(" ", "-"),
-        int(AXIS_BYTES / size),
-        codec,
-        per_batch,
-        value_size,
-        headers,
-        batches_per_transaction,
-    )
-
-
-def sized(size: str, codec: str = "none") -> str:
-    """The name of the data set of a size."""
-    return f"{size}-{codec}".replace(" ", "-")
-
-
-def datasets() -> dict[str, Dataset]:
-    """All data sets by name."""
-    made = [Dataset(sized(size), count) for size, count in SIZES.items()]
-    made += [
-        Dataset(sized(size, codec), SIZES[size], codec)
-        for size, codec in product(("300 MB", "1.2 GB"), CODECS[1:])
-    ]
-    made += [
-        Dataset(keyed("300 MB", codec), SIZES["300 MB"], codec, distinct=1_000_000, is_closed=True)
-        for codec in CODECS
-    ]
-    made += [
-        Dataset(keyed(size), keys * 3 // 2, value_size=20, distinct=keys, is_closed=True,
-                in_turn=True)
-        for size, keys in KEYS.items()
-    ]  # fmt: skip
-    made.append(Dataset(MANY, 200, partitions=10_000))
-    made.append(Dataset(OFFSETS, 10_000_000, groups=500))
-    made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
-    return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
-
-
-def keyed(size: str, codec: str | None = None) -> str:
-    """The name of a data set with many keys and an empty active segment."""
-    return f"keys-{sized(size, codec) if codec else size.replace(' ', '-')}"
 
 
 def dump(
@@ -286,6 +215,11 @@ def serve_rows() -> list[Row]:
     ]  # fmt: skip
 
 
+def keys_memory(keys: int) -> Wanted:
+    """64 bytes a key, and what compaction takes without keys."""
+    return Wanted("MB", at_most=round(150 + 64 * keys / 1e6))
+
+
 def compaction_rows() -> list[Row]:
     """In place, beside Kafka's Cleaner: what the work takes in each process, and the process."""
     table = "Compaction"
@@ -295,7 +229,8 @@ def compaction_rows() -> list[Row]:
         Row(
             table, f"compaction, 300 MB{name}", keyed("300 MB", codec), CLEAN_OURS,
             ("CleanerTimes", "clean", "{copy}"),
-            wanted=(Wanted("times Kafka's in process", at_least=in_process[codec]),),
+            wanted=(Wanted("times Kafka's in process", at_least=in_process[codec]),
+                    keys_memory(KEYS_OF_300_MB)),
             is_changing=True, tells_seconds=True,
         )
         for codec, name in names.items()
@@ -306,9 +241,9 @@ def key_rows() -> list[Row]:
     """How time and memory grow with the keys."""
     return [
         Row("Keys", f"compaction, {size} keys", keyed(size), CLEAN_OURS,
-            wanted=(Wanted("MB", at_most=150 + 64 * keys / 1e6),), is_changing=True,
+            wanted=(keys_memory(keys),), is_changing=True,
             tells_seconds=True)
-        for size, keys in KEYS.items()
+        for size, keys in KEY_COUNTS.items()
     ]  # fmt: skip
 
 
@@ -386,6 +321,31 @@ def scaling_rows() -> list[Row]:
     ]  # fmt: skip
 
 
+def cores_rows() -> list[Row]:
+    """On one processor and on two, with the share of the GIL; the codecs beside what they need."""
+    cases = [("verify deep", "verify", codec, sized("1.2 GB", codec)) for codec in ("none", "zstd")]
+    cases += [("export", "export", codec, sized("1.2 GB", codec)) for codec in ("none", "zstd")]
+    cases += [
+        ("compaction", "compact", codec, keyed("1.2 GB", codec)) for codec in ("none", "zstd")
+    ]
+    cases += [("deep print", "print", codec, sized("1.2 GB", codec)) for codec in CODECS]
+    faster = Wanted("times as fast on 2 processors", at_least=1.8)
+    held = Wanted("% of the time with the GIL", at_most=10)
+    return [
+        Row(
+            "More processors", more_processors(what, codec), data,
+            ("python", "-m", "benchmarks.cores", work, "{partition}", "{work}"),
+            wanted=(faster,) if work == "print" else (held, faster), tells_figures=True,
+        )
+        for what, work, codec, data in cases
+    ]  # fmt: skip
+
+
+def more_processors(what: str, codec: str) -> str:
+    """The name of a row about one processor and two."""
+    return f"{what} of 1.2 GB{'' if codec == 'none' else f' in {codec}'}, 1 and 2 processors"
+
+
 def axis_rows() -> list[Row]:
     """Kafka's JMH axes."""
     return [
@@ -415,8 +375,8 @@ def all_rows() -> list[Row]:
         *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
         *resurrection_rows(), *serve_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
-        *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
-        *physical_rows(),
+        *small_segment_rows(), *small_question_rows(), *scaling_rows(), *cores_rows(),
+        *axis_rows(), *physical_rows(),
     ]  # fmt: skip
 
 
@@ -433,6 +393,13 @@ TRENDS = tuple(
         ("Parquet", "memory", "300 MB", "4 GB"),
         ("compaction", "time per byte", "5 M keys", "20 M keys"),
     )
-)
+) + tuple(
+    Trend(
+        f"CPU of the deep print, 1.2 GB in {codec}, against uncompressed and {codec} alone",
+        "CPU beside the codec", more_processors("deep print", "none"),
+        more_processors("deep print", codec), at_most=1.3,
+    )
+    for codec in CODECS[1:]
+)  # fmt: skip
 DECODERS_DATASET = sized("100 MB")
 REHEARSAL_DATASET = sized("10 MB")  # large enough for the kernels to be loaded

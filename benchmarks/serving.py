@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.replaying import running_broker
 from tests.kafka import broker_data

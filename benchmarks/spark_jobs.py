@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.datasets import copy_with_links
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.compaction import (
+    Compaction,
     CompactionRequest,
     compact_partition,
     compact_partitions,
@@ -24,6 +26,7 @@ from kafkalog.compaction import (
 )
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
+from kafkalog.errors import KafkaLogError
 from kafkalog.journal.run import Run
 from kafkalog.lake import Export, ExportRequest
 from kafkalog.lake.model import Writing
@@ -31,6 +34,7 @@ from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
+from kafkalog.spark.queries import run_query
 from kafkalog.spark.session import spark_session
 from kafkalog.tables import Request, Split, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
@@ -117,6 +121,13 @@ class Jobs:
             lambda: frame.load(str(self.log_dir)).selectExpr("count(offset)").collect()[0][0]
         )
 
+    def count_rewritten(self) -> object:
+        """Of all rows, by SQL: tasks of Spark return counts instead of rows."""
+        query = "SELECT count(*) FROM records"
+        return self.measured(
+            lambda: next(iter(run_query(self.session, query, [str(self.log_dir)], {}).rows))[0]
+        )
+
     def count_kafka(self) -> object:
         """From the broker, with Spark's own source."""
         frame = self._of_kafka()
@@ -164,7 +175,7 @@ class Jobs:
 
     def _compact(self, engine: Engine | None) -> object:
         place = self.scratch / "compacted"
-        _link_tree(self.log_dir, place)
+        copy_with_links(self.log_dir, place)
         request = CompactionRequest(now_ms=BEGIN_MS, high_watermark="end")
         configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(place))
         found = open_path(str(place))
@@ -175,35 +186,27 @@ class Jobs:
         def job() -> object:
             with Run(str(place)) as run:
                 if engine is None:
-                    done = [compact_partition(one, request, run) for one in candidates]
-                else:
-                    done = [one for _, one in compact_partitions(candidates, request, engine, run)]
-                return sum(one.bytes_after for one in done)
+                    return sum(_size(compact_partition(one, request, run)) for one in candidates)
+                done = compact_partitions(candidates, request, engine, run)
+                return sum(_size(one) for _, one in done)
 
         return self.measured(job)
 
 
 def _verify(run: Verification) -> object:
     [target] = run.schedule.targets
-    found = [*run.verify(target), *run.end()]
+    found = [*run.verify(target), *run.check_together()]
     return len(found), run.summary.records
+
+
+def _size(done: Compaction | KafkaLogError) -> int:
+    if isinstance(done, KafkaLogError):
+        raise done
+    return done.bytes_after
 
 
 def _fail(_: object, error: Exception) -> None:
     raise error
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    """A copy whose logs are the same files; what compacts puts new ones in their place."""
-    shutil.rmtree(target, ignore_errors=True)
-    for path in source.rglob("*"):
-        if path.is_file() and path.name != ".lock":
-            place = target / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".log":
-                place.hardlink_to(path)
-            else:
-                shutil.copy2(path, place)
 
 
 def main(argv: list[str]) -> None:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.cores import payloads, seconds_held, seconds_on
+from benchmarks.datasets import datasets
 from benchmarks.decoders import MEANINGS
 from benchmarks.extremes import extremes
 from benchmarks.page import COMMAND, NOTES, merged
-from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows, datasets
+from benchmarks.processes import Figures, Pair
+from benchmarks.row import Wanted, beside_codec, on_processors
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows
 from docgen.pages import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_page_has_every_row() -> None:
@@ -58,3 +72,79 @@ def test_rows_measured_later_replace_those_of_a_page() -> None:
     expected += f"## Keys\n\n{head}| c | 3 |\n"
     assert merged(old, new) == expected
     assert merged(expected, new) == expected
+
+
+@pytest.mark.parametrize(
+    ("one_s", "two_s", "gil_s", "processors", "expected_s"),
+    [
+        (10.0, 5.0, 0.0, 16, 0.625),  # all of it is shared
+        (10.0, 10.0, 0.0, 16, 10.0),  # none of it
+        (10.0, 6.0, 0.0, 16, 2.5),  # 2 s of one thread, 8 s shared
+        (10.0, 6.0, 3.0, 16, 3.0),  # threads hold the GIL for longer
+        (10.0, 6.0, 3.0, 2, 6.0),  # what was measured
+        (10.0, 6.0, 0.0, 1, 10.0),
+        (10.0, 4.0, 0.0, 16, 0.625),  # more than twice as fast: nothing but chance
+        (10.0, 11.0, 0.0, 16, 10.0),  # slower: so is that
+    ],
+)
+def test_model_of_more_processors(
+    one_s: float, two_s: float, gil_s: float, processors: int, expected_s: float
+) -> None:
+    """Amdahl's law through two points, computed by hand."""
+    assert seconds_on(processors, one_s, two_s, gil_s) == pytest.approx(expected_s)
+
+
+def test_time_with_the_gil_is_counted() -> None:
+    """Three stacks were seen, one could not be read: 11 looks, 500 a second."""
+    stacks = "main (a.py:1);read (b.py:2) 7\nwait (c d.py:3) 2\nmain (a.py:1) 1\n"
+    assert seconds_held(stacks, 1, 500) == 11 / 500
+    assert seconds_held("", 0, 500) == 0
+
+
+def test_bounds_on_more_processors() -> None:
+    """Of 4 s on one processor and 2.5 s on two, of which the GIL was held for a fifth."""
+    figures = Figures(2.5, 4.5, 100, alone_wall_s=4.0, alone_cpu_s=3.9, gil_share=0.2)
+    pair = Pair(figures, None, None)
+    assert Wanted("times as fast on 2 processors").value(pair, 1, 1) == pytest.approx(1.6)
+    assert Wanted("% of the time with the GIL").value(pair, 1, 1) == pytest.approx(20)
+    assert on_processors(figures, 4) == pytest.approx(1.75)  # 1 s of one thread, 3 s shared
+    plain = Figures(1, 1, 100, alone_wall_s=2.0, alone_cpu_s=1.8)
+    packed = Figures(2, 2, 100, alone_wall_s=4.0, alone_cpu_s=3.9, codec_cpu_s=1.2)
+    assert beside_codec(plain, packed) == pytest.approx(1.3)
+
+
+def test_payloads_of_batches_are_found(tmp_path: Path) -> None:
+    """Two batches by hand: a length at byte 8 counts from byte 12 on, attributes end at byte 23."""
+    packed = gzip.compress(b"records")
+    batches = b""
+    for codec, payload in ((1, packed), (0, b"plain")):
+        head = bytearray(61)
+        head[8:12] = (49 + len(payload)).to_bytes(4)
+        head[22] = codec | 0x10  # transactional
+        batches += head + payload
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(batches)
+    assert list(payloads(str(path))) == [(1, packed), (0, b"plain")]
+
+
+def test_gil_of_a_process_is_seen() -> None:
+    """A process that only sleeps holds no lock of Python's; one that only counts always does."""
+    from benchmarks.cores import Spy
+
+    counting, sleeping = "while time.time() < end: pass", "time.sleep(0.5)"
+    shares = {}
+    for work in (counting, sleeping):
+        program = f"import sys, time\nfor _ in sys.stdin:\n    end = time.time() + 0.5\n    {work}"
+        with subprocess.Popen(
+            [sys.executable, "-c", program + "\n    print(flush=True)"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with Spy(process.pid) as spy:
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                process.stdout.readline()
+            process.stdin.close()
+        shares[work] = spy.held_s / 0.5
+    assert shares[counting] > 2 * shares[sleeping]

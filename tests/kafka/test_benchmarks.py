@@ -119,8 +119,7 @@ def test_every_extreme_is_measured(tmp_path: Path) -> None:
 
 def test_data_is_the_same_each_time(tmp_path: Path) -> None:
     """Kafka's classes write the same bytes from the same seed, in logs and in indexes."""
-    from benchmarks.datasets import provide
-    from benchmarks.rows import axis_datasets
+    from benchmarks.datasets import axis_datasets, provide
 
     dataset = axis_datasets()["lz4, 10 per batch, 100 B, transactional"].scaled(0.002)
     contents = []
