@@ -56,7 +56,7 @@ def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
 def _value(parameter: Any) -> str:
     if parameter.metavar:
         return str(parameter.metavar)
-    return "|".join(str(choice.value) for choice in parameter.type_descriptor.choices)
+    return "|".join(map(str, parameter.type.choices))
 
 
 def command_sections() -> str:

@@ -44,6 +44,7 @@ from kafkalog_cli.output import (
     rolls,
     salvaged,
     side_files,
+    trims,
     undone,
 )
 
@@ -100,7 +101,7 @@ OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, rolls, compactions, cleaner_steps, disk_usage, undone, replayed,
+        salvaged, retention, trims, rolls, compactions, cleaner_steps, disk_usage, undone, replayed,
         profiles, exported, groups, found, compared, metadata, overviews, resurrected,
     )
     for one in vars(family).values()

@@ -10,10 +10,10 @@ from formats.message_table import messages
 from kafkalog.defects import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
-from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
+from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 
-_EXIT_MEANINGS = {
+EXIT_MEANINGS = {
     0: "done; nothing wrong was found",
     1: "done; defects were found, or `lookup-offset` did not find what was asked for",
     2: "usage: a wrong option, path or value",
@@ -23,7 +23,7 @@ _EXIT_MEANINGS = {
     "running on the log directory; nothing changed",
     5: "unsupported: a version, codec or part that is not available where it would be needed",
     6: "corrupt data stopped the work on an input",
-    7: "a limit was hit, such as that of decompressed size",
+    7: "a limit was hit, such as that of decompressed size, or `--max-requests`",
     PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
     "refused; the output says what",
     NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it, "
@@ -36,9 +36,9 @@ _EXIT_MEANINGS = {
 
 def status_table() -> str:
     """Write a row per exit status."""
-    missing = {error.exit_code for error in error_classes()} - set(_EXIT_MEANINGS)
+    missing = {error.exit_code for error in error_classes()} - set(EXIT_MEANINGS)
     assert not missing, f"exit statuses without a meaning: {missing}"
-    rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
+    rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_MEANINGS.items())
     return f"| status | meaning |\n|---|---|\n{rows}"
 
 

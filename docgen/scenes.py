@@ -134,8 +134,8 @@ def _stuck_cleaner(root: Path) -> None:
         os.utime(path, (when, when))
 
 
-SCENES: Final[dict[str, Callable[[Path], None]]] = {
-    "sound": lambda root: _broker(root) and None,
+SCENES: Final[dict[str, Callable[[Path], object]]] = {
+    "sound": _broker,
     "killed": _killed,
     "bad-disk": _bad_disk,
     "deleted-topic": _deleted_topic,

@@ -61,9 +61,10 @@ _OPTIONS: Final = {
 _TABLES: Final = {
     TableName.RECORDS: "What a consumer is given: no control records, nothing below the log start "
     "offset, nothing of batches with wrong checksums. The first {usual} columns are those of "
-    "Spark's own Kafka source, the others come where `columns` names them. `timestamp` is null "
-    "where there is no such time; `timestamp_ms` is what is stored. `decoded` is JSON, of Kafka's "
-    "own topics only.",
+    "Spark's own Kafka source, the others come where `columns` names them. `headers` is null for a "
+    "record without headers, as there; where `columns` names it, an empty list. `timestamp` is "
+    "null where there is no such time; `timestamp_ms` is what is stored. `decoded` is JSON, of "
+    "Kafka's own topics only.",
     TableName.BATCHES: "The headers of all batches that can be framed, control batches among them.",
     TableName.OFFSET_INDEX: "The entries of offset indexes.",
     TableName.TIME_INDEX: "The entries of time indexes.",

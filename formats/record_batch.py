@@ -17,6 +17,7 @@ from construct import (
     BitStruct,
     Bytes,
     Construct,
+    ConstructError,
     Container,
     Flag,
     FormatFieldError,
@@ -58,11 +59,20 @@ class HeaderKey(NullableBytes):
         return super()._build(obj, stream, context, path)
 
 
+class TooManyHeadersError(ConstructError):  # type: ignore[misc] # construct has no types
+    """A record has more headers than are wanted: `count` of them."""
+
+    def __init__(self, count: int, path: str) -> None:
+        super().__init__(f"{count} headers", path=path)
+        self.count = count
+
+
 class Headers(Construct):  # type: ignore[misc] # construct has no types
     """A signed count and that many headers; a negative count is damage.
 
     A header takes at least two bytes, so the end of the record stops a hostile count before the
-    list grows longer than the data.
+    list grows longer than the data. If there are more than `headers_max` of the context, where so
+    many have room, none is read.
     """
 
     def __init__(self, count: Any, header: Any) -> None:
@@ -74,6 +84,9 @@ class Headers(Construct):  # type: ignore[misc] # construct has no types
         count = self.count._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
         if count < 0:
             raise FormatFieldError(f"negative count of headers: {count}", path=path)
+        most = context.get("headers_max", count)
+        if count > most and len(stream.getbuffer()) >= 2 * most:
+            raise TooManyHeadersError(count, path)
         headers = ListContainer()
         for _ in range(count):
             headers.append(self.header._parse(stream, context, path))  # noqa: SLF001

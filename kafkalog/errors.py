@@ -195,6 +195,12 @@ class LimitExceededError(KafkaLogError):
     exit_code = 7
 
 
+class RequestsExceededError(LimitExceededError):
+    """A run needs more requests to object stores than `--max-requests` allows."""
+
+    reference = "requests-exceeded"
+
+
 class EngineError(KafkaLogError):
     """Spark failed: it does not answer, or a task failed or was lost."""
 
@@ -247,11 +253,11 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
             wrapped in an `InternalError`.
 
     Raises:
-        MemoryError: passed on, since the other items would run out of memory as well.
+        MemoryError, RequestsExceededError: passed on, since the other items would meet it as well.
     """
     try:
         yield
-    except MemoryError:
+    except (MemoryError, RequestsExceededError):
         raise
     except KafkaLogError as error:
         failed(error)

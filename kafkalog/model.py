@@ -6,12 +6,13 @@ integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always di
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
+from formats.late_classes import dataclass
 
 T = TypeVar("T")
 
@@ -90,6 +91,24 @@ class LogView(StrEnum):
     """The files under their final names."""
     ALL = "all"
     """Also files that await deletion or were never finished."""
+
+
+class Replicas(StrEnum):
+    """How to handle several log directories that hold the same partition."""
+
+    ALL = "all"
+    BEST = "best"
+    """Each record once, of the most complete one: the latest leader epoch, then the largest log end
+    offset. Where it has no sound batches of the right epoch, other ones help."""
+
+
+class End(StrEnum):
+    """Where the records of a log end."""
+
+    WATERMARK = "watermark"
+    """At the high watermark in the log directory's checkpoint: consumers get no more."""
+    LOG = "log"
+    """At its end: includes records that other replicas may never have received."""
 
 
 class Special(StrEnum):

@@ -131,7 +131,7 @@ def meant_partitions(
         internal: whether internal topics are meant, too.
         dead: whether directories are meant, too, that await their deletion, are stray or moving.
     """
-    from kafkalog.payloads.internal_topics import payload_kind
+    from kafkalog.payloads.kinds import payload_kind
 
     meant: list[PartitionDir] = []
     left_out: list[PartitionDir] = []
@@ -164,7 +164,7 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
 
 def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:
     """Raise `UsageError` if a wanted topic is not present: an empty answer would hide a typo."""
-    from kafkalog.payloads.internal_topics import payload_kind
+    from kafkalog.payloads.kinds import payload_kind
 
     topics = set(present)
     if missing := sorted({*(wanted or ())} - topics):

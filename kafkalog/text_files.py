@@ -12,11 +12,11 @@ import binascii
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
+from formats.late_classes import dataclass
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.paths import file_system
@@ -188,6 +188,8 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     path = os.path.join(log_dir, name)
     try:
         status = file_system.stat(path)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         reading_error(error, path)  # reported
         return None

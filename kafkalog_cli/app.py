@@ -55,9 +55,9 @@ _COMMANDS: Final = {
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
+        from kafkalog_cli.version import version_text
 
-        typer.echo(version("kafkalog"))
+        typer.echo(version_text())
         raise typer.Exit
 
 
@@ -69,6 +69,16 @@ def _root(
             "--tier-key",
             metavar="FILE.pem",
             help="Private key that decrypts remote segments; repeatable.",
+        ),
+    ] = None,
+    max_requests: Annotated[
+        int | None,
+        typer.Option(
+            "--max-requests",
+            metavar="N",
+            min=0,
+            help="End with status 7 before more than N requests to object stores.",
+            show_default=False,
         ),
     ] = None,
     _version: Annotated[
@@ -88,6 +98,10 @@ def _root(
     kafkalog simulate-retention /var/lib/kafka       predict deletions
     kafkalog compact /var/lib/kafka                  predict a compaction
     """
+    if max_requests is not None:
+        from kafkalog.paths.requests import requests
+
+        requests().allowed = max_requests
     if tier_key:
         from kafkalog.paths.tier_keys import use_keys
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
+from kafkalog.paths.requests import requests
 from kafkalog_cli.options import parse_duration
 
 if TYPE_CHECKING:
@@ -86,11 +87,13 @@ class SparkChoice:
         """Open a `pyspark.sql.SparkSession`, which ends with the block.
 
         Raises:
-            UsageError: a setting is not NAME=VALUE, or the timeout not a duration.
+            UsageError: a setting is not NAME=VALUE, the timeout not a duration, or requests are
+                bounded.
             KafkaLogError: as `spark_session`.
         """
         conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
         timeout_s = parse_duration(self.connect_timeout)
+        requests().leave()
         from kafkalog.spark.session import spark_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for

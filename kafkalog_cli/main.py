@@ -6,6 +6,10 @@ import gc
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.paths.requests import Requests
 
 EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -68,14 +72,14 @@ def run(argv: list[str]) -> int:
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
     from kafkalog.paths.reading_errors import unread_places
+    from kafkalog.paths.requests import requests_counted
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
     outcome.shows_tracebacks = "--debug" in argv
     try:
-        with unread_places() as unread, outcome.failures_shown():
-            status = _run_command(argv)
-        sys.stdout.flush()
+        with unread_places() as unread, outcome.failures_shown(), requests_counted() as requests:
+            status = _run_within(requests, argv)
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
@@ -98,6 +102,25 @@ def run(argv: list[str]) -> int:
     return status
 
 
+def _run_within(requests: Requests, argv: list[str]) -> int:
+    """Run a command line; a refused request is why it failed, whatever it took that for."""
+    from kafkalog.errors import PARTLY_DONE, KafkaLogError
+    from kafkalog_cli.outcome import show_requests
+
+    try:
+        status = _run_command(argv)
+    except KafkaLogError as error:
+        if requests.is_exceeded and error.exit_code != PARTLY_DONE:
+            raise requests.error() from error
+        raise
+    finally:
+        sys.stdout.flush()
+        show_requests(requests)
+    if requests.is_exceeded and status != PARTLY_DONE:
+        raise requests.error()
+    return status
+
+
 def _run_command(argv: list[str]) -> int:
     if argv[:1] == ["kafka-dump-log"]:  # has a parser of its own, which halves the start-up time
         from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -108,8 +131,6 @@ def _run_command(argv: list[str]) -> int:
 
     from kafkalog.errors import UsageError
     from kafkalog_cli.app import command_group
-    from kafkalog_cli.outcome import show_words
-    from kafkalog_cli.usage import usage_error
 
     try:
         group = command_group()
@@ -119,6 +140,9 @@ def _run_command(argv: list[str]) -> int:
     except typer.Abort:
         return EXIT_INTERRUPTED
     except TyperException as error:
+        from kafkalog_cli.outcome import show_words
+        from kafkalog_cli.usage import usage_error
+
         if not argv:
             show_words(f"{error.format_message()}\n")  # the help
             return UsageError.exit_code

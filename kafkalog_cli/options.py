@@ -11,8 +11,7 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.model import LogView
-from kafkalog.tables.model import End, Replicas
+from kafkalog.model import End, LogView, Replicas
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from formats.late_classes import dataclass
 from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.parents import Parent
+    from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
@@ -61,6 +63,14 @@ def show_defect(defect: Defect) -> None:
 def show_note(text: str) -> None:
     """Show one line worth knowing."""
     sys.stderr.write(f"{_label('note')} {printable(text)}\n")
+
+
+def show_requests(requests: Requests) -> None:
+    """Note what a run asked of object stores, if it did."""
+    if requests.count:
+        what = counted(requests.count, "request")
+        where = " by the driver alone" if requests.are_elsewhere else ""
+        show_note(f"{what} to object stores, {counted(requests.size_bytes, 'byte')} read{where}")
 
 
 def show_parent(parent: Parent) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.datasets.sql import TABLES, Database, usual_columns
 from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.wording import counted
 from kafkalog_cli.outcome import Outcome, report_gaps, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
@@ -162,7 +163,7 @@ def run_queries(
         raise UsageError("There is no query.", hint="kafkalog sql QUERY PATH")
     if len(statements) > 1 and form in (Format.JSON, Format.CSV):
         raise UsageError(f"--format {form} takes one query, not {len(statements)}.")
-    hidden = [name for name in re.findall(r"\b__\w+", text) if _is_internal(name)]
+    hidden = [name for name in re.findall(r"\b__\w+", text) if payload_kind(name) is not None]
     if hidden and not database.tables.internal:
         show_note(f"{hidden[0]} is an internal topic: --internal includes its records")
     for statement in statements:
@@ -172,12 +173,6 @@ def run_queries(
                 write_answer(answer, form, bytes_form, damage.found)
         finally:
             damage.report()
-
-
-def _is_internal(topic: str) -> bool:
-    from kafkalog.payloads.internal_topics import payload_kind  # with it come all schemas
-
-    return payload_kind(topic) is not None
 
 
 _HELP: Final = """\

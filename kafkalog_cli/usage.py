@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkalog.errors import UsageError
@@ -14,15 +16,12 @@ if TYPE_CHECKING:
 
 _ALIKE_MAX: Final = 3
 _SHOWN_MAX: Final = 60
-_INTEGER: Final = "is not an integer"
-_WRONG: Final = {
-    "int_parsing": _INTEGER,
-    "int_parsing_size": _INTEGER,  # of thousands of digits
-    "float_parsing": "is not a number",
-    "greater_than_equal": "is less than {ge}",
-    "less_than_equal": "is greater than {le}",
-}
-"""Kinds of errors of pydantic, which checks the values of options for Typer."""
+_WRONG: Final = (
+    (re.compile(r"(?P<value>.+) is not a valid int", re.DOTALL), "is not an integer"),
+    (re.compile(r"(?P<value>.+) is not a valid float", re.DOTALL), "is not a number"),
+    (re.compile(r"(?P<value>\S+) is not in the range x>=(?P<least>\S+)\."), "is less than {least}"),
+)
+"""What Typer says of values, and what we say."""
 
 
 def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
@@ -59,8 +58,8 @@ def _sentence(kind: str, found: Any) -> str:
         return f"{_name(found.param)} is missing."
     if kind == "BadOptionUsage" and text.endswith("requires an argument."):
         return f"{found.option_name} needs a value."
-    if kind == "BadParameter" and hasattr(found.__cause__, "errors"):
-        return f"{_name(found.param)}: {_judgement(found.__cause__.errors()[0])}."
+    if kind == "BadParameter" and found.param is not None:
+        return f"{_name(found.param)}: {_judgement(found.message)}."
     extra = text.removeprefix("Got unexpected extra argument(s) (").removesuffix(").")
     return text if extra == text else f"Too many arguments: {_brief(extra)}."
 
@@ -68,18 +67,16 @@ def _sentence(kind: str, found: Any) -> str:
 def _name(parameter: Any) -> str:
     if parameter.param_type_name == "option":
         return str(max(parameter.opts, key=len))
-    return str(parameter.get_error_hint()).strip("'")
+    return str(parameter.human_readable_name)
 
 
-def _judgement(error: dict[str, Any]) -> str:
+def _judgement(message: str) -> str:
     """Return what is wrong with a value."""
-    details = error.get("ctx", {})
-    if error["type"] == "value_error":
-        return str(details["error"]).rstrip(".")  # 'x' is not one of 'table', 'ndjson'
-    wrong = _WRONG.get(error["type"])
-    if wrong is None:
-        return str(error["msg"])
-    return f"{_brief(str(error['input']))!r} {wrong.format_map(details)}"
+    for theirs, ours in _WRONG:
+        if found := theirs.match(message):
+            value = found["value"].strip("'")
+            return f"'{_brief(value)}' {ours.format_map(found.groupdict())}"
+    return message.rstrip(".")  # 'x' is not one of 'table', 'ndjson'
 
 
 def _did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -95,6 +92,17 @@ def _brief(word: str) -> str:
 
 class Parser(argparse.ArgumentParser):
     """A parser of argparse that raises `UsageError`."""
+
+    def __init__(self, **options: Any) -> None:
+        # Each option is tried with a formatter. The terminal's width, whose module loads all kinds
+        # of archives, matters only to what is shown.
+        narrow = partial(argparse.HelpFormatter, width=_SHOWN_MAX)
+        super().__init__(formatter_class=narrow, **options)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.formatter_class = argparse.HelpFormatter
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise what is wrong with the arguments."""

@@ -19,6 +19,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.jit import library
+from kafkalog.paths import tier_keys
 from kafkalog_cli.main import run
 from tests.sampling import sample_of
 
@@ -212,6 +213,16 @@ def _kernels() -> None:
         if not library.is_current():
             library.build()
     assert library.is_current()
+    if os.environ.get("KAFKALOG_GUARDED"):
+        from tests.soak.guard import guard_kernels
+
+        guard_kernels()
+
+
+@pytest.fixture(autouse=True)
+def _tier_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the keys of tiers that a test gave: other processes get all keys."""
+    monkeypatch.setattr(tier_keys, "_keys", {})
 
 
 @pytest.fixture(scope="session")

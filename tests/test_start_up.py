@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAVY = ["numpy", "numba", "pyarrow", "pyspark", "pandas"]
 SMALL_READS = (
@@ -14,6 +19,10 @@ SMALL_READS = (
     "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
 )
 HELP = "from kafkalog_cli.main import run; run(['--help'])"
+INDEX = (
+    "from kafkalog_cli.main import run; run(['kafka-dump-log', '--verify-index-only', '--files',"
+    " 'examples/log-dir/orders-0/00000000000000000000.index'])"
+)
 COUNT = (
     "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
     "assert run(['sql', 'select count(*) from records', 'examples/log-dir']) == 0"
@@ -41,14 +50,26 @@ def loaded(statement: str) -> set[str]:
         (HELP, [*HEAVY, "construct", "humanize"]),
         (HELP.replace("--help", "--version"), [*HEAVY, "construct", "humanize"]),
         ("from kafkalog_cli.main import run; run(['ls', 'examples/log-dir'])", HEAVY),
+        (INDEX, [*HEAVY, "construct", "typer", "rich", "decimal", "shutil", "lzma"]),
         (COUNT, ["pandas", "numba", "pyspark"]),
     ],
     ids=["import kafkalog", "every public name", "small reads", "import formats", "--help",
-         "--version", "ls", "count"],
+         "--version", "ls", "offset index", "count"],
 )  # fmt: skip
 def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
     """Start-up stays fast, and the library is complete without the command line."""
     assert loaded(statement) & set(forbidden) == set()
+
+
+def test_indexes_are_rebuilt_without_schemas_of_topics(tmp_path: Path) -> None:
+    """Those of internal topics matter where there is a metadata log."""
+    partition = shutil.copytree("examples/log-dir/orders-0", tmp_path / "orders-0")
+    words = ["rebuild-index", str(partition), "--in-place", "--yes"]
+    seen = loaded(
+        f"from kafkalog_cli.main import run; assert run({words}) in (0, 9)\n"
+        "assert 'formats.internal_topics' not in sys.modules"
+    )
+    assert seen & {"numba", "pyarrow", "rich"} == set()
 
 
 def test_the_probe_sees_what_is_loaded() -> None:

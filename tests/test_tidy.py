@@ -36,7 +36,7 @@ LONG_FUNCTIONS: dict[str, str] = {
 
 SOURCES = sorted(
     str(path.relative_to(ROOT))
-    for package in (*PACKAGES, "docgen", "examples", "benchmarks", "tests")
+    for package in (*PACKAGES, "delivery", "docgen", "examples", "benchmarks", "tests")
     for path in (ROOT / package).rglob("*.py")
     if "target" not in path.parts
 )

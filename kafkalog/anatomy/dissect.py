@@ -19,7 +19,7 @@ from kafkalog.model import Isolation
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.payloads.internal_topics import PayloadKind, payload_kind_at
+from kafkalog.payloads.kinds import PayloadKind, payload_kind_at
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 

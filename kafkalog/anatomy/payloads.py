@@ -26,13 +26,14 @@ from formats.trace import TracedField, Tracer
 from kafkalog.anatomy.meanings import Said, time_of
 from kafkalog.anatomy.model import Bytes, Stream
 from kafkalog.paths.reading_errors import reason
-from kafkalog.payloads.internal_topics import METADATA_KINDS, PayloadKind
+from kafkalog.payloads.internal_topics import METADATA_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from formats.message_table import Message
     from kafkalog.model import Batch
+    from kafkalog.payloads.kinds import PayloadKind
 
 ELEMENTS_MAX = 100
 """Maximum number of elements of an array that are shown."""

@@ -5,11 +5,11 @@ Follows `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3, as `kafkal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from formats import constants as c
+from formats.late_classes import dataclass
 from formats.record_batch import Message, Record
 from formats.trace import Trace, TracedField, Tracer
 from kafkalog.anatomy.meanings import (
@@ -25,6 +25,7 @@ from kafkalog.anatomy.meanings import (
 )
 from kafkalog.anatomy.model import Bytes, Item, Stream
 from kafkalog.anatomy.payloads import ELEMENTS_MAX, payload_of
+from kafkalog.batches.records import HEADERS_MAX
 from kafkalog.codecs import crc32
 from kafkalog.model import Batch, wrap_int64
 from kafkalog.paths.reading_errors import reason
@@ -33,7 +34,7 @@ from kafkalog.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.payloads.internal_topics import PayloadKind
+    from kafkalog.payloads.kinds import PayloadKind
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _first_record(space: Bytes, batch: Batch, start: int, end: int, offset: int)
     for ordinal in range(batch.count):
         position = stream.tell()
         try:
-            record = Record.parse_stream(stream, _root=None)
+            record = Record.parse_stream(stream, _root=None, headers_max=HEADERS_MAX)
         except ConstructError:
             break
         if wrap_int64(batch.base_offset + record.offset_delta) >= offset:

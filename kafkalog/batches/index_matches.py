@@ -5,11 +5,12 @@ Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats.constants import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import read_batch
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRIES_A_BLOCK, OffsetIndex, TimeIndex
@@ -92,7 +93,8 @@ def _match_block(
 ) -> Defect | bool | None:
     """Compare the entries of a block into `found`; return what ends the index, None to continue."""
     entries, mismatches = found.entries, found.mismatches
-    base_offset, end, read, size = index.base_offset, log.size_bytes, log.read, _ORDINARY.size
+    read = log.read_apart
+    base_offset, end, size = index.base_offset, log.size_bytes, _ORDINARY.size
     for relative, position in OFFSET_INDEX_ENTRY.struct.iter_unpack(block):
         if relative == 0 and (first or entries):
             return True

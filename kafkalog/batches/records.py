@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 RECORDS_HELD_MAX: Final = 1 << 21
 """Maximum number of records of one batch that are held at a time, if they must be held."""
+HEADERS_MAX: Final = 1 << 20
+"""A record with more headers is not read: a few kilobytes can be hundreds of millions of them.
+
+Kafka has no such limit, but an uncompressed request of the usual size has no room for so many.
+"""
 _MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; messages of a larger set are parsed twice
 _READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger uncompressed batch is read piece by piece
 
@@ -36,6 +41,15 @@ def require_few_records(count: int) -> None:
         raise LimitExceededError(
             f"A batch has {count} records; at most {RECORDS_HELD_MAX} can be held at a time."
         )
+
+
+def too_many_headers(count: int, batch: Batch) -> LimitExceededError:
+    """Return the error for a record with more headers than `HEADERS_MAX`."""
+    return LimitExceededError(
+        f"A record has {count} headers; at most {HEADERS_MAX} are read.",
+        path=batch.path,
+        position=batch.position,
+    )
 
 
 def hold_records(source: Readable, batch: Batch) -> list[Record]:
@@ -59,7 +73,8 @@ def decode_records(
     Raises:
         CorruptDataError: the batch does not hold what its header says; the records before the
             damage have been yielded.
-        LimitExceededError: the batch is larger than `size_max` when decompressed.
+        LimitExceededError: the batch is larger than `size_max` when decompressed, or a record has
+            more than HEADERS_MAX headers.
     """
     if batch.magic < 2:
         return _decode_messages(source, batch, size_max)
@@ -262,10 +277,14 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
 def _parse(schema: Any, stream: io.BytesIO | _FileRange, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
+    from formats.record_batch import TooManyHeadersError
+
     try:
         # Without a root, construct's context refers to itself, and so keeps a large record alive
         # until a garbage collection.
-        return schema.parse_stream(stream, _root=None)
+        return schema.parse_stream(stream, _root=None, headers_max=HEADERS_MAX)
+    except TooManyHeadersError as error:
+        raise too_many_headers(error.count, batch) from error
     except ConstructError as error:
         message = f"{what} cannot be parsed: {reason(error)}."
         raise _corrupt("record-malformed", batch, message) from error

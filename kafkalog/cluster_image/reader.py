@@ -22,7 +22,8 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch, Defect, Record
-from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.payloads.internal_topics import decode
+from kafkalog.payloads.kinds import PayloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

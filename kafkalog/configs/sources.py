@@ -10,13 +10,12 @@ from __future__ import annotations
 import difflib
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog.cluster_image import ImageReader
-from kafkalog.cluster_image.model import BROKER, TOPIC
+from formats.late_classes import dataclass
 from kafkalog.configs.definitions import (
     DEFINITIONS,
     KNOWN_NAMES,
@@ -68,10 +67,14 @@ class MetadataConfigs:
 
     def of_topic(self, topic: str) -> dict[str, Setting]:
         """Return the topic's own configs."""
+        from kafkalog.cluster_image.model import TOPIC
+
         return self.settings.get((TOPIC, topic), {})
 
     def of_broker(self, node_id: int | None) -> dict[str, Setting]:
         """Return the dynamic configs of a broker, which override those of all brokers."""
+        from kafkalog.cluster_image.model import BROKER
+
         own = {} if node_id is None else self.settings.get((BROKER, str(node_id)), {})
         return self.settings.get((BROKER, ""), {}) | own
 
@@ -92,6 +95,8 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
         directory = open_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0"))
     except (NotFoundError, NotAKafkaFileError):
         return None
+    from kafkalog.cluster_image import ImageReader  # its schemas, only where there are records
+
     reader = ImageReader(directory)
     reader.begin()
     reader.advance()

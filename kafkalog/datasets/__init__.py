@@ -14,8 +14,8 @@ from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
-from kafkalog.model import Defect, Isolation, LogView
-from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.model import Defect, End, Isolation, LogView, Replicas
+from kafkalog.tables.model import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

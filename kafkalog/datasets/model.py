@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.defects import raise_defect
-from kafkalog.model import Defect, Isolation, LogView
-from kafkalog.tables.model import Bounds, End, Replicas, Request, TableName, usual_replicas
+from kafkalog.model import Defect, End, Isolation, LogView, Replicas
+from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -151,7 +151,7 @@ class Database:
         self._failures.clear()
         self._make_views(statement.text)
         found = _Result(self._connection.cursor(), statement.text, self._failures, self._stop)
-        self._result = found
+        self._result = found  # before it starts: an interrupt may come at any time
         schema = found.schema()
         if schema is None:
             return Answer((), (), iter(()))
@@ -203,10 +203,10 @@ class _Result:
         self._is_closed = False
         self._found: queue.Queue[Any] = queue.Queue(_WAITING)
         self._thread = threading.Thread(target=self._fetch, name="kafkalog-sql", daemon=True)
-        self._thread.start()
 
     def schema(self) -> Any:
-        """Wait for the columns; None if the statement has no result."""
+        """Start the statement, and wait for its columns; None if it has no result."""
+        self._thread.start()
         return self._next()
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
@@ -227,7 +227,6 @@ class _Result:
         while self._thread.is_alive():
             with suppress(queue.Empty):
                 self._found.get(timeout=0.05)
-        self._thread.join()
         self._stop.clear()
         with suppress(Exception):
             self._cursor.close()

@@ -118,7 +118,8 @@ BATCHES: Final = (
               "kafka-dump-log.sh ends with an exception.",
               arises="Something other than a broker wrote to an internal topic."),
     Reference("limit-exceeded", _W, "The decompressed size of a batch exceeds the limit of 512 "
-              "MiB.", "Nothing: only its memory limits it.",
+              "MiB, or a record has more than 1,048,576 headers.",
+              "Nothing: only its memory limits it.",
               arises="The batch compresses extremely well: by chance, by a client with huge "
                      "batches, or to attack readers."),
     Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "

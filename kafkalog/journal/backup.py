@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
 from formats import file_names
@@ -174,6 +173,8 @@ class Backup:
         return found
 
     def _run_line(self) -> dict[str, object]:
+        from importlib.metadata import version  # only a run with a backup needs it
+
         return {
             "type": "run",
             "command": self._command,

@@ -8,20 +8,18 @@ in `kafkalog.payloads.control_records`.
 from __future__ import annotations
 
 import io
-import os
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from construct import ConstructError
 
-from formats.file_names import partition_of
 from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorValue
+from formats.late_classes import dataclass
 from formats.message_schema import AS_KAFKA, MessageError, by_key, schema_with_rest
 from formats.primitives import UnsignedVarint
 from kafkalog.errors import CorruptDataError
 from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.java_text import java_json
+from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.payloads.message_text import JsonObject, has_struct, message_json, remote_log_text
 
 if TYPE_CHECKING:
@@ -30,13 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Decoded",
-    "PayloadKind",
     "control_record",
     "control_text",
     "decode",
     "kafka_text",
-    "payload_kind",
-    "payload_kind_at",
 ]
 
 _SHORT_MAX: Final = 0x7FFF
@@ -46,23 +41,6 @@ _JAVA_NULL_VALUE: Final = (
 )
 
 
-class PayloadKind(StrEnum):
-    """The topics whose records kafkalog can read; the names are also those in `messages.txt`."""
-
-    OFFSETS = "offsets"
-    TRANSACTION_LOG = "transaction-log"
-    CLUSTER_METADATA = "cluster-metadata"
-    REMOTE_LOG_METADATA = "remote-log-metadata"
-    SHARE_GROUP_STATE = "share-group-state"
-
-
-_TOPICS: Final = {
-    "__consumer_offsets": PayloadKind.OFFSETS,
-    "__transaction_state": PayloadKind.TRANSACTION_LOG,
-    "__cluster_metadata": PayloadKind.CLUSTER_METADATA,
-    "__remote_log_metadata": PayloadKind.REMOTE_LOG_METADATA,
-    "__share_group_state": PayloadKind.SHARE_GROUP_STATE,
-}
 _Options = dict[str, bool]
 METADATA_KINDS: Final = {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_METADATA}
 
@@ -90,19 +68,6 @@ class _PayloadError(Exception):
 
 class _UnknownTypeError(_PayloadError):
     """A record type that Kafka 4.3 does not know."""
-
-
-def payload_kind(topic: str) -> PayloadKind | None:
-    """Return how to read the records of a topic, None for topics that are not Kafka's own."""
-    return _TOPICS.get(topic)
-
-
-def payload_kind_at(path: str, *, is_file: bool) -> PayloadKind | None:
-    """Return how the records of a file or a partition directory are read, by its absolute path."""
-    if os.path.basename(path) == "bootstrap.checkpoint":
-        return PayloadKind.CLUSTER_METADATA
-    name = partition_of(os.path.dirname(path) if is_file else path)
-    return None if name is None else payload_kind(name.topic)
 
 
 def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ def _shortest_decimal(number: float) -> tuple[str, str, int]:
     two_digits = f"{number:.1e}"
     if float(two_digits) == number:
         shortest = two_digits
+    from decimal import Decimal  # few texts have fractions
+
     negative, digits, exponent = Decimal(shortest).as_tuple()
     power = len(digits) - 1 + int(exponent)
     return "-" if negative else "", "".join(map(str, digits)).rstrip("0"), power

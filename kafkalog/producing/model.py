@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation
-from kafkalog.tables.model import End
+from kafkalog.model import End, Isolation
 from kafkalog.targets import Listener
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from kafkalog.cluster_image import read_cluster_image
 from kafkalog.cluster_image.model import TOPIC
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.log_dir import LogDirListing
-from kafkalog.payloads.internal_topics import payload_kind
+from kafkalog.model import Replicas
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producing.model import Route
 from kafkalog.search.scanning import logs_of
-from kafkalog.tables.model import Replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

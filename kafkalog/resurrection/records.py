@@ -12,7 +12,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cluster_image.model import BROKER, TOPIC
-from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
+from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.resurrection.model import MetadataRecord, Missing, Retention
 from kafkalog.resurrection.sources import METADATA_VERSION
 from kafkalog.state.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE

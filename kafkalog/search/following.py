@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.model import Defect, Isolation, LogView
+from kafkalog.model import Defect, End, Isolation, LogView
 from kafkalog.search.scanning import Found, plan_within, records_of
 from kafkalog.tables.merging import sound_parts
-from kafkalog.tables.model import Bounds, End, Request
+from kafkalog.tables.model import Bounds, Request
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.reading import plan_of_split
 from kafkalog.tables.tailing import LossWarnings, Tail

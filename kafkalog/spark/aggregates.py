@@ -31,7 +31,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import bounds_of
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.reading import hearers_of
+from kafkalog.spark.reading import batch_tasks, hearers_of, joined_tasks
 from kafkalog.spark.source import SplitPartition, TableReader
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import constants_of, count_split, read_split
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.tables import Split
 
 OPTION: Final = "aggregates"
+AT_ONCE: Final = "tasksatonce"
 _GROUPS_MAX: Final = 1 << 16
 """So many groups wait for more of their rows."""
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -181,7 +182,8 @@ class AggregatingDataSource(DataSource):
         return "kafkalog_aggregates"
 
     def _asked(self) -> tuple[SourceOptions, Aggregation]:
-        others = {name: value for name, value in self.options.items() if name.lower() != OPTION}
+        own = (OPTION, AT_ONCE)
+        others = {name: value for name, value in self.options.items() if name.lower() not in own}
         return parse_options(others), Aggregation.of_json(self.options[OPTION])
 
     def schema(self) -> StructType:
@@ -193,17 +195,26 @@ class AggregatingDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the table that the condition narrows."""
         del schema  # a user's own
-        return _Reader(*self._asked())
+        at_once = self.options.get(AT_ONCE)
+        return _Reader(*self._asked(), None if at_once is None else int(at_once))
 
 
 class _Reader(TableReader):
-    def __init__(self, asked: SourceOptions, wanted: Aggregation) -> None:
+    def __init__(self, asked: SourceOptions, wanted: Aggregation, at_once: int | None) -> None:
         self._wanted = wanted
+        self._at_once = None if asked.tasks_min else at_once
         table = asked.request.table
         rows = table_schema(table, wanted.columns or ["partition"], text=asked.as_text)
         bounds = bounds_of(_filters(wanted.condition, rows), asked.request.bounds)
         narrowed = replace(asked, request=replace(asked.request, bounds=bounds))
         super().__init__(narrowed, rows)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks: fewer than for rows, unless a least number of them is asked for."""
+        tasks = batch_tasks(self._asked)
+        if self._at_once is not None:
+            tasks = joined_tasks(tasks, self._at_once)
+        return [SplitPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the groups of one task."""

@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import End, Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.tier_keys import TierKeys, use_keys
 from kafkalog.spark.offsets import Edges, assigned_of, edges_of
-from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
+from kafkalog.tables.model import SPLIT_SIZE, Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -96,7 +96,7 @@ def _in_two_steps(
     session: SparkSession, query: str, options: Mapping[str, str], frame: DataFrame
 ) -> DataFrame | None:
     """Return the same answer, joined from what tasks return of each group, if they can do so."""
-    from kafkalog.spark.aggregates import OPTION, AggregatingDataSource
+    from kafkalog.spark.aggregates import AT_ONCE, OPTION, AggregatingDataSource
     from kafkalog.spark.rewriting import VIEW, two_steps
 
     in_utc = session.conf.get("spark.sql.session.timeZone") in _UTC
@@ -106,6 +106,8 @@ def _in_two_steps(
     session.dataSource.register(AggregatingDataSource)
     reader = session.read.format(AggregatingDataSource.name()).options(**options)
     first = reader.option("filterPushdown", "true").option("table", steps.table)
+    if not is_remote(session):
+        first = first.option(AT_ONCE, str(session.sparkContext.defaultParallelism))
     first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
     found = session.sql(steps.query).toDF(*frame.columns)
     types = [[field.dataType for field in one.schema.fields] for one in (frame, found)]

@@ -9,7 +9,7 @@ import os
 import warnings
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kafkalog.tables.planning import Target
 
 _BATCH_SIZE: Final = 4 << 20
+_ROUNDS: Final = 3
+_JOINED_MAX: Final = 8
 _SHARED_SIZE: Final = 1 << 20
 """Up to this size a split is read by several tasks, where these are to be many."""
 
@@ -51,6 +53,17 @@ def grouped(splits: Sequence[Split], size: int) -> list[tuple[Split, ...]]:
         tasks[-1].append(split)
         room -= cost
     return [tuple(task) for task in tasks]
+
+
+def joined_tasks(tasks: Sequence[tuple[Split, ...]], at_once: int) -> list[tuple[Split, ...]]:
+    """Join consecutive tasks whose rows cost nothing: then a task costs more than it does.
+
+    Args:
+        tasks: of the usual size.
+        at_once: how many run at the same time. About three remain for each of these.
+    """
+    count = min(-(-len(tasks) // (_ROUNDS * at_once)), _JOINED_MAX)
+    return [tuple(chain.from_iterable(tasks[i : i + count])) for i in range(0, len(tasks), count)]
 
 
 def batch_tasks(asked: SourceOptions) -> list[tuple[Split, ...]]:

@@ -212,31 +212,41 @@ def _labels(path: str) -> list[str]:
 
 
 _SYNCED_AT_ONCE: Final = 1 << 24
+_WRITTEN_APART: Final = 1 << 16  # pieces from this size on are worth a thread
 
 
 def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """Write pieces to a file and pass each on, while another thread syncs what was written.
+    """Pass pieces on while other threads write them to a file, and sync what was written.
 
-    The end of the file is left for the caller to sync.
+    A piece must keep its bytes until the next one is there. When the last one was taken, all are
+    written; the end of the file is left for the caller to sync.
 
     Raises:
         OSError: a piece cannot be written or synced.
     """
-    with Crew(1, "kafkalog-sync") as pool:
+    with Crew(1, "kafkalog-sync") as syncer, Crew(1, "kafkalog-write") as writer:
         syncing: Future[None] | None = None
+        writing: Future[int] | None = None
         size = 0
         for piece in pieces:
             data = memoryview(piece)
-            file.write(data)
-            size += len(data)
+            if writing is not None:
+                writing.result()
+                writing = None
             if size >= _SYNCED_AT_ONCE and (syncing is None or syncing.done()):
                 if syncing is not None:
                     syncing.result()
                 file.flush()
-                syncing, size = pool.submit(os.fsync, file.fileno()), 0
+                syncing, size = syncer.submit(os.fsync, file.fileno()), 0
+            size += len(data)
+            if len(data) < _WRITTEN_APART:
+                file.write(data)
+            else:
+                writing = writer.submit(file.write, data)
             yield data
-        if syncing is not None:
-            syncing.result()
+        for one in (writing, syncing):
+            if one is not None:
+                one.result()
 
 
 class NewFile:

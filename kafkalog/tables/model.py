@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats.late_classes import dataclass
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.living import about_a_log
-from kafkalog.model import Isolation, LogView
+from kafkalog.model import End, Isolation, LogView, Replicas
 from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
 
@@ -131,24 +132,6 @@ class TableName(StrEnum):
 
 OF_LOGS: Final = (TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS)
 """The tables that are read from the logs themselves, each log in several splits."""
-
-
-class Replicas(StrEnum):
-    """How to handle several log directories that hold the same partition."""
-
-    ALL = "all"
-    BEST = "best"
-    """Each record once, of the most complete one: the latest leader epoch, then the largest log end
-    offset. Where it has no sound batches of the right epoch, other ones help."""
-
-
-class End(StrEnum):
-    """Where the records of a log end."""
-
-    WATERMARK = "watermark"
-    """At the high watermark in the log directory's checkpoint: consumers get no more."""
-    LOG = "log"
-    """At its end: includes records that other replicas may never have received."""
 
 
 def usual_replicas(table: TableName) -> Replicas:
@@ -302,10 +285,11 @@ class Split:
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields, from which `from_json` rebuilds it."""
-        fields = asdict(self)
+        found = {name: getattr(self, name) for name in _FIELDS_OF_SPLITS}
+        found["seen"] = None if self.seen is None else asdict(self.seen)
         if not self.looks_for_gap:
-            del fields["looks_for_gap"]  # as in plans of earlier releases
-        return fields
+            del found["looks_for_gap"]  # as in plans of earlier releases
+        return found
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -326,6 +310,9 @@ class Split:
                 ),
             }
         )
+
+
+_FIELDS_OF_SPLITS: Final = tuple(one.name for one in fields(Split))
 
 
 def name_of(topic: str, partition: int | None) -> str:

@@ -25,7 +25,8 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.paths.source import Source
-from kafkalog.payloads.internal_topics import decode, payload_kind
+from kafkalog.payloads.internal_topics import decode
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
-from kafkalog.tables.model import End, Loss, LossReason, Replicas, TableName, log_of
+from kafkalog.model import End, Replicas
+from kafkalog.tables.model import Loss, LossReason, TableName, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,

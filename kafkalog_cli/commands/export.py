@@ -12,8 +12,8 @@ import typer
 
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.lake.model import BytesForm, Codec, FileFormat, TableFormat, local_catalog
-from kafkalog.model import LogView
-from kafkalog.tables.model import End, TableName, usual_replicas
+from kafkalog.model import End, LogView
+from kafkalog.tables.model import TableName, usual_replicas
 from kafkalog.typed import TypedForm
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Defect, Isolation, LogView
-from kafkalog.tables.model import Replicas
+from kafkalog.model import Defect, Isolation, LogView, Replicas
 from kafkalog.typed import TypedColumn, TypedForm
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat

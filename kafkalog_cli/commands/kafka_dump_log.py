@@ -96,7 +96,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
     ]
     decoder = None
     if chosen:
-        from kafkalog.payloads.internal_topics import PayloadKind
+        from kafkalog.payloads.kinds import PayloadKind
 
         decoder = PayloadKind(chosen[0])
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from kafkalog.errors import NotFoundError, UsageError
-from kafkalog.model import Isolation, LogView, Special
-from kafkalog.tables.model import Replicas
+from kafkalog.model import Isolation, LogView, Replicas, Special
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.model import LogView
-from kafkalog.tables.model import End, PartitionEnd, Replicas
+from kafkalog.model import End, LogView, Replicas
+from kafkalog.tables.model import PartitionEnd
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,

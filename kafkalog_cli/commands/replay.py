@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation, LogView
-from kafkalog.tables.model import End
+from kafkalog.model import End, Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation, LogView
-from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.model import End, Isolation, LogView, Replicas
+from kafkalog.tables.model import TableName
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,

@@ -79,13 +79,16 @@ def read_rows(
     """
     from kafkalog.columns.pipeline import Restored, read_contents
 
+    plan = plan_reading(target, selection)
     if style.form == Format.TABLE or not view.names:
-        return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
+        yield from read_contents(plan, Restored(), progress, batches=batches)
+        return
 
     from kafkalog.text.objects import FIELDS, BatchLines, RecordLines
 
     if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # no kernel knows one of the fields yet
-        return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
+        yield from read_contents(plan, Restored(), progress, batches=batches)
+        return
     form = Format(style.form)
 
     def line(value: Any) -> bytes:
@@ -93,7 +96,7 @@ def read_rows(
 
     lines = BatchLines if batches else RecordLines
     made = lines(partial(_template, form, style.shown, batches=batches), line)
-    return read_contents(plan_reading(target, selection), made, progress, batches=batches)
+    yield from read_contents(plan, made, progress, batches=batches)
 
 
 def read_kafka_text(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from formats import file_names
 from formats.file_names import FileKind, partition_of
+from formats.late_classes import dataclass
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.batches.selection import ReadPlan, Selection
-    from kafkalog.payloads.internal_topics import PayloadKind
+    from kafkalog.payloads.kinds import PayloadKind
     from kafkalog_cli.output.kafka_text import RecordText
 
     Log = PartitionDir | FileEntry
@@ -399,6 +400,6 @@ def labels_of(
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """Return how records below a path are decoded, by the name of the topic."""
-    from kafkalog.payloads.internal_topics import payload_kind_at
+    from kafkalog.payloads.kinds import payload_kind_at
 
     return payload_kind_at(file_system.absolute(path), is_file=is_file)

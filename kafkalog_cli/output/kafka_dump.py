@@ -9,27 +9,24 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT32_MAX
 from formats.file_names import FileKind, parse_file_name
+from formats.late_classes import dataclass
 from kafkalog.batches.framing import crc_valid, read_batch
 from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.records import decode_records
-from kafkalog.batches.selection import crc_defects, defect_of
-from kafkalog.columns.budget import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.producers import read_producer_snapshot
 from kafkalog.text.index_matches import match_times
 from kafkalog.wording import printable
 from kafkalog_cli.outcome import Outcome, show_note
@@ -81,6 +78,8 @@ class KafkaDump:
             return
         try:
             if parse_file_name(os.path.basename(path)).kind == FileKind.UNKNOWN:
+                from kafkalog.log_dir import open_path
+
                 open_path(path)
             printers[suffix](path)
         except KafkaLogError as error:
@@ -90,8 +89,7 @@ class KafkaDump:
         text.put_line(text.heading(parse_file_name(os.path.basename(path))))
         with Source(path) as source:
             limit = min(source.size_bytes, self.options.max_bytes)
-            stored = min(limit, source.stored_bytes)
-            if self._is_fast(size_to_decode(source, 0, limit) if self.options.deep else stored):
+            if self._is_fast(self._size(source, limit)):
                 self._fast_log(source, limit)
                 return
             previous, position = -1, 0
@@ -101,6 +99,14 @@ class KafkaDump:
                     return
                 position = batch.end_position
                 previous = self._batch(source, batch, previous)
+
+    def _size(self, source: Source, limit: int) -> int:
+        """Return how many bytes are to be read, or decoded."""
+        if not self.options.deep:
+            return min(limit, source.stored_bytes)
+        from kafkalog.columns.budget import size_to_decode
+
+        return size_to_decode(source, 0, limit)
 
     def _is_fast(self, size_bytes: int) -> bool:
         """Return whether kernels write the text: plain text of a large log, not for a terminal."""
@@ -138,8 +144,11 @@ class KafkaDump:
         """Print a batch, with its records if they are wanted; return the last offset."""
         batch = replace(batch, crc_valid=crc_valid(source, batch))
         text.put_line(text.batch_line(batch))
-        for defect in crc_defects(batch):
-            self._defect(defect)
+        if not batch.crc_valid:
+            from kafkalog.batches.selection import crc_defects
+
+            for defect in crc_defects(batch):
+                self._defect(defect)
         return self._records(source, batch, previous) if self.options.deep else previous
 
     def _tail(self, defect: Defect, source: Source, position: int) -> None:
@@ -168,6 +177,8 @@ class KafkaDump:
                 previous = record.offset
                 text.put_line(text.record_line(record, self.options.record))
         except KafkaLogError as error:
+            from kafkalog.batches.selection import defect_of
+
             self._defect(defect_of(error, batch))
         return previous
 
@@ -231,6 +242,8 @@ class KafkaDump:
                 text.put_line(text.aborted_transaction_line(entry))
 
     def _snapshot(self, path: str) -> None:
+        from kafkalog.producers import read_producer_snapshot
+
         for state in read_producer_snapshot(path):
             text.put_line(text.producer_line(state))
 

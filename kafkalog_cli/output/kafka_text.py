@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats.late_classes import dataclass
 from kafkalog.paths.uris import is_object
 from kafkalog.payloads.java_text import java_text, java_utf8
-from kafkalog_cli.output.records import compression_name
+from kafkalog_cli.output.text import compression_name
 
 if TYPE_CHECKING:
     from formats.file_names import FileName
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ProducerState,
         Record,
     )
-    from kafkalog.payloads.internal_topics import PayloadKind
+    from kafkalog.payloads.kinds import PayloadKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,10 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     time_text,
 )
-from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value
+from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_name
 
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
-
-
-def compression_name(batch: Batch) -> str:
-    """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
-    codec = batch.compression
-    return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
 
 
 def control_type(record: Record) -> str | None:

@@ -12,11 +12,14 @@ from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
+from formats.constants import COMPRESSION_NAMES
 from kafkalog.paths import file_system
 from kafkalog.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+    from kafkalog.model import Batch
 
 
 class Tone(StrEnum):
@@ -85,6 +88,12 @@ def painted(text: str, tone: Tone | None, stream: TextIO) -> str:
 def coloured(text: str, code: str, stream: TextIO) -> str:
     """Return a printable text in a colour that has no meaning of its own, by its SGR code."""
     return f"\x1b[{code}m{text}\x1b[0m" if text and has_colours(stream) else text
+
+
+def compression_name(batch: Batch) -> str:
+    """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
+    codec = batch.compression
+    return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
 
 
 _LEGIBLE_WIDTH = 16  # if less than this is left for the text, lines may be too long

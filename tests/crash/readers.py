@@ -13,11 +13,10 @@ from kafkalog.datasets.model import Tables
 from kafkalog.engine import LocalEngine
 from kafkalog.inventory import list_partitions, list_segments
 from kafkalog.log_dir import open_partition
-from kafkalog.model import Isolation, Record, Special
+from kafkalog.model import End, Isolation, Record, Special
 from kafkalog.profiles.run import profile_logs
 from kafkalog.search.run import find
 from kafkalog.tables import Request, TableName, plan_splits, read_split
-from kafkalog.tables.model import End
 from kafkalog.tables.schemas import table_schema
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show

@@ -17,9 +17,8 @@ import pytest
 import kafkalog
 from kafkalog.comparison.model import Verdict
 from kafkalog.errors import RefusedError
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, Replicas
 from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
-from kafkalog.tables.model import Replicas
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 from tests.kafka import broker_data

@@ -14,7 +14,8 @@ import pyarrow as pa
 from formats.message_schema import schema
 from kafkalog.batches.reader import read_records
 from kafkalog.model import Record
-from kafkalog.payloads.internal_topics import PayloadKind, decode
+from kafkalog.payloads.internal_topics import decode
+from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.payloads.offset_commits import commit_key, commit_value
 from kafkalog.state.offset_columns import commit_keys, commit_values, group_names, partition_names
 from tests.builders import flip

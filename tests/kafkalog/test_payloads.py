@@ -15,14 +15,13 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, ControlRecord, Record, TimestampType
 from kafkalog.payloads.internal_topics import (
     Decoded,
-    PayloadKind,
     control_record,
     control_text,
     decode,
     kafka_text,
-    payload_kind,
 )
 from kafkalog.payloads.java_text import java_double, java_json, java_text
+from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from tests.sampling import examples
 
 # Made by running DumpLogSegments of Kafka 4.3.0, see the head of the file.

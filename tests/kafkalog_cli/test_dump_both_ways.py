@@ -75,6 +75,17 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
             assert_same(capfdbinary, partition, *line)
 
 
+def test_a_log_that_cannot_be_planned_is_an_empty_array(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    """Finding out what is committed reads its marker, which has a wrong count of headers."""
+    marker = record(0, b"\0\0\0\1", bytes(6))[:-1] + b"\1"  # -1
+    data = batch(0, [marker], attributes=0x30, producer=(7, 0, -1))
+    copy = write_log(tmp_path / "orders-0", data)
+    argv = ("--format", "json", "--read-committed")
+    assert assert_same(capfdbinary, copy.parent, *argv)[:2] == (6, b"[]\n")
+
+
 @pytest.mark.sampled(6)
 def test_damaged_logs_read_the_same(
     any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]

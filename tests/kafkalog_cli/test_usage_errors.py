@@ -44,10 +44,10 @@ def wrong_lines(name: str) -> Iterator[tuple[list[str], str]]:
             yield [*sound, f"{option}=x"], option
             continue
         yield [*sound, option], option
-        kinds = one.type_descriptor
-        if kinds.is_choice or kinds.annotation in (int, float):
+        kind = one.type
+        if hasattr(kind, "choices") or kind.name.startswith(("int", "float")):
             yield [*sound, option, "x~"], "'x~'"
-        if (least := kinds.parameter_info.min) is not None:
+        if (least := getattr(kind, "min", None)) is not None:
             yield [*sound, option, str(least - 1)], str(least - 1)
     if all(one.nargs == 1 for one in arguments):
         yield [*["x" for _ in arguments], "one-too-many", *needed], "one-too-many"

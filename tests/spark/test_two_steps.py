@@ -15,6 +15,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.spark import queries
 from kafkalog.spark.aggregates import Aggregation
 from kafkalog.spark.job import errors_as_ours
+from kafkalog.spark.reading import joined_tasks
 from kafkalog.spark.rewriting import two_steps
 from tests.builders import flip
 from tests.conftest import state
@@ -56,6 +57,25 @@ def answers(
             answer = queries.run_query(spark, query, [str(path)], options)
             found.append((answer.names, answer.numeric, list(answer.rows)))
     return found
+
+
+@pytest.mark.parametrize(
+    ("count", "at_once", "sizes"),
+    [
+        (1, 2, [1]),
+        (6, 2, [1] * 6),
+        (7, 2, [2, 2, 2, 1]),
+        (17, 2, [3, 3, 3, 3, 3, 2]),
+        (100, 2, [8] * 12 + [4]),  # no task becomes larger than that
+        (100, 64, [1] * 100),
+    ],
+)
+def test_tasks_of_aggregates_are_fewer(count: int, at_once: int, sizes: list[int]) -> None:
+    """About three for each that runs at the same time, in order, and nothing is left out."""
+    splits: list[Any] = [(str(number),) for number in range(count)]
+    found = joined_tasks(splits, at_once)
+    assert [len(one) for one in found] == sizes
+    assert [name for task in found for name in task] == [str(number) for number in range(count)]
 
 
 @pytest.mark.parametrize(("name", "decode"), [("txn", "text"), ("codecs", "bytes")])

@@ -16,13 +16,12 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import open_path
-from kafkalog.model import Isolation
+from kafkalog.model import End, Isolation
 from kafkalog.producing import run
 from kafkalog.producing.model import Position, ReplayListener, Request
 from kafkalog.producing.offsets import OffsetMap
 from kafkalog.producing.progress import ProgressFile
 from kafkalog.producing.routes import require_topics_in
-from kafkalog.tables.model import End
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:

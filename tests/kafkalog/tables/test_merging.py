@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.model import Defect, Isolation
+from kafkalog.model import Defect, End, Isolation, Replicas
 from kafkalog.tables import Request, TableName, plan_splits, read_split
-from kafkalog.tables.model import End, Replicas, Split
+from kafkalog.tables.model import Split
 from kafkalog.tables.reading import count_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, flip, record, write_log

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kafkalog.model import Isolation
+from kafkalog.model import End, Isolation
 from kafkalog.tables import Request, TableName, plan_splits, read_split
-from kafkalog.tables.model import End
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
 from tests.conftest import state

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import RefusedError, UsageError
+from kafkalog.model import Replicas
 from kafkalog.tables import Request, read_split
-from kafkalog.tables.model import Replicas, TableName
+from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.builders import write_log

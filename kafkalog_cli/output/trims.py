@@ -1,0 +1,83 @@
+"""The output of `apply-retention`: what is removed from partitions, and what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.wording import counted
+from kafkalog_cli.maintenance import print_heading
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    TEXT,
+    Field,
+    ObjectType,
+    size_text,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import left_overs_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.retention.run import TrimmedPartition
+    from kafkalog_cli.output.objects import Style
+
+RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
+    "retention_applied",
+    "`apply-retention`",
+    "What is deleted from a partition, after the rows of all its segments. The active segment "
+    "stays, whatever its `retention` row says.",
+    Field("path", TEXT, "the directory", "plan.partition.path"),
+    *topic_and_partition("plan.partition."),
+    Field("performed", BOOL, "whether it was performed; false in a plan", "is_done"),
+    Field("segments_deleted", INT, "number of segments that are deleted",
+          lambda one: len(one.plan.segments)),
+    Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
+    Field("side_bytes_freed", INT, "bytes of their indexes and producer snapshots",
+          "plan.side_bytes_freed"),
+    Field("files", ARRAY, "names of all these files, in deletion order",
+          lambda one: [name for group in one.plan.files for name in group]),
+    Field("keep_deleted", BOOL, "whether they stay under `.deleted` names", "plan.keeps_deleted"),
+    Field("left_overs", ARRAY,
+          "names of the files left by interrupted deletions, which are deleted, too",
+          "plan.left_overs"),
+    Field("active_stays", BOOL, "whether a broker would roll the log and delete all of it",
+          "plan.active_stays"),
+    Field("log_start_offset", INT, "first readable offset afterwards", "plan.log_start_offset"),
+    Field("log_start_checkpoint", INT | None,
+          "entry in `log-start-offset-checkpoint` afterwards; null if it has none because the "
+          "log starts with a segment", "plan.log_start_checkpoint"),
+    Field("log_end_offset", INT, "offset that the next record gets, before and after",
+          "plan.found.log.log_end_offset"),
+    Field("leader_epochs", ARRAY, "`leader-epoch-checkpoint` afterwards: epoch, first offset",
+          lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
+)  # fmt: skip
+
+
+def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
+    """Print the lines below the tables."""
+    lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
+    for one in trimmed:
+        plan, name = one.plan, one.plan.partition.path
+        if plan.active_stays:
+            lines.append(
+                f"{name}: everything but the active segment would be deleted; a broker "
+                f"rolls that first"
+            )
+        if plan.is_empty:
+            lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
+            continue
+        verb = "removed" if one.is_done else "would be removed"
+        files = sum(map(len, plan.files))
+        freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
+        what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
+        lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
+        if plan.left_overs:
+            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
+    if not in_place and any(not one.plan.is_empty for one in trimmed):
+        lines.append("nothing was changed; --in-place applies the plan")
+    elif trimmed and not any(one.is_done for one in trimmed):
+        lines.append("nothing was changed")
+    print_heading(lines)
