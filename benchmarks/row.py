@@ -59,7 +59,7 @@ class Wanted:
         if self.figure in ("times Kafka's", "times as fast as the other"):
             assert pair.theirs is not None
             return pair.theirs.wall_s / pair.ours.wall_s
-        if self.figure == "times Kafka's in process":
+        if self.figure in ("times Kafka's in process", "times as fast as the other in process"):
             assert pair.theirs is not None
             return inside(pair.theirs) / inside(pair.ours)
         if self.figure == "times as fast on 2 processors":
@@ -111,6 +111,32 @@ class Row:
     def title(self) -> str:
         """Table and name."""
         return f"{self.table}: {self.name}"
+
+
+DEEP = ("--deep-iteration", "--print-data-log")
+IN_PLACE = ("{copy}", "--in-place", "--yes")
+CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
+CLEAN_THEIRS = ("CleanerTimes", "clean", "{copy}")
+
+
+def dump(
+    table: str,
+    name: str,
+    dataset: str,
+    *options: str,
+    files: str = "{logs}",
+    wanted: tuple[Wanted, ...] = (),
+    cpus: int = 2,
+) -> Row:
+    """Our drop-in and Kafka's tool with the same arguments; on one processor only for the time."""
+    words = ("--files", files, *options)
+    ours, theirs = ("kafkalog", "kafka-dump-log", *words), ("DumpLogSegments", *words)
+    return Row(table, name, dataset, ours, theirs, cpus > 1, cpus, wanted)
+
+
+def times(factor: float) -> Wanted:
+    """So many times as fast as Kafka's tool."""
+    return Wanted("times Kafka's", at_least=factor)
 
 
 @dataclass(frozen=True)

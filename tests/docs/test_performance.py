@@ -113,6 +113,14 @@ def test_bounds_on_more_processors() -> None:
     assert beside_codec(plain, packed) == pytest.approx(1.3)
 
 
+def test_work_in_process_is_compared_with_the_other() -> None:
+    """Of 2 s against 1.5 s, whatever the processes around it took."""
+    pair = Pair(Figures(9, 9, 100, inside_s=2.0), Figures(3, 3, 100, inside_s=1.5), None)
+    wanted = Wanted("times as fast as the other in process", at_least=0.7)
+    assert wanted.value(pair, 1, 1) == pytest.approx(0.75)
+    assert wanted.text() == "≥ 0.7 times as fast as the other in process"
+
+
 def test_payloads_of_batches_are_found(tmp_path: Path) -> None:
     """Two batches by hand: a length at byte 8 counts from byte 12 on, attributes end at byte 23."""
     packed = gzip.compress(b"records")
