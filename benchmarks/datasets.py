@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from benchmarks import offset_commits
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -202,7 +203,9 @@ def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
 def _write_commits(home: Path, dataset: Dataset) -> None:
     partition = home / OFFSETS_PARTITION
     partition.mkdir()
-    end = offset_commits.write(partition / f"{0:020}.log", dataset.records, dataset.groups, SEED)
+    log, counts = partition / f"{0:020}.log", (dataset.records, dataset.groups, SEED)
+    command = [sys.executable, "-m", "benchmarks.offset_commits", str(log), *map(str, counts)]
+    end = int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     (home / "facts.json").write_text(json.dumps({"log": {"logEndOffset": end}}))
 
 

@@ -1,8 +1,13 @@
-"""A segment of `__consumer_offsets` with its offset index: batches of one size, as numpy's rows."""
+"""A segment of `__consumer_offsets` with its offset index: batches of one size, as numpy's rows.
+
+`python -m benchmarks.offset_commits LOG RECORDS GROUPS SEED` prints the end offset.
+"""
 
 from __future__ import annotations
 
 import struct
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +16,6 @@ from crc32c import crc32c
 from tests.builders import batch, record
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 PARTITIONS = 20
@@ -78,3 +81,7 @@ def _template() -> bytes:
 def _value() -> bytes:
     """A value of version 3: offset, leader epoch, no metadata, time."""
     return struct.pack(">hqihq", 3, 0, 7, 0, 0)
+
+
+if __name__ == "__main__":
+    print(write(Path(sys.argv[1]), *map(int, sys.argv[2:])))
