@@ -319,10 +319,12 @@ class Catalog:
             KafkaLogError: it cannot be read.
         """
         topic = self.topics[partition.topic]
-        closed = [one for one in topic.partitions.values() if not self.is_open(one)]
-        if not topic.is_opened and 0 < len(closed) < len(topic.partitions) and partition in closed:
-            topic.is_opened = True
-            self.together(self._log, [partition, *(one for one in closed if one is not partition)])
+        if not topic.is_opened and not self.is_open(partition):
+            closed = [one for one in topic.partitions.values() if not self.is_open(one)]
+            if len(closed) < len(topic.partitions):
+                topic.is_opened = True
+                others = (one for one in closed if one is not partition)
+                self.together(self._log, [partition, *others])
         return self._log(partition)
 
     def _log(self, partition: ServedPartition) -> ServedLog:

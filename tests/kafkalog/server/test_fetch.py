@@ -14,7 +14,9 @@ import pytest
 import kafkalog
 from formats.error_codes import ErrorCode
 from formats.record_batch import RecordBatchHeader
+from kafkalog.server.catalog import Catalog
 from kafkalog.server.model import OnDamage, Watermark
+from tests.builders import batch, record, write_log
 from tests.conftest import state
 from tests.kafkalog.server.protocol import SECONDS_MAX, Connected, serving
 from tests.kafkalog_cli.test_dump_segment import long_form
@@ -22,6 +24,7 @@ from tests.kafkalog_cli.test_dump_segment import long_form
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog.server.catalog import ServedPartition
     from tests.conftest import State
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "log-dir"
@@ -415,3 +418,25 @@ def test_consumers_read_up_to_the_watermark_noted_last(tmp_path: Path):
             assert given == stored[: len(given)]
             assert [end for _, _, end in batches(given)][-1] == served_end
             assert fetch(client, "orders", 0, noted)["highWatermark"] == noted
+
+
+def test_a_fetch_asks_for_its_own_log_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What a fetch costs does not grow with the number of partitions of its topic."""
+    partitions, rounds = 50, 3
+    for index in range(partitions):
+        write_log(tmp_path / "log" / f"orders-{index}", batch(0, [record()]))
+    asked = []
+    is_open = Catalog.is_open
+
+    def counted(self: Catalog, partition: ServedPartition) -> bool:
+        asked.append(partition.index)
+        return is_open(self, partition)
+
+    monkeypatch.setattr(Catalog, "is_open", counted)
+    with (
+        serving(tmp_path / "log", high_watermark=Watermark.END) as served,
+        Connected(served.address) as client,
+    ):
+        for index in range(partitions * rounds):
+            assert fetch(client, "orders", index % partitions, 0)["records"]
+    assert len(asked) < 3 * partitions * rounds
