@@ -29,6 +29,7 @@ from formats.file_names import (
     segment_file_name,
 )
 from formats.late_classes import dataclass
+from kafkalog.engine import in_order
 from kafkalog.errors import (
     CorruptDataError,
     KafkaLogError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from kafkalog.listing import FileEntry
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.paths.chunked import Manifest
     from kafkalog.remote_metadata import RemoteSegments
 
     _Files = dict[FileKind, FileEntry]
@@ -131,9 +133,12 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
         UnsupportedError: a manifest is of another version, or in Iceberg mode.
 
     Cost:
-        Reads each manifest once.
+        Reads each manifest once, those of an object store many at a time.
     """
     there = {entry.path: entry for entry in files}
+    manifests = [path for path in there if os.path.splitext(path)[1] == MANIFEST]
+    at_once = file_system.requests_at_once(manifests[0]) if manifests else 1
+    read = dict(zip(manifests, in_order(_manifest_or_error, manifests, at_once), strict=True))
     found: dict[str, FileEntry] = {}
     for entry in files:
         stem, suffix = os.path.splitext(entry.path)
@@ -142,10 +147,9 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
                 found[entry.path] = _without_manifest(entry)
             continue
         found[entry.path] = replace(entry, name=FileName(entry.name.name, FileKind.MANIFEST))
-        try:
-            manifest = manifest_at(entry.path)
-        except (CorruptDataError, NotFoundError, UnreadableError) as error:
-            found[entry.path] = replace(entry, error=error.message)
+        manifest = read[entry.path]
+        if isinstance(manifest, KafkaLogError):
+            found[entry.path] = replace(entry, error=manifest.message)
             continue
         for kind in (FileKind.LOG, *manifest.indexes):
             one = there.get(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
@@ -154,6 +158,13 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
                 name = parse_file_name(os.path.basename(path))
                 found[path] = replace(one, path=path, name=name, size_bytes=manifest.size_of(kind))
     return tuple(found.values())
+
+
+def _manifest_or_error(path: str) -> Manifest | KafkaLogError:
+    try:
+        return manifest_at(path)
+    except (CorruptDataError, NotFoundError, UnreadableError) as error:
+        return error
 
 
 def _without_manifest(entry: FileEntry) -> FileEntry:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.paths import object_store
+from formats.file_names import FileKind
+from kafkalog.log_dir import list_partition
+from kafkalog.paths import chunked, file_system, object_store
 from kafkalog.paths.requests import requests_counted
 from kafkalog_cli.outcome import show_requests
 from tests.counted_store import counted_store
@@ -57,6 +59,24 @@ def test_requests_for_a_tier_are_few_counted_and_bounded(
                 assert stopped.status == 7, stopped.stderr
                 assert stopped.stderr.count("--max-requests") == 1
                 assert len(store.asked) <= bound
+
+
+def test_manifests_are_read_side_by_side(tmp_path: Path) -> None:
+    """A store that takes its time is asked for several at once, of one partition."""
+    directory, _ = packed(tmp_path, "orders-0", "zstd")
+    tier = directory.parents[1]
+    files = {
+        f"tier/{path.relative_to(tier)}": path.read_bytes()
+        for path in directory.iterdir()
+        if path.suffix == ".rsm-manifest"
+    }
+    chunked._manifest.cache_clear()  # a process keeps the manifests that it has read
+    with counted_store(files, 0.05) as store:
+        object_store.forget()
+        path = file_system.normalize(store.uri(f"tier/{directory.relative_to(tier)}"))
+        found = list_partition(path)
+        assert [entry.name.kind for entry in found.files] == [FileKind.MANIFEST] * len(files)
+        assert store.at_once_max > 1
 
 
 def test_requests_of_spark_are_neither_counted_nor_bounded(kafkalog: Any) -> None:
