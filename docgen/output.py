@@ -217,7 +217,7 @@ def _report_row() -> dict[str, Any]:
 
 def _group_member() -> dict[str, Any]:
     """Return a member of a group, which no example has."""
-    member = Member("billing-7-5c0d1a9e", None, "billing-7", "/10.0.0.7", 12)
+    member = Member("billing-7-5c0d1a9e", None, "billing-7", "/10.0.0.7", 12, ("orders-0",))
     row = groups.MEMBER.row(groups.ShownMember("billing", member))
     if problems := mistakes(row):
         raise AssertionError("; ".join(problems))

@@ -24,6 +24,7 @@ _MEMBER: Final = pa.struct(
         _field("client_id", pa.string()),
         _field("host", pa.string()),
         _field("epoch", pa.int32(), nullable=True),
+        _field("assigned", pa.list_(_field("element", pa.string()))),
     ]
 )
 

@@ -49,12 +49,14 @@ class InternalTopic:
         count: how many partitions it has.
         counted: by what that is known: `metadata`, or `directories` for the largest number + 1.
         replicas: partition to its directories, in the order of the places.
+        topic_names: the ids of all topics that the metadata know, with their names.
     """
 
     name: str
     count: int
     counted: str
     replicas: dict[int, list[PartitionDir]]
+    topic_names: dict[str, str]
 
     @property
     def missing_count(self) -> int:
@@ -118,17 +120,12 @@ def internal_topic(
         if partition.topic == name and (partition.partition or 0) >= 0:
             assert partition.partition is not None, "a live directory's name has a number"
             replicas.setdefault(partition.partition, []).append(partition)
-    count = _count_in_metadata(name, targets)
+    read = (read_cluster_image(one) for one in targets if isinstance(one, LogDirListing))
+    images = [image for image in read if image is not None]
+    names = {topic_id: topic for image in images for topic_id, topic in image.names.items()}
+    counts = [image.partition_count(name) for image in images]
+    count = max((count for count in counts if count), default=None)
     if count is not None:
         replicas = {number: found for number, found in replicas.items() if number < count}
-        return InternalTopic(name, count, "metadata", replicas)
-    return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas)
-
-
-def _count_in_metadata(
-    name: str, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
-) -> int | None:
-    """Return how many partitions the metadata logs know, None if none knows the topic."""
-    images = [read_cluster_image(one) for one in targets if isinstance(one, LogDirListing)]
-    counts = [image.partition_count(name) for image in images if image is not None]
-    return max((count for count in counts if count), default=None)
+        return InternalTopic(name, count, "metadata", replicas, names)
+    return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas, names)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -23,6 +25,7 @@ from kafkalog.state.latest import Latest, LatestLog, last_of_keys, latest_logs
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
 from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.state.coordinators import InternalTopic
 
 _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
@@ -113,9 +117,10 @@ def read_groups(
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     found = Groups({}, topic)
+    names = _TopicNames(topic, targets)
     logs = latest_logs(topic, found.incomplete, at, defects, progress, failed)
     for number, log in logs:
-        partition = _PartitionState(number, log)
+        partition = _PartitionState(number, log, names)
         for group in partition.groups():
             found.groups[group.name] = group
         found.undecoded += partition.undecoded
@@ -149,11 +154,37 @@ class EndOffsets:
         return self._known[key]
 
 
+class _TopicNames:
+    """The names of topics by their ids: of the metadata, else of the partitions that are here."""
+
+    def __init__(
+        self, topic: InternalTopic, targets: Sequence[LogDirListing | PartitionDir | FileEntry]
+    ) -> None:
+        self._known = topic.topic_names
+        self._targets = targets
+
+    def of(self, topic_id: str) -> str:
+        """Return the name, or the id if no name is known."""
+        return self._known.get(topic_id) or self._here.get(topic_id, topic_id)
+
+    @cached_property
+    def _here(self) -> dict[str, str]:
+        found = {}
+        for partition in live_partitions(self._targets):
+            try:
+                topic_id = read_topic_id(partition.place_of(file_names.PARTITION_METADATA))
+            except KafkaLogError:
+                continue  # `verify` reports it
+            found[topic_id] = partition.topic
+        return found
+
+
 class _PartitionState:
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, number: int, log: LatestLog) -> None:
+    def __init__(self, number: int, log: LatestLog, names: _TopicNames) -> None:
         self._number = number
+        self._names = names
         self._log = log
         self._newer = {_current_key(key) for key in log.newer}
         self.undecoded = 0
@@ -173,7 +204,7 @@ class _PartitionState:
         for key in self._newer - records.seen:
             self._add(by_group, key, None, None)
         for name in sorted(by_group):
-            group = by_group[name].group(name, self._number, records)
+            group = by_group[name].group(name, self._number, records, self._names)
             if group is not None:
                 yield group
 
@@ -255,12 +286,14 @@ class _Records:
     offsets: list[GroupOffset] = field(default_factory=list)
     undecoded: int = 0
 
-    def group(self, name: str, coordinator: int, records: OffsetRecords) -> Group | None:
+    def group(
+        self, name: str, coordinator: int, records: OffsetRecords, names: _TopicNames
+    ) -> Group | None:
         """Return the group; None if all of its records are gone."""
         offsets = GroupOffsets(name, records, self.offsets)
         kind = next((kind for kind in _KINDS if kind.group in self.records), None)
         if kind is not None:
-            state, epoch, protocol, members = self._modern(kind)
+            state, epoch, protocol, members = self._modern(kind, names)
             shown = kind.name
         elif _CLASSIC in self.records:
             state, epoch, protocol, members = self._classic()
@@ -286,6 +319,7 @@ class _Records:
                 one["clientId"],
                 one["clientHost"],
                 None,
+                _assigned(one["assignment"]),
             )
             for one in sorted(value["members"], key=lambda one: str(one["memberId"]))
         )
@@ -297,7 +331,9 @@ class _Records:
         validated = group.get("validatedTopologyEpoch", -1)
         return bool(topologies) and topologies[-1][1]["epoch"] == validated
 
-    def _modern(self, kind: _Kind) -> tuple[str, int, str | None, tuple[Member, ...]]:
+    def _modern(
+        self, kind: _Kind, names: _TopicNames
+    ) -> tuple[str, int, str | None, tuple[Member, ...]]:
         _, value = self.records[kind.group][-1]
         current = {key["memberId"]: value for key, value in self.records.get(kind.current, [])}
         members = tuple(
@@ -307,6 +343,7 @@ class _Records:
                 one["clientId"],
                 one["clientHost"],
                 current.get(key["memberId"], {}).get("memberEpoch"),
+                _assigned(current.get(key["memberId"]), names),
             )
             for key, one in sorted(
                 self.records.get(kind.member, []), key=lambda pair: str(pair[0]["memberId"])
@@ -330,6 +367,20 @@ class _Records:
         else:
             state = "Stable"
         return state, epoch, None, members
+
+
+def _assigned(of: Any, names: _TopicNames | None = None) -> tuple[str, ...]:
+    """Return the partitions or tasks in an assignment; none of one that is not decoded."""
+    if not isinstance(of, dict):
+        return ()
+    if "activeTasks" in of:
+        tasks = [(one["subtopologyId"], one["partitions"]) for one in of["activeTasks"]]
+        return tuple(f"{name}_{number}" for name, numbers in sorted(tasks) for number in numbers)
+    topics = [
+        (one["topic"] if names is None else names.of(one["topicId"]), one["partitions"])
+        for one in of["assignedPartitions"]
+    ]
+    return tuple(f"{name}-{number}" for name, numbers in sorted(topics) for number in numbers)
 
 
 def _is_reconciled(current: dict[str, Any] | None, target_epoch: int, stable: int) -> bool:

@@ -57,13 +57,19 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group; `instance_id` and `epoch` are None where its group has none."""
+    """A member of a group; `instance_id` and `epoch` are None where its group has none.
+
+    Attributes:
+        assigned: the partitions that it owns, such as `orders-0`, with the topic's id if its name
+            is not known; the active tasks in a streams group, such as `0_2`.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     epoch: int | None
+    assigned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,12 @@ def _write(
     *,
     details: bool,
 ) -> None:
-    """Write a row per group, or with details a row per offset; objects have all of them."""
+    """Write a row per group, or with details per member and offset; objects have all of them."""
     from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.writer import Writer
 
+    if form == Format.TABLE and details:
+        _write_members(chosen, style, outcome)
     if form == Format.CSV or (form == Format.TABLE and (details or topics)):
         with Writer(show.offset_view(style), form, outcome.defect) as offsets:
             for one in chosen:
@@ -137,6 +139,24 @@ def _write(
                     writer.write_row(show.MEMBER.row(show.ShownMember(one.name, member)))
                 for offset in _offsets(one, topics, ends):
                     writer.write_row(show.OFFSET.row(offset))
+
+
+def _write_members(chosen: list[Group], style: Style, outcome: Outcome) -> None:
+    """Write a table of the members, if there are any; name groups that have nothing to show."""
+    from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.output import groups as show
+    from kafkalog_cli.output.writer import Writer
+
+    members = [show.ShownMember(one.name, member) for one in chosen for member in one.members]
+    if members:
+        with Writer(show.member_view(style), Format.TABLE, outcome.defect) as table:
+            for member in members:
+                table.write(member)
+        if any(one.offsets for one in chosen):
+            typer.echo()
+    for one in chosen:
+        if not one.members and not one.offsets:
+            show_note(f"The group {one.name!r} has no members and no committed offsets.")
 
 
 def _offsets(group: Group, topics: list[str] | None, ends: EndOffsets) -> Iterator[OffsetLag]:

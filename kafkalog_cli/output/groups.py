@@ -70,6 +70,9 @@ MEMBER: Final = ObjectType[ShownMember](
     Field("client_id", TEXT, "`client.id`", "member.client_id"),
     Field("host", TEXT, "the client's host", "member.host"),
     Field("epoch", INT | None, "member epoch; null in a classic group", "member.epoch"),
+    Field("assigned", ARRAY, "partitions that it owns, such as `orders-0`, with the topic's id if "
+          "its name is not known; in a streams group its active tasks, such as `0_2`",
+          lambda one: list(one.member.assigned)),
 )  # fmt: skip
 OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     "group_offset",
@@ -140,6 +143,20 @@ def group_view(style: Style) -> View[ShownGroup]:
     )
 
 
+def member_view(style: Style) -> View[ShownMember]:
+    """Return the view with a row per member."""
+    return MEMBER.view(
+        style,
+        Column("GROUP", "group", fold=True),
+        Column("MEMBER", "member_id", fold=True),
+        Column("INSTANCE", lambda one: one.member.instance_id or "-", fold=True),
+        Column("CLIENT", "client_id", fold=True),
+        Column("HOST", "host"),
+        Column("EPOCH", lambda one: _number(one.member.epoch), right=True),
+        Column("ASSIGNED", lambda one: ", ".join(one.member.assigned) or "-", fold=True),
+    )
+
+
 def offset_view(style: Style) -> View[OffsetLag]:
     """Return the view with a row per committed offset."""
     return OFFSET.view(
@@ -166,9 +183,8 @@ def change_view(style: Style) -> View[OffsetChange]:
         Column("PARTITION", "partition"),
         Column("BEFORE", lambda one: _number(one.before), right=True),
         Column("AFTER", lambda one: _number(one.after), right=True),
-        Column("COMMITTED", lambda one: "-" if one.committed_at is None
-               else time_text(one.committed_at, style)),
-    )  # fmt: skip
+        Column("COMMITTED", lambda one: _time(one.committed_at, style)),
+    )
 
 
 def coordinator_view(style: Style) -> View[Coordinator]:
@@ -186,6 +202,10 @@ def coordinator_view(style: Style) -> View[Coordinator]:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+def _time(value: int | None, style: Style) -> str:
+    return "-" if value is None else time_text(value, style)
 
 
 def _notes(one: OffsetLag) -> str:
@@ -233,6 +253,16 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
     Field("complete", BOOL, "false if the coordinator's log could not be read completely",
           "is_complete"),
 )  # fmt: skip
+
+
+def _started(one: OpenData) -> int | None:
+    """When it began, if its coordinator's transaction is this one."""
+    owner = one.owner
+    if owner is None or (one.topic, one.partition) not in owner.partitions:
+        return None
+    return owner.started_ms if owner.started_ms >= 0 else None
+
+
 OPEN_TRANSACTION: Final = ObjectType[Any](
     "open_transaction",
     "`transactions`",
@@ -250,6 +280,8 @@ OPEN_TRANSACTION: Final = ObjectType[Any](
           "knows it", lambda one: None if one.owner is None else one.owner.name),
     Field("state", TEXT | None, "its coordinator's state",
           lambda one: None if one.owner is None else one.owner.state),
+    Field("started_at", TIME | None, "when it began, by its coordinator's clock; null if that is "
+          "not known", _started),
     Field("hanging", TEXT | None, "why its coordinator will not end it; null if it will"),
 )  # fmt: skip
 
@@ -277,6 +309,7 @@ def open_view(style: Style) -> View[OpenData]:
         Column("FROM", "first_offset"),
         Column("PRODUCER", "producer_id"),
         Column("EPOCH", "producer_epoch"),
+        Column("SINCE", lambda one: _time(_started(one), style)),
         Column("LAST WRITE", "last_timestamp"),
         Column("TRANSACTIONAL ID", lambda one: one.owner.name if one.owner else "-", fold=True),
         Column(

@@ -44,6 +44,7 @@ def as_told(found: Groups, wanted: dict[str, Any]) -> dict[str, Any]:
             "type": group.kind.capitalize(),
             "state": group.state,
             "members": len(group.members),
+            "assigned": sorted(name for member in group.members for name in member.assigned),
             "offsets": {
                 f"{one.topic}-{one.partition}": [one.offset, one.leader_epoch, one.metadata]
                 for one in group.offsets
@@ -137,8 +138,15 @@ def test_groups_are_what_an_admin_client_is_told(
             }
             assert changes == {name: (old.get(name), new.get(name)) for name in differs}, where
         before = found
+    assigned = {
+        group["type"] for moment in moments for group in moment["groups"].values()
+        if group["assigned"]
+    }  # fmt: skip
     kinds = {group["type"] for moment in moments for group in moment["groups"].values()}
-    tell(f"groups at {MOMENTS} moments, seed {seed}: {sorted(kinds)}, {pending} pending offsets")
+    tell(
+        f"groups at {MOMENTS} moments, seed {seed}: {sorted(kinds)}, {pending} pending offsets, "
+        f"partitions of {sorted(assigned)}"
+    )
 
 
 def test_names_belong_to_the_partitions_that_kafka_computes(oracle: Oracle) -> None:

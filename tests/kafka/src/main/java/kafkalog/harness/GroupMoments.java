@@ -320,7 +320,11 @@ public final class GroupMoments {
         return new TreeMap<>(Map.of("groups", groups(admin), "transactions", transactions(admin), "open", openTransactions()));
     }
 
-    /** All groups: kind, state, members and committed offsets. */
+    private static List<String> sorted(Stream<?> names) {
+        return names.map(Object::toString).sorted().toList();
+    }
+
+    /** All groups: kind, state, members with what they own, and committed offsets. */
     static Map<String, Object> groups(Admin admin) throws Exception {
         Map<String, Object> groups = new TreeMap<>();
         for (GroupListing one : admin.listGroups().all().get()) {
@@ -332,15 +336,19 @@ public final class GroupMoments {
             if (one.type().orElse(null) == GroupType.SHARE) {
                 var found = admin.describeShareGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());
+                group.put("assigned", sorted(found.members().stream().flatMap(m -> m.assignment().topicPartitions().stream())));
                 group.put("epoch", found.groupEpoch());
             } else if (one.type().orElse(null) == GroupType.STREAMS) {
                 var found = admin.describeStreamsGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());
+                group.put("assigned", sorted(found.members().stream().flatMap(m -> m.assignment().activeTasks().stream())
+                    .flatMap(tasks -> tasks.partitions().stream().map(partition -> tasks.subtopologyId() + "_" + partition))));
                 group.put("epoch", found.groupEpoch());
                 group.put("clients", new ArrayList<>(found.members().stream().map(m -> m.clientId()).sorted().toList()));
             } else {
                 var found = admin.describeConsumerGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());
+                group.put("assigned", sorted(found.members().stream().flatMap(m -> m.assignment().topicPartitions().stream())));
                 found.groupEpoch().ifPresent(epoch -> group.put("epoch", epoch));
                 group.put("clients", new ArrayList<>(found.members().stream().map(m -> m.clientId()).sorted().toList()));
                 var committed = admin.listConsumerGroupOffsets(Map.of(id, new ListConsumerGroupOffsetsSpec())).all().get().get(id);
