@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import platform
 import shutil
 import sys
 import tarfile
@@ -25,7 +24,7 @@ from kafkalog.jit import library
 from kafkalog_cli import version
 
 PLACE = os.path.join("kafkalog", "jit")
-LEVELS = library.LEVELS.get(platform.machine(), ())
+LEVELS = library.levels()
 COMMIT = version.commit()
 COMMIT_FILE = os.path.join("kafkalog_cli", version.COMMIT_FILE)
 FILE_MODE = 0o644
@@ -104,7 +103,7 @@ class BuildKernels(Command):
     def run(self) -> None:
         """Build them, unless they are those of these sources."""
         if not LEVELS:
-            self.warn(f"there are no kernels for {platform.machine()}: large logs are read slowly")
+            self.warn("there are no kernels for this machine: large logs are read slowly")
         elif not library.is_current():
             library.build(self._place())
         elif not self.editable_mode:
@@ -145,9 +144,9 @@ class PlatformWheel(bdist_wheel):
     """A wheel for one kind of machine, and for every Python."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return Python, ABI and platform: the kernels use nothing of Python's."""
+        """Return Python, ABI and platform: the kernels use `memcpy` and `memset` of any glibc."""
         *_, place = super().get_tag()
-        return "py3", "none", place
+        return "py3", "none", place.replace("linux_", "manylinux_2_17_", 1)
 
 
 class Kafkalog(Distribution):

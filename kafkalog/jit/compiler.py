@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kafkalog.jit.library import LEVELS, MODULES, SOURCES, Level
+from kafkalog.jit.library import MODULES, SOURCES, Level, levels
 from kafkalog.jit.native import ARRAYS, Kernel, declared_kernels
 
 if TYPE_CHECKING:
@@ -267,6 +267,6 @@ if platform.machine() == "x86_64":  # every level of it has the instruction
 if __name__ == "__main__":
     # LEVEL SOURCES OBJECT: a process of its own, since numba takes one processor only.
     _name, _sources, _path = sys.argv[1:]
-    [_level] = [one for one in LEVELS[platform.machine()] if one.name == _name]
+    [_level] = [one for one in levels() if one.name == _name]
     with open(_path, "wb") as _file:
         _file.write(compile_kernels(_level, _sources))

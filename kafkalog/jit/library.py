@@ -69,7 +69,12 @@ LEVELS: Final = {
     ),
     "aarch64": (Level("aarch64", "generic"),),
 }
-"""The levels of each kind of machine, the best first."""
+"""The levels of each kind of machine with Linux, the best first."""
+
+
+def levels() -> tuple[Level, ...]:
+    """Return the levels of this kind of machine, the best first; empty if it has no kernels."""
+    return LEVELS.get(platform.machine(), ()) if sys.platform == "linux" else ()
 
 
 def library_file(level: Level) -> str:
@@ -129,15 +134,14 @@ def build(directory: str | None = None) -> list[str]:
     Cost:
         Some 15 seconds of each of two processors.
     """
-    levels = LEVELS.get(platform.machine())
-    if levels is None:
-        raise UnsupportedError(f"There are no kernels for {platform.machine()}.")
+    if not levels():
+        raise UnsupportedError(f"There are no kernels for {sys.platform} on {platform.machine()}.")
     if find_spec("numba") is None:
         raise UnsupportedError("Kernels are built with numba.", hint="pip install 'kafkalog[jit]'")
     place = directory or os.path.dirname(__file__)
     os.makedirs(place, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as work:
-        objects = {level: os.path.join(work, f"{level.name}.o") for level in levels}
+        objects = {level: os.path.join(work, f"{level.name}.o") for level in levels()}
         started = [_start_compiler(level, path) for level, path in objects.items()]
         for process in started:
             if process.wait():
@@ -182,7 +186,7 @@ def _start_compiler(level: Level, path: str) -> subprocess.Popen[bytes]:
 def _path() -> str | None:
     """Return the path of the best library for this processor, or None."""
     flags = _flags()
-    for level in LEVELS.get(platform.machine(), ()):
+    for level in levels():
         if level.flags <= flags:
             return os.path.join(os.path.dirname(__file__), library_file(level))
     return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from delivery.bundle import glibc_needed
 from kafkalog.jit import library
 from kafkalog_cli.version import commit
 from tests.delivery.conftest import TIME, built, checkout
@@ -42,8 +43,11 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", archive, wheel], check=True)
     with zipfile.ZipFile(wheel) as members:
         assert members.read("kafkalog_cli/commit.txt").decode() == f"{name} {TIME}\n"
-        for level in library.LEVELS[os.uname().machine]:
+        for level in library.levels():
             assert f"kafkalog/jit/{library.library_file(level)}" in members.namelist()
+        members.extractall(tmp_path / "unpacked")
+    assert wheel.name.endswith(f"-py3-none-manylinux_2_17_{os.uname().machine}.whl")
+    assert int(glibc_needed(tmp_path / "unpacked").removeprefix("2.")) <= 17
 
 
 @pytest.mark.soak
