@@ -8,8 +8,10 @@ import os
 import re
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.datasets.sql import TABLES, Database, usual_columns
@@ -18,6 +20,7 @@ from kafkalog.payloads.kinds import payload_kind
 from kafkalog.wording import counted
 from kafkalog_cli.outcome import Outcome, report_gaps, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
 from kafkalog_cli.output.writer import Format, Writer
 
@@ -150,9 +153,15 @@ class Damage:
 
 
 def run_queries(
-    database: Database, text: str, damage: Damage, form: Format, bytes_form: BytesFormat
+    database: Database,
+    text: str,
+    damage: Damage,
+    form: Format,
+    bytes_form: BytesFormat,
+    *,
+    quiet: bool = False,
 ) -> None:
-    """Run the statements of a text and write their answers.
+    """Run the statements of a text and write their answers; show that one takes long.
 
     Raises:
         UsageError: there is none, or one is wrong, or a format takes one answer only.
@@ -167,10 +176,13 @@ def run_queries(
     if hidden and not database.tables.internal:
         show_note(f"{hidden[0]} is an internal topic: --internal includes its records")
     for statement in statements:
-        answer = database.run(statement)
         try:
+            with waiting_for("running the query …", enabled=not quiet):
+                answer = database.run(statement)
+                first = list(islice(answer.rows, 1))
             if answer.names:
-                write_answer(answer, form, bytes_form, damage.found)
+                whole = replace(answer, rows=chain(first, answer.rows))
+                write_answer(whole, form, bytes_form, damage.found)
         finally:
             damage.report()
 

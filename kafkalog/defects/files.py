@@ -252,7 +252,8 @@ _FILES: Final = (
               "consumers read one or the other, depending on the leader.", "Let the broker "
               "fetch the replica that disagrees with the majority again; without a majority, "
               "compare both from that offset on.", arises="An unclean leader election, a disk that "
-              "lost or changed bytes, or a log that was edited or replaced on one broker."),
+              "lost or changed bytes, or a log that was edited or replaced on one broker.",
+              command="kafkalog diff PATH OTHER --records"),
     Reference("replicas-fork", _W, "Copies of a partition have different batches, but not "
               "below a high watermark.", "The replica that leads keeps its batches; the others "
               "truncate "

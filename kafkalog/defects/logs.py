@@ -149,7 +149,8 @@ BATCHES: Final = (
               "compaction.", "Not noticed; consumers skip them.",
               "If the topic was never compacted, records are lost: look for them on another "
               "replica.", arises="Segments or batches were removed; or the cleaner removed one "
-              "batch, and its checkpoint is missing."),
+              "batch, and its checkpoint is missing.",
+              command="kafkalog diff PATH OTHER --records"),
     Reference("offsets-with-gaps", _N, "Offsets are missing in several places, and nothing "
               "else shows that the log was compacted.", "Nothing: a compacted log has such gaps.",
               arises="The log was compacted and copied without its checkpoints; batches were "

@@ -59,7 +59,7 @@ def groups(
     """
     from kafkalog.state.groups import EndOffsets, read_groups
     from kafkalog.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, report_gaps
+    from kafkalog_cli.outcome import Outcome, report_gaps, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
@@ -76,6 +76,8 @@ def groups(
         )
         found, then = read(at=moment), None if before is None else read(at=before)
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    if at is not None and not found.groups:
+        show_note(f"There was no group at {at}.")
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
         changes = (one for one in changed_offsets(then, found) if one.group in wanted)

@@ -65,6 +65,7 @@ def sql(
     connect_timeout: ConnectTimeoutOption = "30s",
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Query records, batches, indexes, transactions, groups and damage with SQL.
 
@@ -100,9 +101,9 @@ def sql(
         end=end, replicas=replicas, internal=internal, view=view, text=text,
         disorder_ms=None if disorder is None else round(opt.parse_duration(disorder) * 1000),
     )  # fmt: skip
-    spark = SparkChoice(master, spark_conf, connect_timeout)
+    spark = SparkChoice(master, spark_conf, connect_timeout, quiet)
     if not EngineChoice(engine, spark).is_spark:
-        return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form)
+        return _run_here(query, tables, opt.parse_size(memory_limit), form, bytes_form, quiet)
     if query is None:
         raise UsageError("--engine spark needs a query.", hint="kafkalog sql QUERY PATH")
     return _run_in_spark(query, tables, spark, form, bytes_form)
@@ -118,7 +119,12 @@ def _query_and_paths(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _run_here(
-    query: str | None, tables: Tables, memory_size: int, form: Format, bytes_form: BytesFormat
+    query: str | None,
+    tables: Tables,
+    memory_size: int,
+    form: Format,
+    bytes_form: BytesFormat,
+    quiet: bool,
 ) -> int:
     from kafkalog.datasets.sql import Database
     from kafkalog_cli.outcome import Outcome
@@ -138,7 +144,7 @@ def _run_here(
             ask(database, damage, form, bytes_form)
         else:
             text = _from_stdin() if query is None else query
-            run_queries(database, text, damage, form, bytes_form)
+            run_queries(database, text, damage, form, bytes_form, quiet=quiet)
     return outcome.status
 
 

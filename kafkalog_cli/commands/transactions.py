@@ -55,7 +55,7 @@ def transactions(
     kafkalog transactions /var/lib/kafka --hanging
     """
     from kafkalog.state.transactions import abort_commands, read_transactions
-    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
@@ -73,6 +73,8 @@ def transactions(
             failed=outcome.error,
         )
     _report_gaps(found, outcome)
+    if at is not None and not found.ids:
+        show_note(f"There was no transactional id at {at}.")
     chosen = _Chosen(transactional_id, producer_id, only_hanging=hanging or commands)
     ids, opened = chosen.ids(found), chosen.opened(found)
     _report_unknown(transactional_id, producer_id, found, outcome)

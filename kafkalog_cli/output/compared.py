@@ -137,7 +137,12 @@ def _value(value: object, style: Style) -> str:
 
 
 def _field(one: FieldDifference, style: Style) -> str:
-    return f"{one.level} {one.name} {_value(one.left, style)} | {_value(one.right, style)}"
+    is_time = one.name.endswith("timestamp")
+    left, right = (
+        time_text(value, style) if is_time and isinstance(value, int) else _value(value, style)
+        for value in (one.left, one.right)
+    )
+    return f"{one.level} {one.name} {left} | {right}"
 
 
 def _words(found: Comparison, style: Style) -> str:

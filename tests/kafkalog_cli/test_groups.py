@@ -83,6 +83,35 @@ def test_offsets_are_what_an_admin_client_is_told(
     assert all(row["lag"] == row["end_offset"] - row["offset"] for row in ends.values())
 
 
+def test_members_are_shown_with_what_they_own(log_dir: Path, kafkalog: Run) -> None:
+    """Before the offsets of the group, by the names that the metadata have for its topics' ids."""
+    moment = ("--at", "2026-11-21T03:19:36.2Z", "--group", "group-consumer")
+    shown = kafkalog("groups", log_dir, *moment)
+    assert shown.status == 0
+    heading, *lines = shown.stdout.decode().splitlines()
+    assert heading.split() == [
+        "GROUP", "MEMBER", "INSTANCE", "CLIENT", "HOST", "EPOCH", "ASSIGNED",
+    ]  # fmt: skip
+    assert [line.split(maxsplit=6)[-1] for line in lines] == [
+        "events-0, events-1", "events-2, more-events-0",
+    ]  # fmt: skip
+    members = rows(kafkalog("groups", log_dir, *moment, "--format", "ndjson"), "group_member")
+    assert [one["assigned"] for one in members] == [
+        ["events-0", "events-1"], ["events-2", "more-events-0"],
+    ]  # fmt: skip
+    shutil.rmtree(log_dir / "__cluster_metadata-0")
+    without = rows(kafkalog("groups", log_dir, *moment, "--format", "ndjson"), "group_member")
+    assert without == members, "by partition.metadata"
+
+
+def test_a_moment_before_all_groups_is_named(log_dir: Path, kafkalog: Run) -> None:
+    """An answer without rows says so: a number is a time in milliseconds."""
+    for command, what in (("groups", "group"), ("transactions", "transactional id")):
+        result = kafkalog(command, log_dir, "--at", 7)
+        assert result.status == 0
+        assert f"note: There was no {what} at 7." in result.stderr
+
+
 def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:
     """Three columns for one group, four for several; pending offsets are left out and counted."""
     one, all_of_them = tmp_path / "one.csv", tmp_path / "all.csv"

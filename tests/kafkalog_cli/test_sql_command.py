@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ from prompt_toolkit.output import DummyOutput
 
 from kafkalog.datasets.model import Tables
 from kafkalog.datasets.sql import Database
+from kafkalog_cli import queries
 from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -29,7 +31,7 @@ from tests.builders import batch, flip, record, write_log
 from tests.conftest import state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LOG_DIR = "examples/log-dir"
@@ -429,3 +431,20 @@ def test_damage_where_a_segment_begins_is_never_silent(
 
 def rows_of_damaged(result: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_query_shows_that_it_runs(kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
+    """Until its first row is there; not with `-q`."""
+    seen = []
+
+    @contextmanager
+    def watched(words: str, *, enabled: bool) -> Iterator[None]:
+        seen.append((words, enabled))
+        yield
+        seen.append("first row")
+
+    monkeypatch.setattr(queries, "waiting_for", watched)
+    assert kafkalog("sql", COUNT, LOG_DIR).stdout == kafkalog("sql", "-q", COUNT, LOG_DIR).stdout
+    assert seen == [
+        ("running the query …", True), "first row", ("running the query …", False), "first row",
+    ]  # fmt: skip
