@@ -1,15 +1,17 @@
 """The jobs of `benchmarks.spark` in a process with a warm session: prints a line of JSON each.
 
-`python -m benchmarks.spark_jobs LOG_DIR SCRATCH MASTER RUNS BOOTSTRAP JARS JOB...`
+`python -m benchmarks.spark_jobs LOG_DIR SCRATCH MASTER RUNS BOOTSTRAP BROKER_PID JARS JOB...`
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,23 @@ HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000
 
 
+def cpu_seconds(root: int) -> float:
+    """What a process and all below it have used, those that have ended, too."""
+    parents, used = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(fields[1])
+            used[int(path.parent.name)] = sum(map(int, fields[11:15]))
+
+    def is_below(pid: int) -> bool:
+        while pid not in (0, root):
+            pid = parents.get(pid, 0)
+        return pid == root
+
+    return sum(ticks for pid, ticks in used.items() if is_below(pid)) / os.sysconf("SC_CLK_TCK")
+
+
 def count_rows(task: Mapping[str, Any]) -> dict[str, int]:
     """The work of the local engine for a count."""
     schema = table_schema(Split.from_json(task).table, ["offset"])
@@ -58,7 +77,13 @@ class Jobs:
     """What is measured, by name; each returns something to compare."""
 
     def __init__(
-        self, session: Any, log_dir: Path, scratch: Path, workers: int, bootstrap: str
+        self,
+        session: Any,
+        log_dir: Path,
+        scratch: Path,
+        workers: int,
+        bootstrap: str,
+        broker_pid: int,
     ) -> None:
         self.session = session
         self.log_dir = log_dir
@@ -66,14 +91,20 @@ class Jobs:
         self.local = LocalEngine(workers)
         self.spark = SparkEngine(session, workers)
         self.bootstrap = bootstrap
-        self.seconds = 0.0
+        self._broker_pid = broker_pid
+        self.took = (0.0, 0.0, 0.0)
 
     def measured(self, job: Callable[[], object]) -> object:
-        """What a job gives; what it took is in `seconds`."""
-        started = time.perf_counter()
+        """What a job gives; what it took is in `took`."""
+        before = self._used()
         result = job()
-        self.seconds = time.perf_counter() - started
+        wall, own, broker = (now - then for now, then in zip(self._used(), before, strict=True))
+        self.took = wall, own, broker
         return result
+
+    def _used(self) -> tuple[float, float, float]:
+        """The clock, and the CPU seconds of this process with all of Spark, and of the broker."""
+        return time.perf_counter(), cpu_seconds(os.getpid()), cpu_seconds(self._broker_pid)
 
     def export_local(self) -> object:
         """To Parquet."""
@@ -211,20 +242,21 @@ def _fail(_: object, error: Exception) -> None:
 
 def main(argv: list[str]) -> None:
     """Run the jobs one after the other, each once for nothing and then as often as wanted."""
-    log_dir, scratch, master, runs, bootstrap, jars, *names = argv
+    log_dir, scratch, master, runs, bootstrap, broker_pid, jars, *names = argv
     conf = {"spark.jars": jars} if jars else {}
     workers = int(master.removeprefix("local[").removesuffix("]"))
     with spark_session(master, conf) as session:
         session.dataSource.register(KafkaLogDataSource)
-        jobs = Jobs(session, Path(log_dir), Path(scratch), workers, bootstrap)
+        jobs = Jobs(session, Path(log_dir), Path(scratch), workers, bootstrap, int(broker_pid))
         for name in names:
             seen, results = [], []
             for _ in range(int(runs) + 1):
                 results.append(getattr(jobs, name)())
-                seen.append(jobs.seconds)
+                seen.append(jobs.took)
             assert all(result == results[0] for result in results), (name, results)
-            figures = {"job": name, "seconds": statistics.median(seen[1:] or seen)}
-            print(json.dumps({**figures, "first": seen[0], "result": str(results[0])}), flush=True)
+            took = [statistics.median(each) for each in zip(*(seen[1:] or seen), strict=True)]
+            told = {"job": name, "took": took, "first": seen[0], "result": str(results[0])}
+            print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
