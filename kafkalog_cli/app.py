@@ -133,6 +133,13 @@ class _Command(TyperCommand):
         except EOFError as error:
             raise as_internal_error(error) from error
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the usage line word by word; Typer would put a required argument in braces."""
+        return [
+            piece if "|" in piece else piece.removeprefix("{").removesuffix("}")
+            for piece in super().collect_usage_pieces(ctx)
+        ]
+
 
 class _Commands(TyperGroup):
     """The commands, each loaded when it is asked for: most of a short run is loading modules."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PathsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="PATH",
+        metavar="PATH...",
         help="Log directory, parent of several, partition directory or file, also in s3://, "
         "gs:// or abfs://.",
         show_default=False,

@@ -77,7 +77,9 @@ def run_in_place(
         with LogDirLock(place):
             return _resurrected(log_dir, None, options, tell, progress).summary
     if backup is None:
-        raise UsageError("--in-place requires --backup.", hint="`kafkalog undo` takes it back.")
+        raise UsageError(
+            "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
+        )
     is_undone = _undo_unfinished(place, backup)
     with ExitStack() as held:
         out = None

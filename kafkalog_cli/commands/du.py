@@ -76,7 +76,7 @@ def du(
             None if disk_size is None else opt.parse_size(disk_size),
         )
     elif disk_size is not None:
-        raise UsageError("--disk-size requires --forecast.")
+        raise UsageError("--disk-size requires --forecast.", hint="Add --forecast.")
     outcome = Outcome()
     with partition_progress(enabled=not quiet) as progress:
         report = disk_usage(

@@ -247,12 +247,15 @@ def export(
         None if compact_below is None else opt.parse_size(compact_below),
     )
     if schemas is not None and key is None and value is None:
-        raise UsageError("--schemas requires --value or --key.")
+        raise UsageError("--schemas requires --value or --key.", hint="For example --value avro.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
-        raise UsageError(f"{name} requires --append.")
+        raise UsageError(f"{name} requires --append.", hint=f"Add it, or leave out {name}.")
     if max_rejects is not None and not asked.typed:
-        raise UsageError("--max-rejects requires --value or --key.")
+        raise UsageError(
+            "--max-rejects requires --value or --key.",
+            hint="Only decoded values and keys can be rejected.",
+        )
     most = max_rejects or 0
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
@@ -289,7 +292,9 @@ def _catalog(
     form = form or (TableFormat.ICEBERG if is_given else TableFormat.FILES)
     if is_given and form != TableFormat.ICEBERG:
         name = "--catalog-conf" if conf else "--warehouse"
-        raise UsageError(f"{name} requires --table-format iceberg.")
+        raise UsageError(
+            f"{name} requires --table-format iceberg.", hint=f"Leave out {name}, or the format."
+        )
     found = {} if warehouse is None else local_catalog(warehouse)
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 

@@ -97,7 +97,7 @@ def profile(
 
     fast_path.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
-        raise UsageError("--format parquet and --to FILE require each other.")
+        raise UsageError("--format parquet and --to FILE require each other.", hint="Give both.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),

@@ -13,7 +13,7 @@ from kafkalog_cli.output.writer import Format
 
 def report(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+        metavar="PATH...", help="Log directory or partition directory.", show_default=False,
     )],
     to: Annotated[str, typer.Option("--to", metavar="FILE", help="The page to write: an .html.")],
     level: Annotated[Level, typer.Option(

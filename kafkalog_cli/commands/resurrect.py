@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def resurrect(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", show_default=False,
+        metavar="PATH...", show_default=False,
         help="Log directory, parent of several, result of salvage, or partition directory; also "
         "in s3://, gs:// or abfs://.",
     )],
@@ -201,7 +201,9 @@ def _in_place(
         require_consent(in_place=True, yes=yes, backup=backup)
         put_work_first()
         if backup is None:
-            raise UsageError("--in-place requires --backup.", hint="`kafkalog undo` takes it back.")
+            raise UsageError(
+                "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
+            )
     for is_plan in [True] if dry_run else [False] if yes else [True, False]:
         writer = ResurrectWriter(form)
         with byte_progress(open_sources(paths), enabled=not quiet) as progress:

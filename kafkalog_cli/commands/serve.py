@@ -122,7 +122,9 @@ def serve(
         metrics=None if metrics is None else parse_address(metrics),
     )
     if groups is not None and read_only_groups:
-        raise UsageError("--groups and --read-only-groups exclude each other.")
+        raise UsageError(
+            "--groups and --read-only-groups exclude each other.", hint="Give one of them."
+        )
     outcome = Outcome()
     run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
@@ -132,7 +134,7 @@ def _tls(certificate: str | None, key: str | None) -> tuple[str, str] | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise UsageError("--tls-cert and --tls-key belong together.")
+        raise UsageError("--tls-cert and --tls-key require each other.", hint="Give both.")
     return certificate, key
 
 

@@ -12,7 +12,7 @@ from kafkalog_cli.output.writer import Format
 
 def simulate_retention(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+        metavar="PATH...", help="Log directory or partition directory.", show_default=False,
     )],
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,

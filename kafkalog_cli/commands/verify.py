@@ -118,7 +118,7 @@ def verify(
     if engine == EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
-        raise UsageError("--seed requires --sample.")
+        raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)
