@@ -23,6 +23,7 @@ from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import parse, reading_error
 from kafkalog.paths.source import read_file
 from kafkalog.payloads.java_text import java_lines
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,7 @@ def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
         yield fields
     if expected != found:
         raise _checkpoint_malformed(
-            path, f"The second line says {expected} entries, the file has {found}."
+            path, f"The second line says {counted(expected, 'entry')}; the file has {found}."
         )
 
 

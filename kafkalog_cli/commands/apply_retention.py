@@ -47,6 +47,7 @@ def apply_retention(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.run import RetentionRun
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
@@ -82,7 +83,8 @@ def apply_retention(
             writer.write(one.plan.found)
         writer.flush()
         if in_place and run.wanted:
-            question = f"Change {len(run.wanted)} of {len(run.results)} partitions in {path}?"
+            of_all = counted(len(run.results), "partition")
+            question = f"Change {len(run.wanted)} of {of_all} in {path}?"
             if consents(question, yes=yes):
                 run.apply()
         for one in run.results:

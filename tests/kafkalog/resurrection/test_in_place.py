@@ -209,7 +209,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "linked": (linked, NEW, 4, "It is a symbolic link"),
     "backup taken": (full_backup, (), 4, "The directory is not empty"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
-    "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries, the file has 0."),
+    "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),
     "later": (later, NEW, 5, "metadata.version is 31"),
     "empty": (empty, (), 3, "No partition is found."),
     "topic": (copied, ("--topic", "t"), 2, "--topic and --in-place exclude each other."),
