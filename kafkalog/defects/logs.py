@@ -58,7 +58,7 @@ BATCHES: Final = (
               "Reading stops with an exception; recovery truncates the log here.", _COPY_FIRST,
               arises="A bit of the length flipped; bytes were lost or inserted; a crash left a "
                      "block of zeros or of another file.", command=_RUN_SALVAGE,
-              example="The length field says 0, a batch of magic 2 has at least 49. Reading "
+              example="The length field says 0, but a batch of magic 2 has at least 49. Reading "
               "resumes at position 820."),
     Reference("magic-unknown", _D, "The magic (version) of the batch is not 0, 1 or 2.",
               "Not noticed for 3 and above: bytes up to the version have no checksum.", _SALVAGE,
@@ -71,7 +71,7 @@ BATCHES: Final = (
               arises="The broker or its machine stopped during an append; the file is a copy "
                      "of a live log, or an incomplete copy.",
               command="kafkalog recover PATH --in-place --backup DIR",
-              example="The batch should have 92 bytes, the file ends after 91."),
+              example="The batch should have 92 bytes, but the file ends after 91."),
     Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
               "file system before a crash.", "Recovery truncates it.",
               arises="The segment was preallocated (log.preallocate) and not closed, or the "

@@ -41,7 +41,7 @@ def merge_small(iceberg: IcebergTable, size: int, writing: Writing) -> Merged:
 
     Raises:
         UnwritableError: files cannot be written.
-        UncertainError: the catalog did not tell whether the commit has succeeded.
+        UncertainError: the catalog did not say whether the commit has succeeded.
     """
     iceberg.load()
     table = iceberg.table

@@ -96,7 +96,7 @@ def run_in_place(
             raise PartlyDoneError(
                 f"Some of it is written, and no broker starts on it: {error.message}",
                 path=error.path,
-                hint="The same command again begins anew; `kafkalog undo` restores what was there.",
+                hint="The same command starts over; `kafkalog undo` restores what was there.",
             ) from error
         if out is not None:
             out.file.write(work.properties)

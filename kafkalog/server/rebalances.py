@@ -77,7 +77,7 @@ class Rebalances:
         self._sizes: dict[str, int] = {}
 
     def account(self, name: str) -> None:
-        """Count anew what a group costs."""
+        """Recount what a group costs."""
         group = self.groups.get(name)
         size = 0 if group is None else group.size
         self.used += size - self._sizes.pop(name, 0)
