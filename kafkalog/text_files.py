@@ -320,7 +320,7 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
     try:
         text = next(lines, None)
     except UnicodeDecodeError as error:
-        raise NoTopicIdError("It is not UTF-8.", path) from error
+        raise NoTopicIdError("The file is not UTF-8.", path) from error
     if text is None:
         message = "Its first two lines are not version and topic id."
         raise NoTopicIdError(message, path, "NullPointerException")
@@ -351,7 +351,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
     version = state.get("data_version")
     fields = _QUORUM_STATE.get(version) if type(version) is int else None
     if fields is None:
-        raise _malformed(path, "It has no data_version that Kafka 4.3 knows.")
+        raise _malformed(path, "The file has no data_version that Kafka 4.3 knows.")
     for name, kinds in fields.items():
         # To Python, and only to Python, a boolean is an int.
         if name not in state or type(state[name]) not in kinds:
@@ -369,7 +369,7 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
-        raise CorruptDataError("It has no broker epoch.", reference=reference, path=path)
+        raise CorruptDataError("The file has no broker epoch.", reference=reference, path=path)
     return mark
 
 

@@ -161,7 +161,7 @@ BATCHES: Final = (
               arises="A broker older than 2.0 wrote the segment; a bit of a base offset "
               "flipped.", command="kafkalog recover PATH --from start --in-place --backup DIR"),
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
-              "It cannot be opened: the log directory is taken offline.",
+              "The log directory is taken offline: the file cannot be opened.",
               "`kafkalog export` and `kafkalog dump-segment` read it anyway.",
               arises="Another program appended to the file.", command="kafkalog dump-segment PATH"),
     Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
@@ -251,13 +251,14 @@ INDEXES: Final = (
 
 PRODUCERS: Final = (
     Reference("producer-snapshot-corrupt", _I, "The version, checksum or layout of a producer "
-              "snapshot is wrong.", "It is discarded and an older one is used.",
+              "snapshot is wrong.", "The snapshot is discarded and an older one is used.",
               arises="The machine stopped before the snapshot was written; bits flipped.",
               example="Snapshot is corrupt (CRC is no longer valid). Stored crc: 1366218552. "
               "Computed crc: 3442462025"),
     Reference("producer-snapshot-wrong", _W, "A producer snapshot with a correct checksum "
-              "contradicts the log.", "It is trusted: the broker rejects batches "
-              "in sequence, accepts duplicates, or blocks read_committed consumers.", _SNAPSHOT,
+              "contradicts the log.", "The snapshot is trusted: the broker rejects batches in "
+                                      "sequence, accepts duplicates, or blocks read_committed "
+                                      "consumers.", _SNAPSHOT,
               arises="The snapshot belongs to another log or another time of this one, or was "
               "changed."),
     Reference("producer-snapshot-misplaced", _W, "The offset of a producer snapshot is above "

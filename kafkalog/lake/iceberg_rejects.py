@@ -78,9 +78,9 @@ class RejectsTable:
         changes = self._own.evolve(table_schema())
         if changes.added or changes.widened:
             raise DestinationExistsError(
-                f"It is no table of rejects: it lacks {', '.join(changes.added)}."
+                f"This is not a table of rejects: it lacks {', '.join(changes.added)}."
                 if changes.added
-                else "It is no table of rejects: its columns have other types.",
+                else "This is not a table of rejects: its columns have other types.",
                 path=self.shown,
                 hint="Rename it.",
             )

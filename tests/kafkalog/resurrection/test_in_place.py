@@ -206,7 +206,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "hole": (with_directory("t-2"), (), 4, "Partitions are missing: t: 1."),
     "deleted topic": (deleted_topic, NEW, 4, "A broker would not keep it: "),
     "cluster": (of_a_cluster, (), 4, f"The log directory belongs to the cluster {'c' * 22}."),
-    "linked": (linked, NEW, 4, "It is a symbolic link"),
+    "linked": (linked, NEW, 4, "This is a symbolic link"),
     "backup taken": (full_backup, (), 4, "The directory is not empty"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "bad epochs": (bad_epochs, (), 6, "The second line says 7 entries; the file has 0."),

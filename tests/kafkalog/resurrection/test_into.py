@@ -316,7 +316,7 @@ def test_what_was_interrupted_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", fail)
         done = kafkalog(*command)
-    words = "1 of 2 partitions are in place, up to t-0: It cannot be written: No space left"
+    words = "1 of 2 partitions are in place, up to t-0: The path cannot be written: No space left"
     assert (done.status, words in done.stderr) == (8, True), done.stderr
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 3\n")  # of a broker since
     done = kafkalog(*command)
