@@ -219,7 +219,7 @@ class Rebalances:
 
 
 def assigned(group: ClassicGroup, member: GroupMember) -> dict[str, Any]:
-    """Return what SyncGroup tells a member of its assignment."""
+    """Return the assignment that SyncGroup sends to a member."""
     return {
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,

@@ -240,7 +240,7 @@ class NewDirectory:
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
-        """Remove a directory tree, and tell of each part of it."""
+        """Remove a directory tree, and report each part of it."""
         steps = []
         for directory, _, names in os.walk(path, topdown=False) if self._observe else ():
             steps += [Step(StepKind.REMOVE, os.path.join(directory, name)) for name in names]
