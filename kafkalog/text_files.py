@@ -123,6 +123,8 @@ def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
                 path, f"Line {found + 2} has {len(fields)} fields, not {count}."
             )
         yield fields
+    if expected is None:
+        raise _checkpoint_malformed(path, "The second line is not a number of entries.")
     if expected != found:
         raise _checkpoint_malformed(
             path, f"The second line says {counted(expected, 'entry')}; the file has {found}."
