@@ -23,7 +23,7 @@ _OPTIONS: Final = {
     "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
     "always at the end of the log",
     "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
-    "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
+    "mode": "`permissive` (the default): damage is passed over, and listed by the table `defects`; "
     "`failfast`: it ends the query",
     "replicas": "where several directories hold a partition: `best` (the default for records): the "
     "one with the latest leader epoch, then with the largest log end offset, and where that has no "
@@ -71,7 +71,7 @@ _TABLES: Final = {
     TableName.TRANSACTIONS: "The aborted transactions that transaction indexes list.",
     TableName.SEGMENTS: "The segments and the sizes of their files.",
     TableName.PRODUCERS: "The producers in producer snapshots.",
-    TableName.DEFECTS: "What is damaged in the logs, as far as reading them tells; `verify` checks "
+    TableName.DEFECTS: "What is damaged in the logs, as far as reading them shows; `verify` checks "
     "far more. References: [defects.md](defects.md).",
 }
 

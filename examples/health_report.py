@@ -20,12 +20,17 @@ def main(path: str) -> int:
         words = ", ".join(f"{count} {reference}" for reference, count in sorted(found.items()))
         offsets = log.offsets
         print(
-            f"{name}: {findings.summary.records} records in {len(log.segments)} segments, "
+            f"{name}: {counted(findings.summary.records, 'record')} in "
+            f"{counted(len(log.segments), 'segment')}, "
             f"offsets {offsets.log_start_offset.value} to {offsets.log_end_offset.value}, "
             f"stable up to {offsets.last_stable_offset.value}, {words or 'sound'}"
         )
         status = max(status, int(findings.summary.defects[kafkalog.Severity.DAMAGE] > 0))
     return status
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,6 +80,6 @@ def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
         named += f" and {len(names) - _NAMED_MAX} more"
     detail = "The file is a pointer; its content is missing."
     if names != ["."]:
-        detail = f"The content of {len(names)} files is missing ({named}); partitions with such "
-        detail += "files are neither judged nor read."
+        detail = f"The content of {counted(len(names), 'file')} is missing ({named}); "
+        detail += "partitions with such files are neither judged nor read."
     return make_defect("git-lfs-pointer", path, detail)

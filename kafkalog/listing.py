@@ -132,9 +132,9 @@ def _entry(path: str, name: str, status: os.stat_result) -> FileEntry:
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
             return FileEntry(path, parsed, error=_A_DIRECTORY)
-        return FileEntry(path, parsed, error="It is a directory instead of a file.")
+        return FileEntry(path, parsed, error="This is a directory instead of a file.")
     if not stat.S_ISREG(status.st_mode):
-        return FileEntry(path, parsed, error="It is not a regular file.")
+        return FileEntry(path, parsed, error="This is not a regular file.")
     blocks = getattr(status, "st_blocks", None)  # object stores report none
     on_disk = status.st_size if blocks is None else blocks * BLOCK_SIZE
     return FileEntry(

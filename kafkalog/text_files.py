@@ -23,6 +23,7 @@ from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import parse, reading_error
 from kafkalog.paths.source import read_file
 from kafkalog.payloads.java_text import java_lines
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -122,9 +123,11 @@ def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
                 path, f"Line {found + 2} has {len(fields)} fields, not {count}."
             )
         yield fields
+    if expected is None:
+        raise _checkpoint_malformed(path, "The second line is not a number of entries.")
     if expected != found:
         raise _checkpoint_malformed(
-            path, f"The second line says {expected} entries, the file has {found}."
+            path, f"The second line says {counted(expected, 'entry')}; the file has {found}."
         )
 
 
@@ -319,7 +322,7 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
     try:
         text = next(lines, None)
     except UnicodeDecodeError as error:
-        raise NoTopicIdError("It is not UTF-8.", path) from error
+        raise NoTopicIdError("The file is not UTF-8.", path) from error
     if text is None:
         message = "Its first two lines are not version and topic id."
         raise NoTopicIdError(message, path, "NullPointerException")
@@ -350,7 +353,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
     version = state.get("data_version")
     fields = _QUORUM_STATE.get(version) if type(version) is int else None
     if fields is None:
-        raise _malformed(path, "It has no data_version that Kafka 4.3 knows.")
+        raise _malformed(path, "The file has no data_version that Kafka 4.3 knows.")
     for name, kinds in fields.items():
         # To Python, and only to Python, a boolean is an int.
         if name not in state or type(state[name]) not in kinds:
@@ -368,7 +371,7 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
-        raise CorruptDataError("It has no broker epoch.", reference=reference, path=path)
+        raise CorruptDataError("The file has no broker epoch.", reference=reference, path=path)
     return mark
 
 

@@ -73,7 +73,7 @@ class Findings:
         failed: Callable[[KafkaLogError], None] | None = None,
     ) -> None:
         if seed is not None and sample is None:
-            raise UsageError("A seed requires a sample.")
+            raise UsageError("A seed requires a sample.", hint="For example sample=0.05.")
         seed = _seed_of_the_day() if seed is None else seed
         chosen = None if sample is None else Sample(sample, seed)
         self.errors: list[KafkaLogError] = []

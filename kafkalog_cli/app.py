@@ -27,25 +27,25 @@ _COMMANDS: Final = {
     "serve": "Serve log directories to Kafka clients, read-only.",
     "verify": "Check log directories, partitions or files.",
     "diff": "Compare copies of partitions.",
-    "du": "Show what takes room, and when a disk is full.",
-    "groups": "Show groups and committed offsets, now or at a moment.",
+    "du": "Show what uses disk space, and when a disk will be full.",
+    "groups": "Show groups and committed offsets, now or in the past.",
     "transactions": "Show transactional ids and open transactions.",
-    "metadata": "Show the cluster's metadata, now or at a moment.",
+    "metadata": "Show the cluster's metadata, now or in the past.",
     "where": "Show which partition coordinates a group.",
-    "report": "Write a page about log directories, for people.",
+    "report": "Write a report about log directories as one HTML page.",
     "explain": "Explain a finding or an error.",
     "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
-    "replay": "Produce what is in logs into a live cluster.",
-    "profile": "Count what partitions and topics hold.",
+    "replay": "Produce the records of logs into a live cluster.",
+    "profile": "Count records, bytes and keys per partition and topic.",
     "sql": "Query logs with SQL.",
-    "salvage": "Copy sound batches past any damage into a new log.",
-    "resurrect": "Make a log directory that Kafka starts on.",
-    "recover": "Do what a broker does at an unclean start.",
+    "salvage": "Copy sound batches, even past damage, into a new log.",
+    "resurrect": "Make a log directory that Kafka can start from.",
+    "recover": "Recover logs as a broker does after an unclean shutdown.",
     "rebuild-index": "Rebuild indexes from the log.",
     "simulate-retention": "Show what retention would delete, when and why.",
-    "apply-retention": "Delete what retention would delete.",
+    "apply-retention": "Delete the segments that retention would delete.",
     "undo": "Restore what a run with --backup changed.",
-    "audit-compaction": "Prove that a log is correctly compacted.",
+    "audit-compaction": "Prove that a log was compacted correctly.",
     "simulate-roll": "Show where segments would end under other configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
     _KAFKAS_OWN: "Print what kafka-dump-log.sh prints.",
@@ -77,7 +77,7 @@ def _root(
             "--max-requests",
             metavar="N",
             min=0,
-            help="End with status 7 before more than N requests to object stores.",
+            help="Stop with status 7 rather than send object stores more than N requests.",
             show_default=False,
         ),
     ] = None,
@@ -132,6 +132,13 @@ class _Command(TyperCommand):
             return super().invoke(context)
         except EOFError as error:
             raise as_internal_error(error) from error
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the usage line word by word; Typer would put a required argument in braces."""
+        return [
+            piece if "|" in piece else piece.removeprefix("{").removesuffix("}")
+            for piece in super().collect_usage_pieces(ctx)
+        ]
 
 
 class _Commands(TyperGroup):

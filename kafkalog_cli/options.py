@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 PathsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="PATH",
-        help="Log directory, parent of several, partition directory or file, also in s3://, "
+        metavar="PATH...",
+        help="Log directory, parent of several, partition directory or file; local, or in s3://, "
         "gs:// or abfs://.",
         show_default=False,
     ),
@@ -39,19 +39,21 @@ TopicsOption = Annotated[
 ]
 FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
-FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")]
-ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
+FromTimeOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Earliest timestamp to include.")
+]
+ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stop before.")]
 KeyOption = Annotated[str | None, typer.Option(
-    metavar="TEXT|0xHEX", help="Records with this key.",
+    metavar="TEXT|0xHEX", help="Only records with this key.",
 )]  # fmt: skip
 KeyRegexOption = Annotated[str | None, typer.Option(
-    metavar="REGEX", help="Records whose key matches.",
+    metavar="REGEX", help="Only records whose key matches.",
 )]  # fmt: skip
 ValueRegexOption = Annotated[str | None, typer.Option(
-    metavar="REGEX", help="Records whose value matches.",
+    metavar="REGEX", help="Only records whose value matches.",
 )]  # fmt: skip
 HeaderOption = Annotated[str | None, typer.Option(
-    metavar="NAME[=VALUE]", help="Records with this header.",
+    metavar="NAME[=VALUE]", help="Only records with this header.",
 )]  # fmt: skip
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
@@ -60,58 +62,57 @@ ViewOption = Annotated[
     LogView,
     typer.Option(
         "--view",
-        help="started: what the next start of a broker would show; files: all segments "
-        "with final names; all: also leftovers, marked in each row.",
+        help="started: the log as a broker would have it after its next start; files: all segments "
+        "with final names; all: leftovers as well, marked in each row.",
     ),
 ]
 EndOption = Annotated[
     End,
     typer.Option(
         "--end",
-        help="Where records end: at the high watermark that the broker noted, or at "
-        "the end of the log.",
+        help="Read up to the high watermark that the broker recorded, or to the end of the log.",
     ),
 ]
 ReplicasOption = Annotated[
     Replicas,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition: all copies, or each record once, of the best "
-        "one, or of another where that is damaged.",
+        help="If several PATHs hold a partition, read all copies, or each record once: from the "
+        "best copy, or from another where that is damaged.",
     ),
 ]
 AnyReplicasOption = Annotated[
     Replicas | None,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition: all copies, or each record once, of the best "
-        "one, or of another where that is damaged (default for records).",
+        help="If several PATHs hold a partition, read all copies, or each record once (the default "
+        "for records): from the best copy, or from another where that is damaged.",
     ),
 ]
 InternalOption = Annotated[
-    bool, typer.Option("--internal", help="Also internal topics, such as __consumer_offsets.")
+    bool, typer.Option("--internal", help="Include internal topics, such as __consumer_offsets.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 BytesOption = Annotated[
     BytesFormat,
     typer.Option(
         "--bytes",
-        help="Keys and values as text if printable (otherwise 0x… or base64), or "
-        "always in one form.",
+        help="Show keys and values as text if printable (otherwise as 0x… or base64), or always in "
+        "one form.",
     ),
 ]
 ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Plain numbers for sizes and times in tables.")
+    bool, typer.Option("--exact", help="Show sizes and times in tables as plain numbers.")
 ]
 ZoneOption = Annotated[
     str,
     typer.Option(
         "--tz",
         metavar="ZONE",
-        help="Time zone of tables, and of times given without one, such as Europe/Berlin.",
+        help="Time zone for tables, and for times given without one, such as Europe/Berlin.",
     ),
 ]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Times in UTC (the default).")]
+UtcOption = Annotated[bool, typer.Option("--utc", help="Show times in UTC (the default).")]
 NowOption = Annotated[
     str | None,
     typer.Option("--now", metavar="TIME", help="The time that relative times refer to."),
@@ -121,7 +122,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="NAME=VALUE",
-        help="A config, by Kafka's name; overrides all other sources; repeatable.",
+        help="Set a config by its name in Kafka; overrides all other sources; repeatable.",
     ),
 ]
 PropertiesOption = Annotated[
@@ -143,7 +144,7 @@ MetadataDirOption = Annotated[
     typer.Option(
         "--metadata-dir",
         metavar="LOG_DIR",
-        help="Read __cluster_metadata-0 of this log directory instead of the partition's own.",
+        help="Read __cluster_metadata-0 from this log directory instead of the partition's own.",
     ),
 ]
 HighWatermarkOption = Annotated[
@@ -151,12 +152,14 @@ HighWatermarkOption = Annotated[
     typer.Option(
         "--high-watermark",
         metavar="N|end",
-        help="Override the checkpoint; end: the log end offset.",
+        help="Override the checkpointed high watermark; end: the log end offset.",
     ),
 ]
 LogStartOption = Annotated[
     int | None,
-    typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint.", min=0),
+    typer.Option(
+        "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.", min=0
+    ),
 ]
 ExportOption = Annotated[str | None, typer.Option(
     "--export", metavar="FILE",
@@ -166,7 +169,7 @@ MaxBytesOption = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
 ]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Apply the plan; without it, only show the plan.")
+    bool, typer.Option("--in-place", help="Apply the plan instead of only showing it.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Apply without asking.")]
 BackupOption = Annotated[

@@ -32,8 +32,8 @@ ValueFramingOption = Annotated[str | None, typer.Option(
 
 SchemasOption = Annotated[str | None, typer.Option(
     metavar="PLACE",
-    help="Decode by the schema ids in the data: URL of a registry, log directory with "
-         "_schemas, or directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc. "
+    help="Decode by the schema ids in the data. PLACE is the URL of a registry, a log directory "
+         "with _schemas, or a directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc. "
          "The framing is then confluent if none is given.",
 )]  # fmt: skip
 

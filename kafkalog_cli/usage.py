@@ -39,7 +39,7 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
         alike = _did_you_mean(found.option_name, names)
         return UsageError(
             f"There is no option {_brief(found.option_name)}.",
-            hint=f"{alike}{help_} lists the options.",
+            hint=f"{alike}{help_} shows the usage.",
         )
     if kind == "UsageError" and hasattr(context.command, "commands"):
         word = next(word for word in argv if not word.startswith("-"))
@@ -49,7 +49,7 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
         )
     if context is None and argv:
         help_ = f"`kafkalog {argv[0]} --help`"
-    return UsageError(_sentence(kind, found), hint=f"{help_} shows what it takes.")
+    return UsageError(_sentence(kind, found), hint=f"{help_} shows the usage.")
 
 
 def _sentence(kind: str, found: Any) -> str:
@@ -67,7 +67,7 @@ def _sentence(kind: str, found: Any) -> str:
 def _name(parameter: Any) -> str:
     if parameter.param_type_name == "option":
         return str(max(parameter.opts, key=len))
-    return str(parameter.human_readable_name)
+    return str(parameter.human_readable_name).partition("...")[0].split()[-1]  # [QUERY] PATH...
 
 
 def _judgement(message: str) -> str:
@@ -107,6 +107,4 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what is wrong with the arguments."""
         text = message.removeprefix("argument ").rstrip(".") + "."
-        raise UsageError(
-            text[0].upper() + text[1:], hint=f"`{self.prog} --help` lists the options."
-        )
+        raise UsageError(text[0].upper() + text[1:], hint=f"`{self.prog} --help` shows the usage.")

@@ -220,7 +220,7 @@ class _Judge:
         elif before.batch.base_offset in self.last_batches:
             yield self._finding(
                 Reason.PRODUCER_LOST,
-                f"It is the last batch of producer {before.batch.producer_id}, which is active: "
+                f"The batch is the last of producer {before.batch.producer_id}, which is active: "
                 "its epoch and sequence go with it",
                 before.batch,
             )
@@ -232,7 +232,9 @@ class _Judge:
             if now is None:
                 yield from self._dropped(before.batch, record)
             elif (what := _difference(record, now)) is not None:
-                yield self._finding(Reason.RECORD_CHANGED, f"Its {what} differs", now.batch, record)
+                yield self._finding(
+                    Reason.RECORD_CHANGED, f"The {what} of the record differs", now.batch, record
+                )
         for record in kept.values():
             yield self._finding(Reason.RECORD_ADDED, "The record is new", record.batch, record)
 
@@ -244,23 +246,23 @@ class _Judge:
         if self.transactions.is_aborted(batch):
             return
         if record.offset >= self.bounds.cleaner_offset:
-            detail = f"It is at or above the cleaner offset {self.bounds.cleaner_offset}"
+            detail = f"The record is at or above the cleaner offset {self.bounds.cleaner_offset}"
             yield self._finding(Reason.RECORD_LOST, detail, batch, record)
             return
         if record.key is None or self.latest.get(record.key) > record.offset:
             return
         if record.value is not None:
-            detail = "It is the latest record of its key, and no later one replaces it"
+            detail = "The record is the latest of its key, and no later one replaces it"
             yield self._finding(Reason.LIVE_KEY_LOST, detail, batch, record)
         elif batch.magic >= 2 and not self._has_passed(batch):
-            detail = f"It is a tombstone, the latest record of its key, with {_horizon(batch)}"
+            detail = f"The record is a tombstone, the latest of its key, with {_horizon(batch)}"
             yield self._finding(Reason.TOMBSTONE_TOO_EARLY, detail, batch, record)
 
     def _dropped_marker(self, batch: Batch, record: Record) -> Iterator[Finding]:
         if batch.base_offset not in self.transactions.lone_markers:
             detail = "Batches of its transaction were in the log"
         elif not self._has_passed(batch):
-            detail = f"It has {_horizon(batch)}"
+            detail = f"The marker has {_horizon(batch)}"
         else:
             return
         yield self._finding(Reason.MARKER_TOO_EARLY, detail, batch, record)
@@ -302,13 +304,13 @@ def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
     for name in names:
         now, was = getattr(after, name), getattr(before, name)
         if now != was:
-            detail = f"Its {name} is {now}, it was {was}"
+            detail = f"The {name} of the batch is {now}; it was {was}"
             yield Finding(
                 Reason.BATCH_CHANGED, detail, after.path, after.position, after.base_offset
             )
     is_set = before.delete_horizon_ms is not None and after.count > 0
     if is_set and after.delete_horizon_ms != before.delete_horizon_ms:
-        detail = f"It has {_horizon(after)}, it had {_horizon(before)}"
+        detail = f"The batch has {_horizon(after)}; it had {_horizon(before)}"
         yield Finding(Reason.HORIZON_CHANGED, detail, after.path, after.position, after.base_offset)
 
 

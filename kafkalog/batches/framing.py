@@ -69,13 +69,15 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     elif magic == 1:
         minimum = c.MESSAGE_V1_LENGTH_MIN
     if length < minimum:
-        detail = f"The length field says {length}, a batch of magic {magic} has at least {minimum}."
+        detail = (
+            f"The length field says {length}, but a batch of magic {magic} has at least {minimum}."
+        )
         return _damage("batch-length-invalid", source, position, left, detail)
     if magic < 0:
         return _damage("magic-unknown", source, position, left, f"Magic {magic} is unknown.")
     size = c.LOG_OVERHEAD + length
     if size > left:
-        detail = f"The batch should have {size} bytes, the file ends after {left}."
+        detail = f"The batch should have {size} bytes, but the file ends after {left}."
         return _damage("torn-tail", source, position, left, detail)
     return batch_of_header(source.path, position, size, offset, magic, header)
 

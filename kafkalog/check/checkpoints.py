@@ -325,6 +325,6 @@ def leftovers_of_partitions(
         for segment in partition.directory.segments:
             late = segment.log.mtime_ms - mark.mtime_ms
             if late > _LATE_MS:
-                detail = f"It was changed {late // 1000} s after the clean shutdown."
+                detail = f"The file was changed {late // 1000} s after the clean shutdown."
                 yield make_defect("changed-after-shutdown", segment.log.path, detail)
                 return

@@ -26,6 +26,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.paths import file_system
 from kafkalog.text_files import read_leader_epochs
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -305,8 +306,9 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; the "
-                    f"{run.count} batches from {run.first} to {run.last} have epoch {run.epoch}.",
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; "
+                    f"{counted(run.count, 'batch')} from {run.first} to {run.last} "
+                    f"{'has' if run.count == 1 else 'have'} epoch {run.epoch}.",
                     offset=run.first,
                 )
         for number, base_offset in self._cut_batches.items():

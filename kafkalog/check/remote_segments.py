@@ -94,7 +94,8 @@ def _of_another_segment(
     said = (claims.topic, claims.partition, claims.topic_id, claims.segment_id, claims.start_offset)
     named = (topic, place.partition, place.uid, name.segment_id, name.offset)
     if said != named:
-        detail = f"It is of {_segment_text(*said)}; by its name it is of {_segment_text(*named)}."
+        detail = f"The manifest is of {_segment_text(*said)}; "
+        detail += f"by its name it is of {_segment_text(*named)}."
         yield make_defect(CONTRADICTS, manifest.path, detail)
 
 
@@ -199,7 +200,9 @@ def _finished(
         return
     claims = manifest_at(place).claims
     if claims is not None and claims.end_offset != told.end_offset:
-        detail = f"It ends at offset {claims.end_offset}, by the metadata at {told.end_offset}."
+        detail = (
+            f"The segment ends at offset {claims.end_offset}; by the metadata at {told.end_offset}."
+        )
         yield make_defect(CONTRADICTS, place, detail, offset=claims.end_offset)
 
 

@@ -348,7 +348,7 @@ def missing_offsets(
 def missing_from(directory: str, view: LogView, offset: int) -> Sequence[Defect]:
     """Return what `missing_offsets` finds of a partition, if its first gap begins at this offset.
 
-    So of all who read its segments one tells it.
+    So only one of all who read its segments reports it.
     """
 
     def judged() -> tuple[int, list[Defect]]:

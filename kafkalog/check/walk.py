@@ -319,7 +319,9 @@ class Walk:
             yield make_defect("file-unreadable", entry.path, entry.error)
             return
         if is_half_uploaded(entry):
-            yield make_defect("remote-segment-orphan", entry.path, "It has no manifest.")
+            yield make_defect(
+                "remote-segment-orphan", entry.path, "The remote segment has no manifest."
+            )
             return
         if entry.name.kind == FileKind.UNKNOWN:
             yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")

@@ -258,7 +258,7 @@ def _packed(
 def _packed_one(
     batch: memoryview, codec: int, made: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Put one batch behind the others by the codec's module; return the buffer, and its new end."""
+    """Append one batch with the codec's module; return the buffer, and its new end."""
     head, body = batch[: c.RECORD_BATCH_OVERHEAD], batch[c.RECORD_BATCH_OVERHEAD :]
     if codec != c.NONE:
         body = memoryview(compress(body, codec))

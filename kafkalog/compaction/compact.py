@@ -337,7 +337,7 @@ def require_compactable(candidate: Candidate) -> None:
     """Raise `RefusedError` if a partition that was named must not be compacted."""
     if candidate.skip in _HINTS:
         raise RefusedError(
-            f"It is not compacted: {candidate.skip}.",
+            f"The partition is not compacted: {candidate.skip}.",
             path=candidate.partition.path,
             hint=_HINTS[candidate.skip],
         )

@@ -120,10 +120,11 @@ def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iter
 
 def _require_whole(log_dir: LogDirListing) -> None:
     for path, error in log_dir.errors.items():
-        raise RefusedError(f"It cannot be copied: {error.message}", path=path)
+        raise RefusedError(f"The partition cannot be copied: {error.message}", path=path)
     for name in log_dir.others:
         raise RefusedError(
-            "It is not a partition, and a broker starts on a copy neither with it nor without it.",
+            "This is not a partition, and a broker would start on a copy neither with it nor "
+            "without it.",
             path=os.path.join(log_dir.path, name),
             hint="Name one partition, or move it elsewhere.",
         )
@@ -132,7 +133,7 @@ def _require_whole(log_dir: LogDirListing) -> None:
 def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
     """Copy a file with its times, owner and permissions."""
     if entry.error is not None:
-        raise RefusedError(f"It cannot be copied: {entry.error}", path=entry.path)
+        raise RefusedError(f"The file cannot be copied: {entry.error}", path=entry.path)
     with (
         open(entry.path, "rb") as source,
         directory.create(name, entry.mtime_ms, like=entry.path) as copy,

@@ -306,7 +306,7 @@ def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
     """
     if defect is None:
         return CorruptDataError(
-            "It was sound when it was judged, and is not any more, or cannot be read.",
+            "The log was sound when it was judged, and no longer is, or cannot be read.",
             reference="bytes-unreadable",
             path=path,
         )

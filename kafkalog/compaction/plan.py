@@ -144,7 +144,7 @@ def require_sound(
     old = watch.old
     if old is not None and not request.old_formats:
         raise RefusedError(
-            "It holds messages of an old format, which would become batches of magic 2.",
+            "The log holds messages of an old format, which would become batches of magic 2.",
             path=old,
             hint="--allow-old-formats converts them, as a broker's cleaner does.",
         )
@@ -249,7 +249,7 @@ class PassPlan:
         found = (ids_of(self.path), _files_of(partition), log.log_start_offset)
         if found != (self.ids, self.files, self.log_start_offset):
             raise RefusedError(
-                "It has changed since the plan was made.",
+                "The partition has changed since the plan was made.",
                 path=self.path,
                 note=f"Seen on {socket.gethostname()}. Nothing was changed in this partition.",
                 hint="Let nobody else change the log directory. Workers must see the same files "

@@ -169,7 +169,7 @@ class StagedPass:
                     made["base_offset"] != made["sources"][0]
                     or file_names.LOG not in made["suffixes"]
                 ):
-                    raise CorruptDataError("It is the result of another log.", path=path)
+                    raise CorruptDataError("The result is that of another log.", path=path)
         self._made: dict[int, dict[str, Any]] = {}
         self._places: dict[int, str] = {}
         for path, one in zip(paths, said, strict=True):
@@ -228,7 +228,7 @@ def plan_of_result(path: str) -> PassPlan:
     try:
         return PassPlan.from_json(read_result(path)["plan"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptDataError("It has no compaction plan.", path=path) from error
+        raise CorruptDataError("The result has no compaction plan.", path=path) from error
 
 
 def require_whole(path: str) -> None:
@@ -241,7 +241,7 @@ def require_whole(path: str) -> None:
     for name, checksum in read_result(path)["files"].items():
         if _checksum(os.path.join(path, name)) != checksum:
             raise CorruptDataError(
-                "It is not what the task wrote.",
+                "The file is not what the task wrote.",
                 path=os.path.join(path, name),
                 note="The old segments are untouched.",
                 hint="Check the disk.",
@@ -264,7 +264,7 @@ def _staged_result(path: str) -> dict[str, Any]:
     said = read_result(path)
     missing = {"keys", "end_offset", "sound", "tally", "groups"} - said.keys()
     if missing or not isinstance(said["groups"], list):
-        raise CorruptDataError("It is the result of another step.", path=path)
+        raise CorruptDataError("The result is that of another step.", path=path)
     return said
 
 

@@ -300,13 +300,13 @@ def check_new_files(files: NewFiles, found: ReadBack, changes: Changes) -> None:
         not found.next_offset == files.next_offset <= files.next_base_offset
     ):
         path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
-        raise _wrong("It does not hold the records that were written.", path)
+        raise _wrong("The log does not hold the records that were written.", path)
     for suffix, data in files.indexes.items():
         name = changes.path(file_name(files.base_offset, suffix) + file_names.CLEANED)
         with Source(name) as source:
             stored = source.read(0, source.size_bytes)
         if stored != data or found.indexes.get(suffix, data) != data:
-            raise _wrong("It is not the index of this log.", name)
+            raise _wrong("The index is not that of this log.", name)
 
 
 def _wrong(what: str, path: str) -> CorruptDataError:

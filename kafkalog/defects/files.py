@@ -133,8 +133,9 @@ _FILES: Final = (
                      "field."),
     Reference("checkpoint-outside-log", _W, "A recovery point, high watermark or first dirty "
               "offset lies outside its log: the number is wrong, or the end of the log is "
-              "gone.", "It is silently moved into the log; if a first dirty offset lies above "
-              "the log, the whole log is cleaned again.", "If another file shows that "
+              "gone.", "The offset is silently moved into the log; "
+                       "if a first dirty offset lies above the log, "
+                       "the whole log is cleaned again.", "If another file shows that "
               "the log was longer, let the broker fetch the replica again; otherwise "
                      "nothing.", arises="A crash lost "
               "bytes, the log was truncated or replaced by an older copy, or a digit changed."),

@@ -58,7 +58,7 @@ BATCHES: Final = (
               "Reading stops with an exception; recovery truncates the log here.", _COPY_FIRST,
               arises="A bit of the length flipped; bytes were lost or inserted; a crash left a "
                      "block of zeros or of another file.", command=_RUN_SALVAGE,
-              example="The length field says 0, a batch of magic 2 has at least 49. Reading "
+              example="The length field says 0, but a batch of magic 2 has at least 49. Reading "
               "resumes at position 820."),
     Reference("magic-unknown", _D, "The magic (version) of the batch is not 0, 1 or 2.",
               "Not noticed for 3 and above: bytes up to the version have no checksum.", _SALVAGE,
@@ -71,7 +71,7 @@ BATCHES: Final = (
               arises="The broker or its machine stopped during an append; the file is a copy "
                      "of a live log, or an incomplete copy.",
               command="kafkalog recover PATH --in-place --backup DIR",
-              example="The batch should have 92 bytes, the file ends after 91."),
+              example="The batch should have 92 bytes, but the file ends after 91."),
     Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
               "file system before a crash.", "Recovery truncates it.",
               arises="The segment was preallocated (log.preallocate) and not closed, or the "
@@ -162,7 +162,7 @@ BATCHES: Final = (
               arises="A broker older than 2.0 wrote the segment; a bit of a base offset "
               "flipped.", command="kafkalog recover PATH --from start --in-place --backup DIR"),
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
-              "It cannot be opened: the log directory is taken offline.",
+              "The log directory is taken offline: the file cannot be opened.",
               "`kafkalog export` and `kafkalog dump-segment` read it anyway.",
               arises="Another program appended to the file.", command="kafkalog dump-segment PATH"),
     Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
@@ -252,13 +252,14 @@ INDEXES: Final = (
 
 PRODUCERS: Final = (
     Reference("producer-snapshot-corrupt", _I, "The version, checksum or layout of a producer "
-              "snapshot is wrong.", "It is discarded and an older one is used.",
+              "snapshot is wrong.", "The snapshot is discarded and an older one is used.",
               arises="The machine stopped before the snapshot was written; bits flipped.",
               example="Snapshot is corrupt (CRC is no longer valid). Stored crc: 1366218552. "
               "Computed crc: 3442462025"),
     Reference("producer-snapshot-wrong", _W, "A producer snapshot with a correct checksum "
-              "contradicts the log.", "It is trusted: the broker rejects batches "
-              "in sequence, accepts duplicates, or blocks read_committed consumers.", _SNAPSHOT,
+              "contradicts the log.", "The snapshot is trusted: the broker rejects batches in "
+                                      "sequence, accepts duplicates, or blocks read_committed "
+                                      "consumers.", _SNAPSHOT,
               arises="The snapshot belongs to another log or another time of this one, or was "
               "changed."),
     Reference("producer-snapshot-misplaced", _W, "The offset of a producer snapshot is above "

@@ -1,4 +1,4 @@
-"""What takes room on disks, how fast it grows, and what can be won."""
+"""What uses space on disks, how fast it grows, and what can be reclaimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes room on disks, and what will: sums of blocks, growth, and when a disk is full."""
+"""What uses space on disks, and what will: sums of blocks, growth, and when a disk is full."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of what takes room: what it is depends on how the sum is split.
+    """A part of what uses disk space: what it is depends on how the sum is split.
 
     Attributes:
         by: `topic`, `partition`, `day` or `kind`.

@@ -272,7 +272,7 @@ def disk_usage(
     parents: Callable[[Parent], object] = lambda _: None,
     progress: Callable[[int, int], object] = lambda *_: None,
 ) -> Report:
-    """Return what takes room below some paths: blocks on disk, as `du` counts them.
+    """Return what uses space below some paths: blocks on disk, as `du` counts them.
 
     Args:
         paths: log directories, parents of these, partition directories, or files.

@@ -118,7 +118,7 @@ class Backup:
             self.journal.require(parsed_line(encoded(entry.to_json())))
         except ValueError as error:
             raise RefusedError(
-                f"It could not be undone: of its journal {error}.",
+                f"The run could not be undone: in its journal, {error}.",
                 path=entry.path,
                 note="Nothing was changed.",
                 hint="Work on a copy, without --backup.",

@@ -81,7 +81,7 @@ class Listing:
         for name, status in entries:
             if not stat.S_ISREG(status.st_mode):
                 raise UnsupportedError(
-                    "It is not a regular file; a backup cannot hold it.",
+                    "A backup cannot hold what is not a regular file.",
                     path=os.path.join(path, name),
                     hint="Move it away first; Kafka creates no such thing.",
                 )

@@ -127,7 +127,7 @@ class Append(Export):
         sizes = self._target.sizes()
         if MANIFEST in sizes:
             raise DestinationExistsError(
-                "It holds an export that was made without --append.",
+                "The directory holds an export that was made without --append.",
                 path=self._target.shown,
                 hint="Choose another directory.",
             )

@@ -222,7 +222,8 @@ class IcebergTable:
         after = int(table.properties.get(_SEQUENCE, "0"))
         if first is None or (after and (first.sequence_number or 0) <= after):
             raise CorruptDataError(
-                "The table was set back behind the last run, and nothing tells what it has.",
+                "The table was rolled back to before the last run, and nothing says what it "
+                "now holds.",
                 path=self.shown,
                 hint="Export into another table.",
             )
@@ -283,7 +284,7 @@ class IcebergTable:
         Raises:
             ChangedSinceError: another run has added to it, or it has other partitions or columns
                 now.
-            UncertainError: the catalog did not tell whether the commit has succeeded.
+            UncertainError: the catalog did not say whether the commit has succeeded.
         """
         assert self.table is not None, "it was created"
         spec_id = self.table.spec().spec_id
@@ -432,4 +433,4 @@ def _json(value: Any) -> str:
 
 
 class UncertainError(UnwritableError):
-    """The catalog did not tell whether a commit has succeeded."""
+    """The catalog did not say whether a commit has succeeded."""

@@ -17,6 +17,7 @@ from kafkalog.lake.files import row_groups
 from kafkalog.lake.iceberg import once
 from kafkalog.lake.iceberg_files import NewDataFiles, data_file
 from kafkalog.lake.model import Merged
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ def merge_small(iceberg: IcebergTable, size: int, writing: Writing) -> Merged:
 
     Raises:
         UnwritableError: files cannot be written.
-        UncertainError: the catalog did not tell whether the commit has succeeded.
+        UncertainError: the catalog did not say whether the commit has succeeded.
     """
     iceberg.load()
     table = iceberg.table
@@ -134,7 +135,8 @@ def _written_again(
             wanted = sum(one.file.record_count for one in group)
             if count != wanted:
                 raise UnwritableError(
-                    f"Merged files have {count} rows, not {wanted}.", path=table.location()
+                    f"Merged files have {counted(count, 'row')}, not {wanted}.",
+                    path=table.location(),
                 )
     except BaseException:
         for one in made:

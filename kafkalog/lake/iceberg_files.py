@@ -429,4 +429,4 @@ def _from_json(value: Any) -> Any:
 
 def _unwritable(place: str, error: Exception) -> UnwritableError:
     words = " ".join(str(error).split()).rstrip(".")
-    return UnwritableError(f"It cannot be written: {words}.", path=place)
+    return UnwritableError(f"The table cannot be written: {words}.", path=place)

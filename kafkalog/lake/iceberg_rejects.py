@@ -2,7 +2,8 @@
 
 The snapshot of the table itself decides. It names the run that has added it, and the files with the
 rejects of that run. A snapshot of the rejects follows, and names the run, too: the next run adds it
-if it is missing. If the table was set back behind a run, the rejects of that run are set back, too.
+if it is missing. If the table was rolled back to before a run, the rejects of that run are rolled
+back, too.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ class RejectsTable:
         changes = self._own.evolve(table_schema())
         if changes.added or changes.widened:
             raise DestinationExistsError(
-                f"It is no table of rejects: it lacks {', '.join(changes.added)}."
+                f"This is not a table of rejects: it lacks {', '.join(changes.added)}."
                 if changes.added
-                else "It is no table of rejects: its columns have other types.",
+                else "This is not a table of rejects: its columns have other types.",
                 path=self.shown,
                 hint="Rename it.",
             )
@@ -101,7 +102,7 @@ class RejectsTable:
         Raises:
             ChangedSinceError: other programs change the rejects all the time.
             CorruptDataError: the table was set back, and the rejects cannot be.
-            UncertainError: the catalog did not tell whether a commit has succeeded.
+            UncertainError: the catalog did not say whether a commit has succeeded.
         """
         failed = 0
         for _ in range(TRIES):
@@ -201,7 +202,7 @@ class _Runs:
         self._number = int(_last(table).get(COMMIT, "-1"))
 
     def lack(self, noted: Mapping[str, str]) -> bool:
-        """Return whether the table was set back behind a run that has left this note."""
+        """Return whether the table was rolled back to before a run that has left this note."""
         run = noted.get(_RUN)
         if run is None or run in self._has:
             return False

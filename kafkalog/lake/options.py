@@ -93,7 +93,7 @@ def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     found = stored if isinstance(stored, dict) else {}
     names = [name for name in wanted if found.get(name) != wanted[name]]
     raise DestinationExistsError(
-        f"It holds another export, with other {', '.join(names) or 'options'}.",
+        f"The directory holds another export, with other {', '.join(names) or 'options'}.",
         path=place,
         hint="Choose another directory, or repeat the same command.",
     )

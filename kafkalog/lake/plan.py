@@ -349,7 +349,7 @@ def require_unchanged(plan: Plan) -> None:
         grows = plan.table in OF_LOGS and _is_last(path, plan.sources)
         if now != size and not (grows and now is not None and now > size):
             raise ChangedSinceError(
-                f"It had {size} bytes when the export started, "
+                f"The file had {size} bytes when the export started, "
                 + ("and is gone." if now is None else f"and has {now}."),
                 path=path,
                 hint="Export the present files into another directory.",

@@ -18,6 +18,7 @@ from kafkalog.lake.files import CountedFile
 from kafkalog.lake.model import REJECTS, Rejects
 from kafkalog.tables.model import TableName, name_of
 from kafkalog.tables.schemas import SCHEMAS
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -197,7 +198,10 @@ def require_few(parts: Iterable[ExportedPart], most: int) -> None:
 
 def _too_many(most: int, places: Sequence[tuple[str, Sequence[str]]]) -> RefusedError:
     shown = [f"{place}: {one}" for place, first in places for one in first][:_SHOWN_MAX]
-    what = f"More than {most} records do not decode" if most else "Records do not decode"
+    do = "does" if most == 1 else "do"
+    what = (
+        f"More than {counted(most, 'record')} {do} not decode" if most else "Records do not decode"
+    )
     return RefusedError(
         f"{what}. The first: {'; '.join(shown)}.",
         hint="--max-rejects N lets up to N records go to a table of rejects instead.",

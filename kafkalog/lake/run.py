@@ -228,7 +228,7 @@ class Export:
             raise self._is_something_else()
         if (commit_name(0) in names) > self._asked.append:
             raise DestinationExistsError(
-                "It holds a table that grows run by run.",
+                "The directory holds a table that grows run by run.",
                 path=self._target.shown,
                 hint="Add what is new with --append, or choose another directory.",
             )

@@ -170,7 +170,7 @@ class ObjectTarget:
                     shutil.copyfileobj(file, stream, _AT_ONCE)
             except failures() as error:
                 raise UnwritableError(
-                    f"It cannot be written: {self._words(error)}.",
+                    f"The file cannot be written: {self._words(error)}.",
                     path=f"{self.shown}/{name}",
                 ) from None
 
@@ -219,7 +219,7 @@ class ObjectTarget:
             return
         except failures() as error:
             raise UnwritableError(
-                f"It cannot be removed: {self._words(error)}.", path=f"{self.shown}/{name}"
+                f"The file cannot be removed: {self._words(error)}.", path=f"{self.shown}/{name}"
             ) from None
 
     def sweep(self) -> int:
@@ -238,4 +238,6 @@ class ObjectTarget:
         return words_of(error, self._uri)
 
     def _unreadable(self, error: Exception) -> UnreadableError:
-        return UnreadableError(f"It cannot be read: {self._words(error)}.", path=self.shown)
+        return UnreadableError(
+            f"The directory cannot be read: {self._words(error)}.", path=self.shown
+        )

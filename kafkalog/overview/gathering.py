@@ -313,7 +313,9 @@ class Gathering:
         if missing:
             self._gaps[Gap(topic, f"{missing} of its partitions are not in these paths.")] = None
         for number in incomplete:
-            self._gaps[Gap(f"{topic}-{number}", "It could not be read completely.")] = None
+            self._gaps[Gap(f"{topic}-{number}", "The partition could not be read completely.")] = (
+                None
+            )
 
     def _profiles(self, profiles: Callable[[], Sequence[Profile]] | None) -> Sequence[Profile]:
         found: Sequence[Profile] = ()

@@ -43,6 +43,7 @@ from kafkalog.paths.reading_errors import announced
 from kafkalog.paths.source import ObjectSource, Source, read_file
 from kafkalog.paths.tier_keys import SEALED, data_key, opened_chunk
 from kafkalog.paths.uris import is_object
+from kafkalog.wording import counted
 
 INDEX_FIELDS: Final = {
     FileKind.OFFSET_INDEX: "offset",
@@ -173,7 +174,7 @@ def _parsed(path: str, fields: dict[str, Any]) -> Manifest:
     else:
         raise ValueError(f"it has a chunk index {str(chunks['type'])[:20]!r}")
     if len(sizes) != count:
-        raise ValueError(f"it has {len(sizes)} chunks in place of {count}")
+        raise ValueError(f"it has {counted(len(sizes), 'chunk')} in place of {count}")
     indexes = {}
     for kind, name in INDEX_FIELDS.items():
         if (one := fields["segmentIndexes"].get(name)) is not None:
@@ -334,7 +335,7 @@ class ChunkedSource(Source):
             if self._is_compressed:
                 data = _decompressed(data, size)
             if len(data) != size:
-                raise ValueError(f"it has {len(data)} bytes in place of {size}")
+                raise ValueError(f"it has {counted(len(data), 'byte')} in place of {size}")
         except (ValueError, FileChangedError) as error:
             raise announced(
                 BytesUnreadableError(

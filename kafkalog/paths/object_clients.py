@@ -146,7 +146,7 @@ def unreadable(error: Exception, path: str, position: int | None = None) -> Unre
     words = words_of(error, _uris.get(bucket_of(path), path))
     denied = any(word in words for word in ("ACCESS_DENIED", "access token", "CredentialEx"))
     return UnreadableError(
-        f"It cannot be read: {words}.",
+        f"The object cannot be read: {words}.",
         path=path,
         position=position,
         hint="Are credentials for this store set, as for its own tools?" if denied else None,

@@ -36,7 +36,7 @@ def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
         return NotFoundError("No such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
-    return announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))
+    return announced(UnreadableError(f"The path cannot be read: {reason}.", path=path, hint=hint))
 
 
 _Unreadable = TypeVar("_Unreadable", bound=UnreadableError)

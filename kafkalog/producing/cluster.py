@@ -240,12 +240,12 @@ _HINTS: Final = {
     "INVALID_RECORD": f"A compacted topic takes no record without a key. {_TIMES}",
     "INVALID_TIMESTAMP": _TIMES,
     "MSG_SIZE_TOO_LARGE": "Set max.message.bytes of the topic.",
-    "TOPIC_AUTHORIZATION_FAILED": "It needs Write, Read and Describe on the topics.",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "It needs Write on the transactional ids "
+    "TOPIC_AUTHORIZATION_FAILED": "The user needs Write, Read and Describe on the topics.",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "The user needs Write on the transactional ids "
     "kafkalog-replay-…, or --no-transactions.",
-    "GROUP_AUTHORIZATION_FAILED": "It needs Read on the groups kafkalog-replay-….",
+    "GROUP_AUTHORIZATION_FAILED": "The user needs Read on the groups kafkalog-replay-….",
     "_FENCED": "Another kafkalog has taken the run over; let that one go on.",
-    "INVALID_PRODUCER_EPOCH": "Give the command again: it goes on where it was.",
+    "INVALID_PRODUCER_EPOCH": "Repeat the command: it continues where it stopped.",
     "UNSUPPORTED_VERSION": "A cluster without transactions takes --no-transactions.",
 }
 

@@ -191,7 +191,9 @@ class ProgressFile:
                 data = file.read(_SIZE_MAX + 1)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
-            raise UnreadableError(f"It cannot be read: {reason}.", path=self._path) from error
+            raise UnreadableError(
+                f"The progress file cannot be read: {reason}.", path=self._path
+            ) from error
         *whole, torn = data.split(b"\n")
         try:
             if len(data) > _SIZE_MAX or (not whole and torn and not _begins_a_head(torn)):

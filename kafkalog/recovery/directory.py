@@ -19,6 +19,7 @@ from kafkalog.paths.source import Source, read_file
 from kafkalog.payloads.java_text import java_lines
 from kafkalog.recovery.model import Action, RemoveFile, RenameFile, StartRefusedError, WriteFile
 from kafkalog.text_files import NoTopicIdError, java_number, read_topic_id
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -235,7 +236,9 @@ def checkpoint_lines(
             )
         yield fields, first, last
     if found != expected:
-        raise _io_error(name, f"the second line says {expected} entries, the file has {found}")
+        raise _io_error(
+            name, f"the second line says {counted(expected, 'entry')}; the file has {found}"
+        )
 
 
 def _lines(path: str, name: str) -> Iterator[str]:

@@ -235,7 +235,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
             hint=f"`kafkalog salvage {partition.path} --to DIR` copies what is sound.",
         )
     if plan.untouched is not None:
-        words = f"It is not recovered: {plan.untouched.reason}."
+        words = f"The partition is not recovered: {plan.untouched.reason}."
         raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
     if plan.committed_lost is not None and not forced:
         first, last = plan.committed_lost

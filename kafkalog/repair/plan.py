@@ -35,6 +35,7 @@ from kafkalog.repair.model import (
     is_left_over,
     whole_entries,
 )
+from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,7 @@ def _untouched(partition: PartitionDir) -> Untouched | None:
             if entry.error is None
         )
         return Untouched(
-            f"a broker deletes the directory, with {records} records",
+            f"a broker deletes the directory, with {counted(records, 'record')}",
             f"`kafkalog salvage {partition.path} --to DIR` copies its records.",
         )
     return None

@@ -213,7 +213,7 @@ def recover(
     now_ms: int | None = None,
     listener: Listener | None = None,
 ) -> list[RecoveredPartition]:
-    """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
+    """Recover logs as a broker does after an unclean shutdown.
 
     Without `in_place`, nothing is written.
 

@@ -206,7 +206,7 @@ class PartitionCopy:
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
         if entry.name.state != FileState.LIVE:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a leftover."))
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "The file is a leftover."))
             return []
         try:
             return read_leader_epochs(entry.path)
@@ -227,7 +227,7 @@ class PartitionCopy:
             if kind == FileKind.LOG:
                 with Source(entry.path) as source:
                     records = count_records(source, 0, source.size_bytes)
-            detail = "It is a leftover: it was replaced."
+            detail = "The file is a leftover: it was replaced."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
@@ -247,7 +247,7 @@ def keep_file(
     target = f"{place}/{entry.name.name}"
     if directory is not None:
         copy_file(entry.path, directory, target)
-    return SalvagedFile(entry.path, target, Fate.COPIED, "It can be read.")
+    return SalvagedFile(entry.path, target, Fate.COPIED, "The file can be read.")
 
 
 def lose_file(
@@ -268,7 +268,7 @@ def _check_snapshot(entry: FileEntry) -> None:
                 if found.severity == Severity.DAMAGE:
                     raise CorruptDataError(found.detail, path=entry.path)
             elif found.refusals or not found.crc_valid.all():
-                raise CorruptDataError("It holds a damaged batch.", path=entry.path)
+                raise CorruptDataError("The snapshot holds a damaged batch.", path=entry.path)
 
 
 def rebuild(

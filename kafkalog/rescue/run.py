@@ -62,7 +62,7 @@ def copy_top_files(
     """Copy the files that identify the log directory; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:
         path = f"{log_dir.path}/{name}"
-        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but not a partition."))
+        tell(SalvagedFile(path, None, Fate.SKIPPED, "This is a directory, but not a partition."))
     for entry in log_dir.files:
         tell(_top_file(entry, directory))
 
@@ -70,7 +70,7 @@ def copy_top_files(
 def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
     kind = entry.name.kind
     if entry.error is not None or kind == FileKind.UNKNOWN or entry.name.state != FileState.LIVE:
-        detail = entry.error or "It is a leftover, or not one of Kafka's files."
+        detail = entry.error or "The file is a leftover, or not one of Kafka's files."
         return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
     try:
         if kind == FileKind.OFFSET_CHECKPOINT:

@@ -77,7 +77,9 @@ def run_in_place(
         with LogDirLock(place):
             return _resurrected(log_dir, None, options, tell, progress).summary
     if backup is None:
-        raise UsageError("--in-place requires --backup.", hint="`kafkalog undo` takes it back.")
+        raise UsageError(
+            "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
+        )
     is_undone = _undo_unfinished(place, backup)
     with ExitStack() as held:
         out = None
@@ -94,7 +96,7 @@ def run_in_place(
             raise PartlyDoneError(
                 f"Some of it is written, and no broker starts on it: {error.message}",
                 path=error.path,
-                hint="The same command again begins anew; `kafkalog undo` restores what was there.",
+                hint="The same command starts over; `kafkalog undo` restores what was there.",
             ) from error
         if out is not None:
             out.file.write(work.properties)

@@ -34,7 +34,7 @@ class Missing(StrEnum):
     EMPTY = "empty"
     """They are there, and begin at offset 0."""
     OFFLINE = "offline"
-    """They have no leader: clients are told so."""
+    """They have no leader: clients get an error."""
 
 
 class Copy(StrEnum):

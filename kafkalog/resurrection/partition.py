@@ -183,7 +183,7 @@ def _cannot_share(path: str) -> RefusedError:
     return RefusedError(
         "The new files cannot share blocks with the old ones.",
         path=path,
-        hint="It needs one file system with reflinks (XFS, Btrfs); --copy auto copies the bytes.",
+        hint="That needs one file system with reflinks (XFS, Btrfs); --copy auto copies the bytes.",
     )
 
 

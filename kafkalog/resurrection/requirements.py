@@ -26,7 +26,7 @@ _NODE_MAX: Final = (1 << 31) - 1
 def require_sense(destination: str, options: ResurrectOptions) -> None:
     """Raise `UsageError` for values that Kafka would not accept."""
     if not 0 <= options.node_id <= _NODE_MAX:
-        raise UsageError(f"{options.node_id} is not a node id.", hint="It is 0 or above.")
+        raise UsageError(f"{options.node_id} is not a node id.", hint="A node id is 0 or above.")
     require_ids(options)
     if "," in os.path.realpath(destination):
         raise UsageError(
@@ -55,7 +55,7 @@ def require_ids(options: ResurrectOptions) -> None:
             continue
         if uuid_bytes(given) is None or not any(uuid_bytes(given) or b""):
             raise UsageError(
-                f"{given!r} is not an id of Kafka.", hint="It has 22 characters of base64."
+                f"{given!r} is not an id of Kafka.", hint="An id has 22 characters of base64."
             )
 
 

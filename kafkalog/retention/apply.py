@@ -167,7 +167,8 @@ def plan_trim(
     start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
     if start > first_base and (partition.partition is None or log_dir is None):
         raise RefusedError(
-            f"It is not in a log directory that could record the new log start offset {start}.",
+            "The partition is not in a log directory that could record the new log start offset "
+            f"{start}.",
             path=partition.path,
         )
     files = tuple(_files_of(partition, segment.base_offset) for segment in segments)

@@ -52,7 +52,7 @@ def _refuse(name: str) -> Handler:
 
 
 def read_only_text() -> str:
-    """Return what a client is told that wants to write."""
+    """Return the answer to a client that wants to write."""
     return "read-only: these are files of a log directory, served by kafkalog"
 
 

@@ -329,7 +329,7 @@ class ClassicGroup:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return what DescribeGroups tells of it."""
+        """Return what DescribeGroups says of it."""
         is_stable = self.state == State.STABLE
         name = self.protocol_name or ""
         return {

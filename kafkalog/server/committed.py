@@ -70,7 +70,9 @@ class CommittedOffsets:
             for one in self._file.read():
                 self._take(one.group, one.offsets)
                 if self._size > self._size_max:
-                    raise LimitExceededError("It holds too many offsets.", path=self._file.path)
+                    raise LimitExceededError(
+                        "The file holds too many offsets.", path=self._file.path
+                    )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -88,7 +88,7 @@ class ServeOptions:
 
     Attributes:
         listen: where to listen; port 0 takes a free one.
-        advertise: what clients are told to connect to; None for the address they listen on.
+        advertise: the address for clients to connect to; None for the address they listen on.
         topics: only these topics, which may be internal; None for all.
         internal: whether internal topics are served, too.
         leftovers: whether directories are served that await their deletion or are stray.
@@ -183,7 +183,7 @@ class Client:
     Attributes:
         host, port: where it comes from.
         client_id: what it calls itself, as of its last request.
-        software: name and version of its library, if it told them.
+        software: name and version of its library, if it sent them.
         principal: the user who authenticated; `ANONYMOUS` without SASL.
         state: what other parts of the server keep about the connection, by their names.
         forget_request: called by a handler that waits and needs the request no more.

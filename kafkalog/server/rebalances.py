@@ -77,7 +77,7 @@ class Rebalances:
         self._sizes: dict[str, int] = {}
 
     def account(self, name: str) -> None:
-        """Count anew what a group costs."""
+        """Recount what a group costs."""
         group = self.groups.get(name)
         size = 0 if group is None else group.size
         self.used += size - self._sizes.pop(name, 0)
@@ -219,7 +219,7 @@ class Rebalances:
 
 
 def assigned(group: ClassicGroup, member: GroupMember) -> dict[str, Any]:
-    """Return what SyncGroup tells a member of its assignment."""
+    """Return the assignment that SyncGroup sends to a member."""
     return {
         "protocolType": group.protocol_type,
         "protocolName": group.protocol_name,

@@ -55,7 +55,7 @@ class SaslPlain:
         try:
             text = read_file(path, _USERS_SIZE_MAX).decode()
         except UnicodeDecodeError as error:
-            raise UsageError("It is not UTF-8.", path=path) from error
+            raise UsageError("The file is not UTF-8.", path=path) from error
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
@@ -67,7 +67,7 @@ class SaslPlain:
                 raise UsageError(f"Line {number} repeats the user {name!r}.", path=path)
             users[name] = password
         if not users:
-            raise UsageError("It has no users.", path=path, hint="A line is USER=PASSWORD.")
+            raise UsageError("The file has no users.", path=path, hint="A line is USER=PASSWORD.")
         return cls(users)
 
     def apis(self) -> list[Api]:
@@ -152,13 +152,14 @@ def tls_context(certificate: str, key: str) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:
         raise UsageError(
-            f"They are no certificate and its key: {error.reason or error}.", path=certificate,
+            f"The files are not a certificate and its key: {error.reason or error}.",
+            path=certificate,
             hint="Give both in PEM, the key without a password.",
         ) from error  # fmt: skip
     except OSError as error:
         readable = os.access(certificate, os.R_OK)
         raise UnreadableError(
-            f"It cannot be read: {os.strerror(error.errno or 0)}.",
+            f"The file cannot be read: {os.strerror(error.errno or 0)}.",
             path=key if readable else certificate,
         ) from error
     return context

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
-_SAYS: Final = 'It is JSON: {"orders": {"0": 23, "1": -2}, "payments": "latest"}.'
+_SAYS: Final = 'Give JSON: {"orders": {"0": 23, "1": -2}, "payments": "latest"}.'
 
 ByPartition = dict[tuple[str, int], int]
 
@@ -170,7 +170,7 @@ def edges_of(given: Mapping[str, str], *, fails_on_loss: bool) -> Edges:
     if strategy not in ("error", "latest"):
         raise UsageError(
             f"The option startingOffsetsByTimestampStrategy cannot be {strategy!r}.",
-            hint="It is one of error, latest.",
+            hint="Give error or latest.",
         )
     start, end = _edge(given, "starting"), _edge(given, "ending")
     return Edges(start, end, strategy == "error", fails_on_loss)
@@ -223,7 +223,7 @@ def assigned_of(text: str) -> frozenset[tuple[str, int]]:
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise UsageError(
-                    f"The option assign cannot be {text!r}.", hint='It is JSON: {"orders": [0, 1]}.'
+                    f"The option assign cannot be {text!r}.", hint='Give JSON: {"orders": [0, 1]}.'
                 )
             found.add((topic, number))
     if not found:
@@ -237,7 +237,7 @@ def _topics(option: str, text: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not all(isinstance(one, kinds) for one in value.values()):
-        hint = _SAYS if dict in kinds else 'It is JSON: {"orders": [0, 1]}.'
+        hint = _SAYS if dict in kinds else 'Give JSON: {"orders": [0, 1]}.'
         raise UsageError(f"The option {option} cannot be {text!r}.", hint=hint)
     return value
 

@@ -262,7 +262,7 @@ def _member(given: Mapping[str, str], name: str, usual: _Member) -> _Member:
         return kind(text.lower())
     except ValueError:
         raise UsageError(
-            f"The option {name} cannot be {text!r}.", hint=f"It is one of {', '.join(kind)}."
+            f"The option {name} cannot be {text!r}.", hint=f"Give one of {', '.join(kind)}."
         ) from None
 
 

@@ -363,7 +363,7 @@ def require_no_link(path: str) -> None:
     """Raise `RefusedError` if a file to be replaced is a symbolic link."""
     if os.path.islink(path):
         raise RefusedError(
-            "It is a symbolic link out of the directory.",
+            "This is a symbolic link out of the directory.",
             path=path,
             hint="Work on the directory it leads to, or on a copy.",
         )

@@ -240,7 +240,7 @@ class NewDirectory:
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
-        """Remove a directory tree, and tell of each part of it."""
+        """Remove a directory tree, and report each part of it."""
         steps = []
         for directory, _, names in os.walk(path, topdown=False) if self._observe else ():
             steps += [Step(StepKind.REMOVE, os.path.join(directory, name)) for name in names]
@@ -371,7 +371,7 @@ def require_space(path: str, size_bytes: int) -> None:
     free = free_space(path)
     if free < size_bytes:
         raise UnwritableError(
-            f"It needs up to {size_bytes} bytes; the file system has {free} left.",
+            f"The new files need up to {size_bytes} bytes; the file system has {free} left.",
             path=path,
             hint="Free some space, or choose another file system.",
         )
@@ -389,7 +389,7 @@ def require_writable(path: str) -> None:
     """Raise `UnwritableError` if nothing can be created in a directory."""
     if not os.access(path, os.W_OK | os.X_OK):
         raise UnwritableError(
-            "It cannot be written: it is read-only, or belongs to another user.",
+            "The directory cannot be written: it is read-only, or belongs to another user.",
             path=path,
             hint="Work on a copy.",
         )

@@ -160,7 +160,7 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
     """Return the error for a failed write."""
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
-    return UnwritableError(f"It cannot be written: {reason}.", path=path)
+    return UnwritableError(f"The path cannot be written: {reason}.", path=path)
 
 
 _OF_A_FILE: Final = 0o666

@@ -62,7 +62,9 @@ class LogDirLock:
                 raise unwritable(error, self.path) from error
             if self._file < 0:
                 reason = os.strerror(error.errno or 0)
-                raise UnreadableError(f"It cannot be opened: {reason}.", path=self.path) from error
+                raise UnreadableError(
+                    f"The file cannot be opened: {reason}.", path=self.path
+                ) from error
             if self._writes or error.errno not in NO_LOCKS:
                 in_use = self._in_use(error)
                 self.__exit__()
@@ -228,7 +230,7 @@ class AppendedFile:
             try:
                 os.ftruncate(self._file, self._size)
             except OSError as second:
-                error.add_note(f"It cannot be truncated either: {second}")
+                error.add_note(f"The file cannot be truncated either: {second}")
             raise unwritable(error, self.path) from error
         self._size += len(data)
 

@@ -176,7 +176,7 @@ class MergedLog(UnifiedLog):
     def _has_one_story(self) -> bool:
         """Whether the transactions can be taken from the most complete copy alone.
 
-        Its log has no damage where they are looked for, and no copy tells others.
+        Its log has no damage where they are looked for, and no copy has others.
         """
         stories = []
         for log in self._logs:
@@ -226,7 +226,7 @@ _Story = tuple[int, int, list[AbortedTransaction], set[int]]
 
 
 def _agree(one: _Story, other: _Story) -> bool:
-    """Return whether two copies tell the same transactions, where both have the log."""
+    """Return whether two copies have the same transactions, where both have the log."""
     low, high = max(one[0], other[0]), min(one[1], other[1])
     told = [
         {

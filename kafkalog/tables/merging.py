@@ -176,7 +176,7 @@ def sound_parts(split: Split, notes: Callable[[Defect], object] | None = None) -
     Args:
         split: of records or batches, with the copies that can help.
         notes: called with a finding for each range that comes from another copy; if None, a
-            `UserWarning` tells it.
+            `UserWarning` reports it.
 
     Cost:
         Reads a split of a partition with several copies once, for its checksums; of other copies

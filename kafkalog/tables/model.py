@@ -145,7 +145,7 @@ def usual_replicas(table: TableName) -> Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which rows are wanted, as far as names, indexes and headers tell; None leaves a bound open.
+    """Which rows are wanted, as far as names, indexes and headers show; None leaves a bound open.
 
     Unwanted rows can remain: a caller that needs exact results filters them.
 

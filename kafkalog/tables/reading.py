@@ -114,7 +114,7 @@ def count_split(
     notes: Callable[[Defect], object] | None = None,
     gaps: Callable[[int], object] | None = None,
 ) -> Iterator[int]:
-    """Yield the number of records of a split, piece by piece, by headers as far as they tell.
+    """Yield the number of records of a split, piece by piece, from headers where they suffice.
 
     Arguments and errors are those of `read_split`; the split is one of records.
     """

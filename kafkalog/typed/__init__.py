@@ -1,6 +1,6 @@
 """Keys and values as typed columns, by a schema in a local file: JSON, Avro, Protobuf.
 
-A value that does not decode is null there, and told with the reason.
+A value that does not decode is null there, and reported with the reason.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class _Values:
         return result
 
     def fixed(self, rows: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
-        """Read so many bytes of each value."""
+        """Read the given number of bytes of each value."""
         places = self.at[rows, None] + np.arange(size)
         found: NDArray[np.uint8] = self.data[np.minimum(places, self._last)]
         self.at[rows] += size

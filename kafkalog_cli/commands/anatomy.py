@@ -13,12 +13,12 @@ from kafkalog_cli.output.writer import Format
 def anatomy(
     what: Annotated[str, typer.Argument(
         metavar="FILE[@POSITION]|PARTITION_DIR[@OFFSET]",
-        help="Any file of Kafka's, from a byte position on; or the batch that has an offset; or a "
-             "partition, to see how it was written.",
+        help="Any file Kafka writes, from a byte position on; or the batch that has an offset; or "
+             "a partition, to see how it was written.",
     )],
     limit: Annotated[int, typer.Option(
         "--limit", metavar="N", min=1,
-        help="At most N batches, entries or lines, and N records of each batch.",
+        help="Show at most N batches, entries or lines, and N records of each batch.",
     )] = 5,
     html: Annotated[str | None, typer.Option(
         "--html", metavar="FILE", help="Write a page that opens in any browser.",
@@ -28,13 +28,13 @@ def anatomy(
 ) -> int:  # fmt: skip
     """Explain the bytes of a file: which field each belongs to, its value and its meaning.
 
-    Attributes are shown bit by bit, numbers of variable length by their groups of 7 bits, deltas
-    as absolute values, checksums with what they cover. What a batch holds compressed follows as a
-    second level. Every byte belongs to one field, also where the file is damaged: then the status
-    is 1.
+    Attributes are shown bit by bit, numbers of variable length by their groups of 7 bits, deltas as
+    absolute values, and checksums with what they cover. The compressed content of a batch follows
+    as a second level. Every byte belongs to one field, even where the file is damaged; the exit
+    status is then 1.
 
-    Of a partition directory it shows how sequential the writes were: batches whose offsets, and
-    whose times, follow those of the batch before, and in how many pieces of the disk each log lies.
+    For a partition directory, it shows how sequential the writes were: how many batches follow the
+    one before in offset and in time, and into how many pieces the file system has split each log.
 
 
     \b

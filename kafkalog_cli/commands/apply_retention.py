@@ -36,9 +36,10 @@ def apply_retention(
     Without --in-place only the plan is shown. The log directory is locked as a broker locks it;
     after a crash, run `kafkalog recover` first. Segments are removed from the front of the log:
     they are renamed to .deleted, the log start offset and leader epochs are updated, the rest is
-    read again, then the files are deleted, including .deleted files that a broker left. If it is
-    killed at any point, the next start finds the old log or the new one. The active segment stays:
-    only a broker rolls it. With --log-start-offset the log starts there, as after DeleteRecords.
+    read again, then the files are deleted, including .deleted files that a broker left. If the
+    command is killed at any point, the next start finds the old log or the new one. The active
+    segment stays: only a broker rolls it. With --log-start-offset the log starts there, as after
+    DeleteRecords.
 
 
     \b
@@ -47,6 +48,7 @@ def apply_retention(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention.run import RetentionRun
+    from kafkalog.wording import counted
     from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
@@ -82,7 +84,8 @@ def apply_retention(
             writer.write(one.plan.found)
         writer.flush()
         if in_place and run.wanted:
-            question = f"Change {len(run.wanted)} of {len(run.results)} partitions in {path}?"
+            of_all = counted(len(run.results), "partition")
+            question = f"Change {len(run.wanted)} of {of_all} in {path}?"
             if consents(question, yes=yes):
                 run.apply()
         for one in run.results:

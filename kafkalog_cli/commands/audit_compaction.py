@@ -38,7 +38,7 @@ def audit_compaction(
     form: opt.FormatOption = Format.TABLE,
     bytes_: opt.BytesOption = BytesFormat.AUTO,
 ) -> int:  # fmt: skip
-    """Prove that a log is correctly compacted, or show the first counterexample.
+    """Prove that a log was compacted correctly, or show the first counterexample.
 
     Below the cleaner offset no key may occur twice, and each record needs a key. With --original:
     no record was added or changed; the latest committed record of each key is there, or was a

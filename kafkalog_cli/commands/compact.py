@@ -38,7 +38,7 @@ def compact(
     yes: opt.YesOption = False,
     backup: opt.BackupOption = None,
     take_all: Annotated[bool, typer.Option(
-        "--all", help="Also partitions too clean for a broker to choose.",
+        "--all", help="Include partitions too clean for a broker to choose.",
     )] = False,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
@@ -46,10 +46,12 @@ def compact(
     metadata_dir: opt.MetadataDirOption = None,
     high_watermark: opt.HighWatermarkOption = None,
     first_dirty_offset: Annotated[int | None, typer.Option(
-        "--first-dirty-offset", metavar="N", help="Override the checkpoint.", min=0,
+        "--first-dirty-offset", metavar="N",
+        help="Override the checkpointed first dirty offset.", min=0,
     )] = None,
     up_to: Annotated[int | None, typer.Option(
-        "--up-to", metavar="OFFSET", help="Leave the segment of OFFSET and all after it.", min=0,
+        "--up-to", metavar="OFFSET",
+        help="Leave the segment of OFFSET and all after it as they are.", min=0,
     )] = None,
     map_memory: Annotated[str | None, typer.Option(
         "--map-memory", metavar="SIZE",
@@ -57,17 +59,17 @@ def compact(
              "needed.",
     )] = None,
     load_factor: Annotated[float, typer.Option(
-        "--load-factor", metavar="X", help="How full the map may become.",
+        "--load-factor", metavar="X", help="How full the offset map may become.",
     )] = 0.9,
     explain: Annotated[bool, typer.Option(
-        "--explain", help="Show how: which log is next, the map, each batch, every rename.",
+        "--explain", help="Show each step: which log is next, the map, each batch, every rename.",
     )] = False,
     limit: Annotated[int, typer.Option(
         "--limit", metavar="N", min=0,
-        help="With --explain, at most N batches of each fate per new segment.",
+        help="With --explain: show at most N batches of each fate per new segment.",
     )] = 5,
     single_pass: Annotated[bool, typer.Option(
-        "--single-pass", help="One pass only, even if the map fills up.",
+        "--single-pass", help="Make only one pass, even if the map fills up.",
     )] = False,
     old_formats: Annotated[bool, typer.Option(
         "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
@@ -96,14 +98,13 @@ def compact(
 
     Without --in-place or --to nothing is written. The whole log is read and judged before any of it
     is changed. No broker may run on it, and its next start must have nothing to do: after a crash,
-    run `kafkalog recover` first. If it is killed at any moment, the next run or the next start of a
-    broker finds the old segments or the new ones, complete. --backup keeps the old ones: repeat the
-    same command to continue, run `kafkalog undo` to restore everything.
+    run `kafkalog recover` first. If the command is killed at any moment, the next run or the next
+    start of a broker finds the old segments or the new ones, complete. --backup keeps the old ones:
+    repeat the same command to continue, run `kafkalog undo` to restore everything.
 
-    --explain shows how the next pass would go, for those who want to know the cleaner: the dirty
-    ratios and which log is next, how the offset map fills, what becomes of each batch and why, and
-    each step from .cleaned by way of .swap to the final name. It goes record by record, and only
-    plans.
+    --explain shows each step of the next pass: the dirty ratios and which log is next, how the
+    offset map fills, what becomes of each batch and why, and each rename from .cleaned through
+    .swap to the final name. It reads record by record, and only plans.
 
     With --engine spark, one task per partition judges it and writes its new segments into a
     directory in the log directory; the driver compares them with their checksums and swaps them in.

@@ -23,10 +23,10 @@ def diff(
     paths: opt.PathsArgument,
     topic: opt.TopicsOption = None,
     records: Annotated[bool, typer.Option(
-        "--records", help="Also the records that only one copy has, or that differ.",
+        "--records", help="Also show the records that only one copy has, or that differ.",
     )] = False,
     every: Annotated[bool, typer.Option(
-        "--all", help="Also partitions whose copies are identical.",
+        "--all", help="Also show partitions whose copies are identical.",
     )] = False,
     view: opt.ViewOption = LogView.STARTED,
     form: opt.FormatOption = Format.TABLE,
@@ -36,12 +36,13 @@ def diff(
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Compare copies of partitions: of brokers, or a backup with its original.
+    """Compare copies of partitions: those of several brokers, or a backup with its original.
 
-    Each PATH is a side: a partition, a log directory, or the parent of a broker's log directories.
-    The first side is compared with each other one. Logs are the same if their batches are, whatever
-    segments these are in; a log that was compacted further is not different as long as the latest
-    record of every key is the same. Status 1 if copies differ, or one is missing.
+    Each PATH is one side: a partition, a log directory, or the parent of a broker's log
+    directories. The first side is compared with each of the others. Logs are the same if their
+    batches are, however they are split into segments; a log that was compacted further counts as
+    the same as long as the latest record of every key is. The exit status is 1 if copies differ or
+    one is missing.
 
 
     \b

@@ -1,4 +1,4 @@
-"""`kafkalog du`: what takes room, how fast it grows, and when a disk is full."""
+"""`kafkalog du`: what uses disk space, how fast it grows, and when a disk will be full."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 def du(
     paths: opt.PathsArgument,
     by: Annotated[SplitBy, typer.Option(
-        "--by", help="What the sum is split by; day: that of a segment's latest record.",
+        "--by", help="What to split the sum by; day: that of a segment's latest record.",
     )] = SplitBy.TOPIC,
     forecast: Annotated[bool, typer.Option(
-        "--forecast", help="Measure growth; predict what retention frees, and when a disk is full.",
+        "--forecast",
+        help="Measure growth; predict what retention will free, and when a disk will be full.",
     )] = False,
     until: Annotated[str, typer.Option(
         "--until", metavar="TIME", help="End of the forecast of retention.",
     )] = "+7d",
     disk_size: Annotated[str | None, typer.Option(
         "--disk-size", metavar="SIZE",
-        help="Size of the disk of each log directory, instead of what its file system says.",
+        help="Size of each log directory's disk, instead of what its file system reports.",
     )] = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
@@ -42,12 +43,12 @@ def du(
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Show what takes room: blocks on disk, as `du` counts them, per topic over all brokers.
+    """Show what uses disk space: blocks on disk, as `du` counts them, per topic over all brokers.
 
-    A sparse or preallocated index counts with the blocks that it has, a file with several names
-    once; SIZE is the apparent size. With --forecast also the growth per hour by the timestamps of
-    batches, what retention will free, what is above its limit and why, what could be won, and when
-    the disk is full at this rate.
+    A sparse or preallocated index counts with the blocks that it occupies, and a file with several
+    names counts once; SIZE is the apparent size. --forecast also shows the growth per hour by the
+    timestamps of batches, what retention will free, what is above its limit and why, what could be
+    reclaimed, and when the disk will be full at this rate.
 
     \b
     kafkalog du /var/lib/kafka
@@ -76,7 +77,7 @@ def du(
             None if disk_size is None else opt.parse_size(disk_size),
         )
     elif disk_size is not None:
-        raise UsageError("--disk-size requires --forecast.")
+        raise UsageError("--disk-size requires --forecast.", hint="Add --forecast.")
     outcome = Outcome()
     with partition_progress(enabled=not quiet) as progress:
         report = disk_usage(

@@ -53,45 +53,45 @@ def dump_segment(
     paths: opt.PathsArgument,
     records: Annotated[bool | None, typer.Option(
         "--records/--batches",
-        help="Records (default), or batches (default for a table of one .log file).",
+        help="Show records (default), or batches (default for a table of one .log file).",
     )] = None,
     from_offset: opt.FromOffsetOption = None,
     to_offset: opt.ToOffsetOption = None,
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
     from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start at; reading starts at the next batch.",
+        min=0, metavar="N", help="Byte position to start from; reading starts at the next batch.",
     )] = None,
     limit: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="At most N rows per log; with --order time, of all together.",
+        min=0, metavar="N", help="Show at most N rows per log; with --order time, N in all.",
     )] = None,
     producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Batches of this producer.",
+        metavar="N", help="Only batches of this producer.",
     )] = None,
     leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Batches of this epoch.",
+        metavar="N", help="Only batches of this leader epoch.",
     )] = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
     value_regex: opt.ValueRegexOption = None,
     header: opt.HeaderOption = None,
-    control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
+    control: Annotated[bool, typer.Option("--control", help="Only control records.")] = False,
     read_committed: opt.ReadCommittedOption = False,
     view: opt.ViewOption = LogView.STARTED,
     max_bytes: opt.MaxBytesOption = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     order: Annotated[Order, typer.Option(
-        "--order", help="Log by log, or all logs together by timestamp.",
+        "--order", help="Show log by log, or merge all logs by timestamp.",
     )] = Order.PATH,
     decode: Annotated[Decode, typer.Option(
-        "--decode", help="Records of internal topics as JSON, or as bytes.",
+        "--decode", help="Show records of internal topics as JSON, or as bytes.",
     )] = Decode.AUTO,
     form: Annotated[DumpFormat, typer.Option(
         "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",
     )] = DumpFormat.TABLE,
     to: Annotated[str | None, typer.Option(
-        metavar="FILE", help="New file for --format parquet and arrow.",
+        metavar="FILE", help="New file to write, for --format parquet or arrow.",
     )] = None,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     now: opt.NowOption = None,
@@ -100,12 +100,12 @@ def dump_segment(
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Show the content of any file Kafka writes; of a partition, its segments in order.
+    """Show the content of any file Kafka writes; for a partition, its segments in order.
 
-    Of a log directory, the logs of its topics' partitions are shown, one after another or by time:
-    then the next row is the oldest of the next ones of all logs, and each log keeps its order.
-    Damage is reported where it was met, and reading resumes at the next sound batch; the exit
-    status is then 1. Records that the next start of a broker would truncate are left out and
+    For a log directory, the logs of its topics' partitions are shown one after another, or merged
+    by time: each log keeps its order, and the next row is the oldest of those that come next in
+    each log. Damage is reported where it is found, and reading resumes at the next sound batch; the
+    exit status is then 1. Records that the next start of a broker would truncate are left out and
     counted in a warning (status 1); --view files shows them. Records, batches and index entries can
     be written to a new Parquet or Arrow file.
 

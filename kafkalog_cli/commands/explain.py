@@ -19,7 +19,7 @@ def _completed(incomplete: str) -> list[str]:
 
 def explain(
     references: Annotated[list[str] | None, typer.Argument(
-        metavar="REFERENCE", help="Name of a finding or error; without it, list all.",
+        metavar="[REFERENCE]...", help="Name of a finding or error; without it, list all.",
         show_default=False, autocompletion=_completed,
     )] = None,
     form: FormatOption = Format.TABLE,

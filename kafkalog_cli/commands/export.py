@@ -56,7 +56,7 @@ def export(
         "producers or defects.",
     )] = TableName.RECORDS,
     columns: Annotated[str | None, typer.Option(
-        metavar="NAME,…", help="Columns to write; without it, the usual ones.",
+        metavar="NAME,…", help="Columns to write; default: the usual ones.",
     )] = None,
     topic: opt.TopicsOption = None,
     partition: Annotated[list[int] | None, typer.Option(
@@ -79,11 +79,11 @@ def export(
         "iceberg: a table of a catalog.",
     )] = None,
     warehouse: Annotated[str | None, typer.Option(
-        metavar="DIR", help="Iceberg: tables and their catalog, an SQLite file, are here.",
+        metavar="DIR",
+        help="Iceberg: directory of the tables and of their catalog, an SQLite file.",
     )] = None,
     catalog_conf: Annotated[list[str] | None, typer.Option(
-        "--catalog-conf", metavar="NAME=VALUE", help="Iceberg: a property of the catalog; "
-        "repeatable.",
+        "--catalog-conf", metavar="NAME=VALUE", help="Iceberg: a catalog property; repeatable.",
     )] = None,
     codec: Annotated[Codec | None, typer.Option(
         help="Compression of the files; default: snappy for Parquet, none for the others.",
@@ -95,10 +95,10 @@ def export(
         metavar="SIZE", help="Most bytes in a row group (32MiB).",
     )] = None,
     bytes_form: Annotated[BytesForm, typer.Option(
-        "--bytes", help="Keys and values in NDJSON and CSV.",
+        "--bytes", help="How to write keys and values in NDJSON and CSV.",
     )] = BytesForm.BASE64,
     key: Annotated[TypedForm | None, typer.Option(
-        "--key", help="Decode keys by --key-schema or --schemas.",
+        "--key", help="Decode keys with --key-schema or --schemas.",
     )] = None,
     key_schema: Annotated[str | None, typer.Option(
         metavar="FILE", help="Like --value-schema, for keys.",
@@ -110,15 +110,16 @@ def export(
         metavar="FRAMING", help="Like --value-framing, for keys.",
     )] = None,
     value: Annotated[TypedForm | None, typer.Option(
-        "--value", help="Decode values by --value-schema or --schemas.",
+        "--value", help="Decode values with --value-schema or --schemas.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
     value_framing: ValueFramingOption = None,
     schemas: SchemasOption = None,
     max_rejects: Annotated[int | None, typer.Option(
-        "--max-rejects", min=0, metavar="N", help="Most records that may not decode (0); they go "
-        "to DIR/_rejects, or TABLE_rejects.",
+        "--max-rejects", min=0, metavar="N",
+        help="Accept up to N records that do not decode (default 0); they go to DIR/_rejects, or "
+             "TABLE_rejects.",
     )] = None,
     split_size: Annotated[str, typer.Option(
         metavar="SIZE", help="About how many bytes of log go into one file.",
@@ -127,14 +128,14 @@ def export(
         "--append", help="Add what is new since the last run, as one commit.",
     )] = False,
     allow_gaps: Annotated[bool, typer.Option(
-        "--allow-gaps", help="Commit although records are gone, and name them.",
+        "--allow-gaps", help="Commit even if records are gone, and list them.",
     )] = False,
     compact_below: Annotated[str | None, typer.Option(
-        "--compact-below", metavar="SIZE", help="Delta, Iceberg: then merge smaller files of the "
-        "table, up to this size.",
+        "--compact-below", metavar="SIZE",
+        help="Delta, Iceberg: afterwards merge smaller files of the table, up to this size.",
     )] = None,
     every: Annotated[str | None, typer.Option(
-        metavar="DURATION", help="Append again and again, at this interval.",
+        metavar="DURATION", help="Keep appending, at this interval.",
     )] = None,
     metrics: Annotated[str | None, typer.Option(
         metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
@@ -153,40 +154,38 @@ def export(
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Write records, or another table, as files that Spark, DuckDB, pyarrow and others read.
+    """Write records, or another table, as files that Spark, DuckDB, pyarrow and others can read.
 
     Files go to DIR/topic=NAME/partition=N/; topic and partition are part of these names, not of the
     files. DIR/_kafkalog/manifest.json lists every file with its rows, offsets and CRC-32C, and
     everything that determines its bytes, which are the same with every engine. A file appears when
-    it is complete. Repeat an interrupted command to continue it, also on logs that have grown
-    since; no row is written twice. After _SUCCESS the same command does nothing, and refuses logs
-    that have changed.
+    it is complete. Repeat an interrupted command to continue it, even if the logs have grown since;
+    no row is written twice. After _SUCCESS the same command does nothing, and refuses logs that
+    have changed.
 
     --table-format delta makes the files a Delta table: the log in DIR/_delta_log gets one commit
     when all files are there. DIR must then be local.
 
-    --append makes a table that grows: each run adds what is new, and commits it
-    as a whole in DIR/_kafkalog/commits (with delta also in the Delta log). The
-    commit states the next offset of each partition, by topic id, so nothing is
-    exported twice, from whichever disk it is read. Records that are gone before
-    they were exported, by retention for instance, end the run with 4;
-    --allow-gaps commits the rest and names them, with status 1. Columns may be
-    added from run to run. --compact-below merges the small files that runs leave.
+    --append makes a table that grows: each run adds what is new, and commits it as a whole in
+    DIR/_kafkalog/commits (with delta also in the Delta log). The commit states the next offset of
+    each partition, by topic id, so nothing is exported twice, from whichever disk it is read.
+    Records that were deleted before they could be exported, by retention for instance, end the run
+    with status 4; --allow-gaps commits the rest and lists what is missing, with status 1. Columns
+    may be added from run to run. --compact-below merges the small files that runs leave.
 
-    --table-format iceberg, with --append, adds to a table of a catalog: one that
-    ~/.pyiceberg.yaml, the environment or --catalog-conf describe to pyiceberg
-    (REST, Hive, Glue, SQL), or one in an SQLite file in --warehouse. It is made if
-    it is missing, partitioned by topic and day. The snapshot itself has the next
-    offsets, so data and offsets are one commit, and there is no DIR.
+    --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
+    the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or one in an
+    SQLite file in --warehouse. The table is created if it is missing, partitioned by topic and day.
+    Its snapshot states the next offsets, so data and offsets are committed together, and there is
+    no DIR.
 
-    --value and --key add columns value_decoded and key_decoded with the types of a
-    schema. A record whose value or key does not decode is a reject. It ends the run
-    with 4, and nothing is exported, unless --max-rejects allows it: then it goes to
-    the table DIR/_rejects (TABLE_rejects in a catalog), with its bytes, the id of
-    its schema and the reason.
+    --value and --key add columns value_decoded and key_decoded with the types of a schema. A record
+    whose value or key does not decode is a reject. A reject ends the run with status 4, and nothing
+    is exported, unless --max-rejects allows it: then it goes to the table DIR/_rejects
+    (TABLE_rejects in a catalog), with its bytes, the id of its schema and the reason.
 
     Damaged batches, and records that a broker deletes before they are read, are left out and
-    listed, and make the exit status 1; --fail-fast ends with 6 or 4.
+    listed, and make the exit status 1. With --fail-fast they end the run with status 6 or 4.
 
 
     \b
@@ -247,12 +246,15 @@ def export(
         None if compact_below is None else opt.parse_size(compact_below),
     )
     if schemas is not None and key is None and value is None:
-        raise UsageError("--schemas requires --value or --key.")
+        raise UsageError("--schemas requires --value or --key.", hint="For example --value avro.")
     if not append and (allow_gaps or every is not None):
         name = "--allow-gaps" if allow_gaps else "--every"
-        raise UsageError(f"{name} requires --append.")
+        raise UsageError(f"{name} requires --append.", hint=f"Add it, or leave out {name}.")
     if max_rejects is not None and not asked.typed:
-        raise UsageError("--max-rejects requires --value or --key.")
+        raise UsageError(
+            "--max-rejects requires --value or --key.",
+            hint="Only decoded values and keys can be rejected.",
+        )
     most = max_rejects or 0
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
@@ -289,7 +291,9 @@ def _catalog(
     form = form or (TableFormat.ICEBERG if is_given else TableFormat.FILES)
     if is_given and form != TableFormat.ICEBERG:
         name = "--catalog-conf" if conf else "--warehouse"
-        raise UsageError(f"{name} requires --table-format iceberg.")
+        raise UsageError(
+            f"{name} requires --table-format iceberg.", hint=f"Leave out {name}, or the format."
+        )
     found = {} if warehouse is None else local_catalog(warehouse)
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 

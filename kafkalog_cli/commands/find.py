@@ -47,10 +47,10 @@ def find(
     value_regex: opt.ValueRegexOption = None,
     header: opt.HeaderOption = None,
     producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Records of this producer, and its transaction markers.",
+        metavar="N", help="Only records of this producer, and its transaction markers.",
     )] = None,
     undecodable: Annotated[TypedForm | None, typer.Option(
-        help="Records whose value does not decode by --value-schema, with the reason.",
+        help="Only records whose value does not decode with --value-schema; shows the reason.",
     )] = None,
     value_schema: ValueSchemaOption = None,
     value_message: ValueMessageOption = None,
@@ -59,23 +59,24 @@ def find(
     to_time: opt.ToTimeOption = None,
     topic: opt.TopicsOption = None,
     last: Annotated[int | None, typer.Option(
-        "--last", min=1, metavar="N", help="Only the N records with the latest timestamps.",
+        "--last", min=1, metavar="N", help="Show only the N records with the latest timestamps.",
     )] = None,
     limit: Annotated[int | None, typer.Option(
         "--limit", min=1, metavar="N", help="Stop after N records.",
     )] = None,
     history: Annotated[bool, typer.Option(
-        "--history", help="With --key: each value before and after, also from leftovers.",
+        "--history",
+        help="With --key: show the value before and after each record, leftovers included.",
     )] = False,
     follow: Annotated[bool, typer.Option(
-        "--follow", help="Then wait for new records, until interrupted.",
+        "--follow", help="Keep waiting for new records until interrupted.",
     )] = False,
     read_committed: opt.ReadCommittedOption = False,
     replicas: opt.ReplicasOption = Replicas.BEST,
     view: opt.ViewOption = LogView.STARTED,
     form: Annotated[FindFormat, typer.Option("--format", help="Output format.")] = FindFormat.TABLE,
     to: Annotated[str | None, typer.Option(
-        "--to", metavar="FILE", help="New file for --format parquet.",
+        "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     exact: opt.ExactOption = False,
@@ -86,9 +87,9 @@ def find(
 ) -> int:  # fmt: skip
     """Find records in all partitions of all PATHs.
 
-    Of several copies of a partition the most complete one is searched. If PATH has
-    __transaction_state, records of transactions are shown with their transactional id. Status 1 if
-    nothing is found, or something is damaged.
+    If there are several copies of a partition, the most complete one is searched. If PATH has
+    __transaction_state, records of transactions are shown with their transactional id. The exit
+    status is 1 if nothing is found or something is damaged.
 
 
     \b

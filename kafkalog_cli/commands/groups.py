@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 def groups(
     paths: opt.PathsArgument,
     group: Annotated[list[str] | None, typer.Option(
-        "--group", metavar="ID", help="Only this group, with its members and offsets; repeatable.",
+        "--group", metavar="ID",
+        help="Show only this group, with its members and offsets; repeatable.",
     )] = None,
     topic: opt.TopicsOption = None,
     at: Annotated[str | None, typer.Option(
         "--at", metavar="TIME|P@OFFSET",
-        help="As of a time; or as of an offset of partition P of __consumer_offsets.",
+        help="Show the state at a time, or at an offset of partition P of __consumer_offsets.",
     )] = None,
     diff: Annotated[str | None, typer.Option(
-        "--diff", metavar="TIME|P@OFFSET", help="Show the offsets that differ from those then.",
+        "--diff", metavar="TIME|P@OFFSET", help="Show the offsets that have changed since then.",
     )] = None,
     lag: Annotated[bool, typer.Option(
         "--lag/--no-lag", help="Compare with the high watermarks of the partitions in PATH.",
@@ -43,12 +44,12 @@ def groups(
     now: opt.NowOption = None,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Show groups and their committed offsets, as __consumer_offsets has them.
+    """Show groups and their committed offsets, from __consumer_offsets.
 
-    Give the log directories of all brokers: each coordinates a part of the groups. Offsets count as
-    for a broker: what a transaction committed from its end on, nothing that was aborted; offsets
-    of open transactions are shown as pending. Nothing expires. Status 1 if a group or topic is
-    unknown, or partitions of __consumer_offsets are missing or damaged.
+    Give the log directories of all brokers: each coordinates some of the groups. Offsets count as
+    they do for a broker: those of a transaction once it has committed, and none that were aborted;
+    offsets of open transactions are shown as pending. Nothing expires. The exit status is 1 if a
+    group or topic is unknown, or if partitions of __consumer_offsets are missing or damaged.
 
 
     \b

@@ -19,7 +19,7 @@ def dump_files(argv: list[str]) -> int:
         if word.startswith("-"):
             raise UsageError(
                 f"{word} is not an option of kafka-dump-log.sh 4.3.",
-                hint="`kafkalog kafka-dump-log --help` lists the options.",
+                hint="`kafkalog kafka-dump-log --help` shows the usage.",
             )
     outcome = Outcome()
     dump = KafkaDump(_options(arguments), outcome)

@@ -39,8 +39,8 @@ def lookup_offset(
     )] = None,
     special: Annotated[list[Special] | None, typer.Option(
         "--special", metavar="NAME",
-        help="A special timestamp of ListOffsets, repeatable: earliest, latest, max-timestamp; "
-             "of tiered topics earliest-local, latest-tiered, earliest-pending-upload.",
+        help="A special timestamp of ListOffsets, repeatable: earliest, latest, max-timestamp; for "
+             "tiered topics also earliest-local, latest-tiered, earliest-pending-upload.",
     )] = None,
     isolation: Annotated[Isolation, typer.Option(
         "--isolation",
@@ -48,11 +48,11 @@ def lookup_offset(
     )] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[str, typer.Option(
         "--high-watermark", metavar="N|end|checkpoint",
-        help="End of the replicated part; checkpoint: as the broker noted it, or the log end if "
-             "it noted none.",
+        help="End of the replicated part; checkpoint: as the broker recorded it, or the log end if "
+             "it recorded none.",
     )] = "checkpoint",
     log_start_offset: Annotated[int | None, typer.Option(
-        "--log-start-offset", metavar="N", help="Override the checkpoint.",
+        "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.",
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
@@ -62,7 +62,7 @@ def lookup_offset(
         "--explain", help="Show each step and each probe of each search.",
     )] = False,
     no_index: Annotated[bool, typer.Option(
-        "--no-index", help="Also scan without indexes; a different answer is a defect.",
+        "--no-index", help="Also search without indexes; a different answer is a defect.",
     )] = False,
     export: opt.ExportOption = None,
     show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
@@ -75,9 +75,9 @@ def lookup_offset(
 ) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
 
-    Offsets are looked up as Fetch does, times as ListOffsets does; of a log directory, in each
-    partition that a broker would serve. An argument of digits is an offset (./7 is a path). The
-    exit status is 1 if a query was answered by no partition.
+    Offsets are looked up as Fetch does, times as ListOffsets does. For a log directory, every
+    partition that a broker would serve is searched. An argument of digits is an offset (./7 is a
+    path). The exit status is 1 if no partition answers a query.
 
 
     \b

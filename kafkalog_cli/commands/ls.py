@@ -37,8 +37,8 @@ class SortKey(StrEnum):
 
 def ls(
     paths: opt.PathsArgument,
-    segments: Annotated[bool, typer.Option("--segments", help="One row per segment.")] = False,
-    files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="Show one row per segment.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Show one row per file.")] = False,
     view: opt.ViewOption = LogView.STARTED,
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
     form: opt.FormatOption = Format.TABLE,
@@ -48,8 +48,8 @@ def ls(
 ) -> int:  # fmt: skip
     """List log directories, partitions, segments or files, in any state.
 
-    Leftovers of deletions, cleanings and moves are listed with their state. Segments and offsets
-    are those of the view; sizes and files are those on disk. Nothing is written.
+    Leftovers of deletions, compactions and moves are listed with their state. Segments and offsets
+    are those of --view; sizes and files are those on disk. Nothing is written.
 
     \b
     kafkalog ls /var/lib/kafka --sort size

@@ -29,21 +29,24 @@ def metadata(
         metavar="[IMAGE_PATH]", help="A path in the tree: /image/topics/byName/orders.",
     )] = None,
     topic: Annotated[list[str] | None, typer.Option(
-        "--topic", metavar="TOPIC", help="The partitions and configs of a topic; repeatable.",
+        "--topic", metavar="TOPIC", help="Show the partitions and configs of a topic; repeatable.",
     )] = None,
     configs: Annotated[str | None, typer.Option(
         "--configs", metavar="RESOURCE",
-        help="The configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
+        help="Show the configs of a topic, or of BROKER:1, BROKER (all), GROUP:billing.",
     )] = None,
     find: Annotated[str | None, typer.Option(
-        "--find", metavar="NAME", help="What has this text in a name on its path.",
+        "--find", metavar="NAME", help="Show the leaves with this text in a name on their path.",
     )] = None,
     tree: Annotated[bool, typer.Option(
-        "--tree", help="The tree as kafka-metadata-shell shows it.",
+        "--tree", help="Show the tree as kafka-metadata-shell does.",
     )] = False,
-    cat: Annotated[bool, typer.Option("--cat", help="The text of the leaf IMAGE_PATH.")] = False,
+    cat: Annotated[bool, typer.Option(
+        "--cat", help="Print the text of the leaf IMAGE_PATH.",
+    )] = False,
     at: Annotated[str | None, typer.Option(
-        "--at", metavar="OFFSET|TIME", help="As of a time, or of the records below an offset.",
+        "--at", metavar="OFFSET|TIME",
+        help="Show the state at a time, or after the records below an offset.",
     )] = None,
     diff: Annotated[str | None, typer.Option(
         "--diff", metavar="OFFSET|TIME", help="Show what has changed since then.",
@@ -57,9 +60,10 @@ def metadata(
 ) -> int:  # fmt: skip
     """Show the metadata of a cluster: topics, configs, brokers, ACLs, quotas, credentials.
 
-    It is read from a snapshot of __cluster_metadata-0 and the log after it, on any controller or
-    broker of the cluster. Records of metadata transactions count once these have ended. Status 1
-    if a name is unknown, or the log is damaged; 5 if the moment is before what is still there.
+    The metadata is read from a snapshot of __cluster_metadata-0 and the log after it, on any
+    controller or broker of the cluster. Records of metadata transactions count once the transaction
+    has ended. The exit status is 1 if a name is unknown or the log is damaged, and 5 if the log no
+    longer reaches back to the time or offset asked for.
 
 
     \b

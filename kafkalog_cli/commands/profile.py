@@ -54,7 +54,7 @@ def profile(
         help="Width of a histogram bucket; doubled if there would be too many.",
     )] = "1h",
     hot_keys: Annotated[int, typer.Option(
-        "--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most.",
+        "--hot-keys", metavar="N", min=0, help="Show at most N hot keys.",
     )] = 10,
     engine: EngineOption = None,
     master: MasterOption = None,
@@ -65,20 +65,21 @@ def profile(
         "--format", help="Output format.",
     )] = ProfileFormat.TABLE,
     to: Annotated[str | None, typer.Option(
-        "--to", metavar="FILE", help="New file for --format parquet.",
+        "--to", metavar="FILE", help="New file to write, for --format parquet.",
     )] = None,
     bytes_form: opt.BytesOption = BytesFormat.AUTO,
     tz: opt.ZoneOption = "UTC",
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Count what each partition and topic holds: records, bytes, codecs, keys, producers, times.
+    """Summarize what each partition and topic holds: records, bytes, codecs, keys, producers,
+    times.
 
     Counts are exact. The numbers of distinct keys and producers, and the hot keys, are estimates
     where there are many; the objects of --format ndjson state the error bounds. DATA is the
     uncompressed size of keys, values and headers, BATCH the records and bytes of an average batch;
-    a codec's ratio is data by bytes in the log. Damaged batches are skipped and counted, and make
-    the exit status 1.
+    a codec's ratio is that of data to bytes in the log. Damaged batches are skipped and counted,
+    and make the exit status 1.
 
 
     \b
@@ -97,7 +98,7 @@ def profile(
 
     fast_path.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
-        raise UsageError("--format parquet and --to FILE require each other.")
+        raise UsageError("--format parquet and --to FILE require each other.", hint="Give both.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),

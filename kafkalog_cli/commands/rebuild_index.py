@@ -32,7 +32,7 @@ def rebuild_index(
 ) -> int:  # fmt: skip
     """Rebuild .index, .timeindex and .txnindex, as a broker does if one is missing.
 
-    Without --in-place the existing indexes are compared with those that the log gives: `same`,
+    Without --in-place the existing indexes are compared with those built from the log: `same`,
     `padded` (followed by the zeros a killed broker leaves), `different`, `missing`. An index that
     differs need not be wrong: a broker that appends writes other entries than one that scans, and
     the density is a config. The log directory is locked; new files are written next to the old

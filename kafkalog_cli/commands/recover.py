@@ -31,13 +31,13 @@ def recover(
     yes: opt.YesOption = False,
     backup: opt.BackupOption = None,
     scan_from: Annotated[ScanFrom, typer.Option(
-        "--from", help="Scan from the recovery point, or everything.",
+        "--from", help="Scan from the recovery point, or from the start.",
     )] = ScanFrom.CHECKPOINT,
     assume_clean: Annotated[bool, typer.Option(
         "--assume-clean", help="Scan nothing, as after a clean shutdown.",
     )] = False,
     force: Annotated[bool, typer.Option(
-        "--force", help="Also truncate below the high watermark.",
+        "--force", help="Also truncate records below the high watermark.",
     )] = False,
     rate: Annotated[str, typer.Option(
         "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second.",
@@ -51,7 +51,8 @@ def recover(
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
+    """Recover logs as a broker does after an unclean shutdown: finish swaps, truncate, rebuild
+    indexes.
 
     Interrupted compactions and deletions are finished or rolled back. Segments from the recovery
     point on are scanned, and the log ends before the first batch that is not sound. Indexes,
@@ -66,10 +67,10 @@ def recover(
     recovered, none is changed: deal with it first, or name the others. If kafkalog itself fails on
     one (status 70), the others are recovered.
 
-    The log directory is locked as a broker locks it. If it is killed at any point, another recovery
-    or the start of a broker reaches the same result. A clean shutdown is never marked; the mark is
-    removed before a scan changes anything. The exit status is 1 if something is left to do, or was
-    lost.
+    The log directory is locked as a broker locks it. If the command is killed at any point, another
+    recovery or the start of a broker reaches the same result. A clean shutdown is never marked; the
+    mark is removed before a scan changes anything. The exit status is 1 if something is left to do,
+    or was lost.
 
 
     \b

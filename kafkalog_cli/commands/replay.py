@@ -18,41 +18,47 @@ if TYPE_CHECKING:
 def replay(
     paths: opt.PathsArgument,
     bootstrap: Annotated[str | None, typer.Option(
-        "--bootstrap", metavar="HOST:PORT", help="A broker of the cluster, or several, by commas.",
+        "--bootstrap", metavar="HOST:PORT",
+        help="A broker of the cluster, or several, separated by commas.",
     )] = None,
     progress: Annotated[str | None, typer.Option(
         "--progress", metavar="FILE",
-        help="Progress file of the run; created, and read when the command is given again.",
+        help="Progress file of the run; created at first, and read when the command is repeated.",
     )] = None,
     dry_run: Annotated[bool, typer.Option(
-        "--dry-run", help="Only count; no cluster is needed.",
+        "--dry-run", help="Only count records; no cluster is needed.",
     )] = False,
     topic: opt.TopicsOption = None,
     topic_map: Annotated[list[str] | None, typer.Option(
-        "--topic-map", metavar="OLD=NEW", help="Another name in the cluster; repeatable.",
+        "--topic-map", metavar="OLD=NEW",
+        help="Give a topic another name in the cluster; repeatable.",
     )] = None,
     keep_partitions: Annotated[bool, typer.Option(
-        "--keep-partitions", help="Keep partitions; otherwise keys decide, as for a producer.",
+        "--keep-partitions",
+        help="Keep the partition of each record; without it, keys decide, as in a producer.",
     )] = False,
     keep_timestamps: Annotated[bool, typer.Option(
-        "--keep-timestamps/--new-timestamps", help="Keep timestamps, or give the current time.",
+        "--keep-timestamps/--new-timestamps",
+        help="Keep timestamps, or replace them with the current time.",
     )] = True,
     create_topics: Annotated[bool, typer.Option(
-        "--create-topics", help="Create missing topics, with partitions and configs of the files.",
+        "--create-topics",
+        help="Create missing topics, with the partitions and configs found in PATH.",
     )] = False,
     commit_offsets: Annotated[bool, typer.Option(
-        "--commit-offsets", help="Commit the groups' offsets, translated; with --keep-partitions.",
+        "--commit-offsets",
+        help="Also commit the groups' offsets, translated; requires --keep-partitions.",
     )] = False,
     rate_limit: Annotated[str | None, typer.Option(
         "--rate-limit", metavar="SIZE", help="Produce at most SIZE per second.",
     )] = None,
     transactions: Annotated[bool, typer.Option(
         "--transactions/--no-transactions",
-        help="Each record once, also after a kill; or at least once.",
+        help="Produce each record exactly once, even after a kill; or at least once.",
     )] = True,
     producer_config: Annotated[list[str] | None, typer.Option(
         "--producer-config", metavar="FILE|KEY=VALUE",
-        help="Properties of librdkafka, such as those of SASL and TLS; repeatable.",
+        help="Properties of librdkafka, such as those for SASL and TLS; repeatable.",
     )] = None,
     read_committed: opt.ReadCommittedOption = False,
     end: opt.EndOption = End.WATERMARK,
@@ -61,17 +67,17 @@ def replay(
     from_time: opt.FromTimeOption = None,
     to_time: opt.ToTimeOption = None,
     from_position: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="Byte position to start at, in each file.",
+        min=0, metavar="N", help="Byte position to start from, in each file.",
     )] = None,
     max_bytes: opt.MaxBytesOption = None,
     limit: Annotated[int | None, typer.Option(
-        min=0, metavar="N", help="At most N records per log.",
+        min=0, metavar="N", help="Replay at most N records per log.",
     )] = None,
     producer_id: Annotated[int | None, typer.Option(
-        metavar="N", help="Records of this producer.",
+        metavar="N", help="Only records of this producer.",
     )] = None,
     leader_epoch: Annotated[int | None, typer.Option(
-        metavar="N", help="Records of this leader epoch.",
+        metavar="N", help="Only records of this leader epoch.",
     )] = None,
     key: opt.KeyOption = None,
     key_regex: opt.KeyRegexOption = None,
@@ -86,18 +92,18 @@ def replay(
     tz: opt.ZoneOption = "UTC",
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Produce what is in logs into a live cluster, each record once.
+    """Produce the records of logs into a live cluster, each record once.
 
     Keys, values, headers, null keys, tombstones and timestamps stay as they are, and records of a
-    partition keep their order; transaction markers are never sent. Of several copies of a
-    partition the best one is replayed. Without --read-committed records of aborted transactions
-    are replayed too, as a consumer with default settings gets them.
+    partition keep their order; transaction markers are never sent. If there are several copies of a
+    partition, the best one is replayed. Without --read-committed, records of aborted transactions
+    are replayed too, just as a consumer with default settings receives them.
 
-    Records are produced in transactions which also hold the progress. A run that was stopped, even
-    by a kill, goes on when the command is given again with the same progress file: no record is
-    missing or there twice for read_committed consumers.
+    Records are produced in transactions that also store the progress. To continue a run that was
+    stopped, even by a kill, repeat the command with the same progress file: read_committed
+    consumers miss no record and see none twice.
 
-    What is damaged is reported and left out, and makes the exit status 1.
+    Damage is reported and left out, and makes the exit status 1.
 
 
     \b

@@ -1,4 +1,4 @@
-"""`kafkalog report`: everything about log directories on one page for people."""
+"""`kafkalog report`: everything about log directories on one page."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from kafkalog_cli.output.writer import Format
 
 def report(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+        metavar="PATH...", help="Log directory or partition directory.", show_default=False,
     )],
-    to: Annotated[str, typer.Option("--to", metavar="FILE", help="The page to write: an .html.")],
+    to: Annotated[str, typer.Option(
+        "--to", metavar="FILE", help="The page to write, such as report.html.",
+    )],
     level: Annotated[Level, typer.Option(
-        "--level", help="How much the checks read: headers, also checksums, or also all records.",
+        "--level", help="How much to check: headers, also checksums, or also all records.",
     )] = Level.QUICK,
     records: Annotated[bool, typer.Option(
-        "--records", help="Read all records, too: tombstones, distinct keys, hot keys.",
+        "--records", help="Also read all records, for tombstones, distinct keys and hot keys.",
     )] = False,
     hot_keys: Annotated[int, typer.Option(
-        "--hot-keys", metavar="N", min=0, help="With --records: hot keys per topic.",
+        "--hot-keys", metavar="N", min=0, help="With --records: most hot keys to show per topic.",
     )] = 10,
     replace: Annotated[bool, typer.Option("--replace", help="Replace FILE if it exists.")] = False,
     config: opt.ConfigOption = None,
@@ -39,13 +41,14 @@ def report(
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Write a page about log directories: for the screen, a ticket or the printer.
+    """Write a report about log directories as one HTML page.
 
-    It shows sizes, growth, segments over time, findings with the command that repairs, the next
-    start of the broker, retention, groups and lag, open transactions, compaction, codecs and
-    batches. It is one file that opens without a network; names and keys in it are never markup.
-    Give the log directories of all brokers. Status 1 if there are findings above a note, as
-    `verify` has it. Nothing else is written.
+    The page shows sizes, growth, segments over time, findings with the commands that repair them,
+    the next start of the broker, retention, groups and lag, open transactions, compaction, codecs
+    and batches. It is a single file that opens without a network, prints well, and can be attached
+    to a ticket; names and keys in it are never treated as markup. Give the log directories of all
+    brokers. As with `verify`, the exit status is 1 if any finding is more severe than a note.
+    Nothing else is written.
 
 
     \b

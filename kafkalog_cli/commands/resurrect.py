@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def resurrect(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", show_default=False,
+        metavar="PATH...", show_default=False,
         help="Log directory, parent of several, result of salvage, or partition directory; also "
         "in s3://, gs:// or abfs://.",
     )],
@@ -26,12 +26,13 @@ def resurrect(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
     )] = None,
     into: Annotated[str | None, typer.Option(
-        "--into", metavar="LOG_DIR", help="Move partitions into this log directory of a cluster "
-        "instead; its broker must be down.",
+        "--into", metavar="LOG_DIR",
+        help="Move partitions into this log directory of an existing cluster; its broker must be "
+             "down.",
     )] = None,
     in_place: Annotated[bool, typer.Option(
-        "--in-place", help="Write only metadata, next to the partitions in PATH, one log "
-        "directory.",
+        "--in-place",
+        help="Write only metadata, beside the partitions in PATH, a single log directory.",
     )] = False,
     yes: YesOption = False,
     backup: BackupOption = None,
@@ -39,19 +40,20 @@ def resurrect(
         "--node-id", metavar="N", help="Id of the new node.",
     )] = 1,
     cluster_id: Annotated[str | None, typer.Option(
-        "--cluster-id", metavar="ID|new", help="Id of the new cluster; a random one by default.",
+        "--cluster-id", metavar="ID|new", help="Id of the new cluster; random by default.",
     )] = None,
     topic: Annotated[list[str] | None, typer.Option(
         "--topic", metavar="TOPIC", help="Only this topic; repeatable. Groups are in "
         "__consumer_offsets.",
     )] = None,
     undelete: Annotated[bool, typer.Option(
-        "--undelete", help="Also -delete, -stray and -future directories; topics that were deleted "
-        "get new ids.",
+        "--undelete",
+        help="Also take -delete, -stray and -future directories; deleted topics get new ids.",
     )] = False,
     rename: Annotated[list[str] | None, typer.Option(
-        "--rename", metavar="OLD=NEW", help="Give a topic another name; repeatable. If it is there "
-        "live and deleted: the deleted one.",
+        "--rename", metavar="OLD=NEW",
+        help="Rename a topic; repeatable. If there is a live and a deleted topic OLD, the deleted "
+             "one is renamed.",
     )] = None,
     topic_id: Annotated[list[str] | None, typer.Option(
         "--topic-id", metavar="TOPIC=ID|new", help="Give a topic this id, or choose the "
@@ -62,12 +64,14 @@ def resurrect(
         "not from the newest in PATH.",
     )] = None,
     retention: Annotated[Retention, typer.Option(
-        "--retention", help="keep: delete nothing. original: the topics' own, which may delete old "
-        "data at once.",
+        "--retention",
+        help="keep: delete nothing; original: use the topics' own, which may delete old data at "
+             "once.",
     )] = Retention.KEEP,
     missing: Annotated[Missing, typer.Option(
-        "--missing", help="Partitions without a directory: refuse; empty: begin at offset 0; "
-        "offline: no leader.",
+        "--missing",
+        help="What to do with partitions that have no directory; empty: start at offset 0; "
+             "offline: have no leader.",
     )] = Missing.REFUSE,
     copy: Annotated[Copy, typer.Option(
         "--copy", help="auto: share blocks where the file system can, else copy.",
@@ -76,11 +80,11 @@ def resurrect(
         "--prefer", metavar="PATH", help="Take copies below PATH first, however old; repeatable.",
     )] = None,
     salvage: Annotated[bool, typer.Option(
-        "--salvage", help="Salvage damaged partitions; without it they are refused.",
+        "--salvage", help="Salvage damaged partitions instead of refusing them.",
     )] = False,
     from_tier: Annotated[list[str] | None, typer.Option(
-        "--from-tier", metavar="TIER", help="Also what this tier has of the logs, as local "
-        "segments; repeatable.",
+        "--from-tier", metavar="TIER",
+        help="Also copy what this tier has of the logs, as local segments; repeatable.",
     )] = None,
     properties_out: Annotated[str | None, typer.Option(
         "--properties-out", metavar="FILE", help="Also write server.properties here.",
@@ -91,35 +95,36 @@ def resurrect(
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> int:  # fmt: skip
-    """Make a new log directory that Kafka 4.3 starts on, from disks alone.
+    """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
 
     The sources are only read, and no broker may run on them: log directories of one or several
-    brokers, single partitions, results of salvage. Of several copies of a partition the one with
-    the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets the
-    logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where PATH
-    has a metadata log, topics keep their ids and configs; groups of clients, ACLs, SCRAM
-    credentials, quotas and tokens come along. DIR/server.properties is for a node on this machine
-    that is broker and controller; DIR/manifest.ndjson states where everything comes from. DIR
-    appears when all of it is written and read back. The last line is the command that starts Kafka.
+    brokers, single partitions, results of salvage. If there are several copies of a partition, the
+    one with the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets
+    the logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where
+    PATH has a metadata log, topics keep their ids and configs, and client groups, ACLs, SCRAM
+    credentials, quotas and tokens are kept as well. DIR/server.properties is for a node on this
+    machine that is broker and controller; DIR/manifest.ndjson states where everything comes from.
+    DIR appears when all of it is written and read back. The last line of the output is the command
+    that starts Kafka.
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
     killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged, or if a
     part of it was left in remote storage.
 
-    With --from-tier the logs begin with what is in remote storage, and the partitions that only the
-    tier has are taken, too; the new topics are not tiered.
+    With --from-tier the logs begin with what is in remote storage, and partitions that only the
+    tier has are taken, too. The new topics are not tiered.
 
-    With --into, partitions go to a cluster that exists. Its metadata log must have the topics, and
-    is not changed: topic id, replicas, leader epoch and retention agree, or it is refused. At most
-    a directory without a record is replaced.
+    With --into, partitions are moved into an existing cluster. Its metadata log must have the
+    topics, and is not changed: a partition is refused unless topic id, replicas, leader epoch and
+    retention agree. A directory that is already there is replaced only if it has no record.
 
 
     With --in-place nothing is copied: PATH is one log directory, and becomes that of the new node.
-    Its metadata log is emptied, its other metadata are replaced; --backup keeps the originals, and
-    `kafkalog undo` restores them until a broker has started. If it is killed, no broker starts on
-    PATH until the same command, or undo, was run. A PATH that belongs to a cluster needs
-    --cluster-id; directories that a broker would remove, and files that would keep it from
-    starting, are refused.
+    Its metadata log is emptied, and its other metadata are replaced; --backup keeps the originals,
+    and `kafkalog undo` restores them until a broker has started. If the command is killed, no
+    broker starts on PATH until the same command, or undo, has been run. A PATH that belongs to a
+    cluster needs --cluster-id; directories that a broker would remove, and files that would keep it
+    from starting, are refused.
 
 
     \b
@@ -201,7 +206,9 @@ def _in_place(
         require_consent(in_place=True, yes=yes, backup=backup)
         put_work_first()
         if backup is None:
-            raise UsageError("--in-place requires --backup.", hint="`kafkalog undo` takes it back.")
+            raise UsageError(
+                "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
+            )
     for is_plan in [True] if dry_run else [False] if yes else [True, False]:
         writer = ResurrectWriter(form)
         with byte_progress(open_sources(paths), enabled=not quiet) as progress:

@@ -18,8 +18,8 @@ def salvage(
         "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
     )],
     from_tier: Annotated[list[str] | None, typer.Option(
-        "--from-tier", metavar="TIER", help="Also what this tier has of the logs, as local "
-        "segments; repeatable.",
+        "--from-tier", metavar="TIER",
+        help="Also copy what this tier has of the logs, as local segments; repeatable.",
     )] = None,
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Only show the plan; write nothing.",
@@ -27,7 +27,7 @@ def salvage(
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> int:  # fmt: skip
-    """Copy every sound batch past any damage into a new log, and account for the rest.
+    """Copy every sound batch, even past damage, into a new log, and account for the rest.
 
     The source is only read, and no broker may run on it. DIR/log gets the partitions under their
     names, with rebuilt indexes, producer snapshots and leader epochs: a log directory for a broker,
@@ -41,8 +41,8 @@ def salvage(
 
     Batches are copied byte for byte, into the segments they were in. A batch is left out if its
     bytes or records are damaged, or if more batches around it contradict its offsets or leader
-    epoch. A broker that starts on DIR/log scans it once, as after a crash. A partition on which the
-    work fails is left out; the others are copied, and the exit status says so. If the disk is
+    epoch. A broker that starts on DIR/log scans it once, as after a crash. A partition that cannot
+    be processed is left out, which the exit status shows; the others are copied. If the disk is
     failing, image it first and salvage the image.
 
     With --from-tier the result has the whole log of each partition, and of a log directory also

@@ -31,66 +31,71 @@ _HOST_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]*)):([0-9]{1,5})")
 def serve(
     paths: opt.PathsArgument,
     listen: Annotated[str, typer.Option(
-        "--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.",
+        "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port.",
     )] = str(LISTEN),
     advertise: Annotated[str | None, typer.Option(
         "--advertise", metavar="HOST:PORT",
-        help="What clients are told to connect to, if it is another address.",
+        help="Address for clients to connect to, if it differs from --listen.",
     )] = None,
     topic: opt.TopicsOption = None,
     internal: opt.InternalOption = False,
     leftovers: Annotated[bool, typer.Option(
-        "--leftovers", help="Also -delete and -stray directories, as orders.deleted-1a2b3c4d.",
+        "--leftovers",
+        help="Also serve -delete and -stray directories, as orders.deleted-1a2b3c4d.",
     )] = False,
     high_watermark: Annotated[Watermark, typer.Option(
         "--high-watermark",
-        help="Serve up to the high watermark that the broker noted, or to the log end.",
+        help="Serve up to the high watermark that the broker recorded, or to the log end.",
     )] = Watermark.CHECKPOINT,
     on_damage: Annotated[OnDamage, typer.Option(
-        "--on-damage", help="Where a batch is damaged: an error, or the next sound batch.",
+        "--on-damage", help="At a damaged batch: return an error, or skip to the next sound batch.",
     )] = OnDamage.STOP,
     follow: Annotated[bool, typer.Option(
-        "--follow", help="Serve what a running broker appends, too.",
+        "--follow", help="Also serve what a running broker appends.",
     )] = False,
     once: Annotated[bool, typer.Option(
-        "--once", help="End when clients have read every partition to its end.",
+        "--once", help="Stop when clients have read every partition to its end.",
     )] = False,
     rate_limit: Annotated[str | None, typer.Option(
-        "--rate-limit", metavar="SIZE", help="Bytes per second, for all clients together: 50MiB.",
+        "--rate-limit", metavar="SIZE",
+        help="Send at most SIZE per second to all clients together (50MiB).",
     )] = None,
     max_connections: Annotated[int, typer.Option(
         "--max-connections", min=1, max=10_000, metavar="N",
-        help="Connections at a time; more are closed at once.",
+        help="Most connections at a time; further ones are closed at once.",
     )] = CONNECTIONS_MAX,
     groups: Annotated[str | None, typer.Option(
         "--groups", metavar="FILE",
-        help="Keep committed offsets in FILE, a line of JSON per commit; else in memory.",
+        help="Keep committed offsets in FILE, one line of JSON per commit, instead of in memory.",
     )] = None,
     read_only_groups: Annotated[bool, typer.Option(
-        "--read-only-groups", help="Refuse to commit offsets.",
+        "--read-only-groups", help="Refuse commits of offsets.",
     )] = False,
     tls_cert: Annotated[str | None, typer.Option(
-        "--tls-cert", metavar="FILE", help="Speak TLS, with this certificate (PEM).",
+        "--tls-cert", metavar="FILE", help="Use TLS, with this certificate (PEM).",
     )] = None,
     tls_key: Annotated[str | None, typer.Option(
         "--tls-key", metavar="FILE", help="The certificate's private key (PEM).",
     )] = None,
     sasl_plain: Annotated[str | None, typer.Option(
         "--sasl-plain", metavar="FILE",
-        help="Let in who knows a password of FILE, by SASL/PLAIN; a line is USER=PASSWORD.",
+        help="Require SASL/PLAIN, with the users in FILE: one USER=PASSWORD per line.",
     )] = None,
     metrics: Annotated[str | None, typer.Option(
-        "--metrics", metavar="HOST:PORT", help="Show metrics to Prometheus there.",
+        "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus at this address.",
     )] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Do not name clients.")] = False,
+    quiet: Annotated[bool, typer.Option(
+        "-q", "--quiet", help="Do not report the clients that connect.",
+    )] = False,
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
     Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-    as they lie in the files. Nothing is written to PATH, and whatever would write is refused. Of
-    several copies of a partition the most recent one is served, with what is in remote storage of
-    it if a tier is a PATH, too. Consumer groups work, and begin with the offsets that they had
-    committed. SIGTERM or Ctrl-C ends it. Status 1 if clients met damage.
+    exactly as they are stored. Nothing is written to PATH, and every write request is refused. If
+    there are several copies of a partition, the most recent one is served; give a tier as another
+    PATH to serve what is in remote storage, too. Consumer groups work, and start from the offsets
+    that they had committed. SIGTERM or Ctrl-C stops the server. The exit status is 1 if clients met
+    damage.
 
 
     \b
@@ -122,7 +127,9 @@ def serve(
         metrics=None if metrics is None else parse_address(metrics),
     )
     if groups is not None and read_only_groups:
-        raise UsageError("--groups and --read-only-groups exclude each other.")
+        raise UsageError(
+            "--groups and --read-only-groups exclude each other.", hint="Give one of them."
+        )
     outcome = Outcome()
     run(paths, options, _Shown(outcome, quiet=quiet), parents=show_parent)
     return outcome.status
@@ -132,7 +139,7 @@ def _tls(certificate: str | None, key: str | None) -> tuple[str, str] | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise UsageError("--tls-cert and --tls-key belong together.")
+        raise UsageError("--tls-cert and --tls-key require each other.", hint="Give both.")
     return certificate, key
 
 

@@ -12,7 +12,7 @@ from kafkalog_cli.output.writer import Format
 
 def simulate_retention(
     paths: Annotated[list[str], typer.Argument(
-        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+        metavar="PATH...", help="Log directory or partition directory.", show_default=False,
     )],
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
@@ -24,7 +24,7 @@ def simulate_retention(
         "--until", metavar="TIME", help="End of the forecast.",
     )] = "+7d",
     checks: Annotated[bool, typer.Option(
-        "--checks", help="Show at which of its checks a broker that starts now deletes what.",
+        "--checks", help="Show what each check of a broker that starts now would delete.",
     )] = False,
     now: opt.NowOption = None,
     form: opt.FormatOption = Format.TABLE,
@@ -32,16 +32,16 @@ def simulate_retention(
     utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
-    """Show what a broker's retention would delete, why, when, and what is in the way.
+    """Show what a broker's retention would delete, when and why, and what prevents it.
 
     The policies run in Kafka's order: log start offset, size, time. Each config and offset is shown
     with its source. The forecast assumes that nothing is appended. Nothing is written.
 
-    A broker looks only now and then: for topics that are not compacted,
-    log.initial.task.delay.ms after its start, then every log.retention.check.interval.ms; for
-    others whenever a cleaner thread has nothing to clean. --checks shows its checks up to --until.
-    Of a topic with remote storage, local.retention deletes what was uploaded, and retention what is
-    in remote storage: give the tier as PATH, too.
+    A broker checks only at intervals: for topics that are not compacted, log.initial.task.delay.ms
+    after its start, then every log.retention.check.interval.ms; for others, whenever a cleaner
+    thread has nothing to clean. --checks shows its checks up to --until. For a topic with remote
+    storage, local.retention deletes what was uploaded, and retention what is in remote storage:
+    give the tier as a PATH, too.
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d

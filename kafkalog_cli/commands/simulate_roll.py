@@ -25,7 +25,7 @@ def simulate_roll(
     utc: opt.UtcOption = False,
     tz: opt.ZoneOption = "UTC",
 ) -> int:  # fmt: skip
-    """Replay a partition's batches: where segments would end, why, and which files result.
+    """Replay a partition's batches to show where segments would end, why, and which files result.
 
     With --config or --properties, both the present and the proposed configs are replayed. Each
     batch counts as one append. Nothing is written.

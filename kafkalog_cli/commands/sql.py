@@ -49,15 +49,16 @@ def sql(
     internal: opt.InternalOption = False,
     view: opt.ViewOption = LogView.STARTED,
     text: Annotated[bool, typer.Option(
-        "--text", help="Keys and values as text (UTF-8) instead of bytes.",
+        "--text", help="Return keys and values as text (UTF-8) instead of bytes.",
     )] = False,
     disorder: Annotated[str | None, typer.Option(
         "--disorder", metavar="DURATION",
-        help="No record is older than the newest before it by more: reading ends soon after a "
-        "time range.",
+        help="Assume that no record is older than the newest before it by more than this, so that "
+             "reading can stop soon after a time range.",
     )] = None,
     memory_limit: Annotated[str, typer.Option(
-        "--memory-limit", metavar="SIZE", help="What DuckDB holds before it uses files.",
+        "--memory-limit", metavar="SIZE",
+        help="Memory that DuckDB may use before it spills to files.",
     )] = "1GiB",
     engine: EngineOption = None,
     master: MasterOption = None,

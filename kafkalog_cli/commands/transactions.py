@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 def transactions(
     paths: opt.PathsArgument,
     transactional_id: Annotated[list[str] | None, typer.Option(
-        "--transactional-id", metavar="ID", help="Only this transactional id; repeatable.",
+        "--transactional-id", metavar="ID", help="Show only this transactional id; repeatable.",
     )] = None,
     producer_id: Annotated[list[int] | None, typer.Option(
-        "--producer-id", metavar="N", help="Only this producer; repeatable.",
+        "--producer-id", metavar="N", help="Show only this producer; repeatable.",
     )] = None,
     hanging: Annotated[bool, typer.Option(
-        "--hanging", help="Only open transactions that their coordinator will not end.",
+        "--hanging", help="Show only open transactions that their coordinator will not end.",
     )] = False,
     commands: Annotated[bool, typer.Option(
-        "--commands", help="Print the command lines of Kafka's tool that abort what hangs.",
+        "--commands", help="Print the commands of Kafka's tool that abort hanging transactions.",
     )] = False,
     at: Annotated[str | None, typer.Option(
         "--at", metavar="TIME|P@OFFSET",
-        help="Coordinators as of a time; or as of an offset of partition P of __transaction_state.",
+        help="Show coordinators at a time, or at an offset of partition P of __transaction_state.",
     )] = None,
     form: opt.FormatOption = Format.TABLE,
     exact: opt.ExactOption = False,
@@ -43,10 +43,11 @@ def transactions(
 ) -> int:  # fmt: skip
     """Show transactional ids, and the transactions that are open in the data.
 
-    Give the log directories of all brokers: __transaction_state says who wrote, the producer states
-    of all other partitions what is open. A transaction hangs if its data are open and its
-    coordinator will not end it; read_committed consumers of the partition stop there. Status 1 if
-    a name is unknown, or partitions of __transaction_state are missing or damaged.
+    Give the log directories of all brokers: __transaction_state shows who wrote, and the producer
+    states of all other partitions show what is open. A transaction is hanging if it is open in the
+    data and its coordinator will not end it; read_committed consumers of the partition stop there.
+    The exit status is 1 if a name is unknown, or if partitions of __transaction_state are missing
+    or damaged.
 
 
     \b

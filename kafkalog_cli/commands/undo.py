@@ -22,7 +22,7 @@ def undo(
         metavar="DIR", help="The --backup of the run, or the journal in it.",
     )],
     lists: Annotated[bool, typer.Option(
-        "--list", help="List the runs whose backups are DIR or lie in it.",
+        "--list", help="List the runs whose backup is DIR or is inside it.",
     )] = False,
     in_place: opt.InPlaceOption = False,
     yes: opt.YesOption = False,
@@ -32,8 +32,8 @@ def undo(
     """Restore what a run with --backup changed: bytes, owners and times of all files.
 
     Without --in-place only the plan is shown. Each partition must be as the run left it, finished
-    or interrupted: once a broker has started on it, undo would lose newer records, and nothing is
-    changed. The log directory is locked as a broker locks it. Each partition is exchanged in one
+    or interrupted: once a broker has started on it, undo would lose newer records, and changes
+    nothing. The log directory is locked as a broker locks it. Each partition is exchanged in one
     step: if undo is killed at any point, the partition is the new log or the old one, and undo can
     be repeated. Entries of the partition in checkpoints and the mark of a clean shutdown are
     restored too.

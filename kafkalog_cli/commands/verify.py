@@ -64,7 +64,7 @@ def verify(
     )] = None,
     state: Annotated[str | None, typer.Option(
         "--state", metavar="FILE",
-        help="Remember what was checked when: start with what was checked longest ago, and "
+        help="Record in FILE what was checked when: start with what was checked longest ago, and "
              "continue where the last run stopped.",
     )] = None,
     threads: Annotated[int | None, typer.Option(
@@ -73,14 +73,14 @@ def verify(
              "default 1.",
     )] = None,
     no_cache: Annotated[bool, typer.Option(
-        "--no-cache", help="Leave the page cache as it was, for use next to a running broker.",
+        "--no-cache", help="Leave the page cache as it was, for use beside a running broker.",
     )] = False,
     rate_limit: Annotated[str | None, typer.Option(
         "--rate-limit", metavar="SIZE",
         help="Read at most SIZE per second (50MiB); with Spark: all tasks together.",
     )] = None,
     fail_on: Annotated[Severity, typer.Option(
-        "--fail-on", help="Exit with status 1 from this severity on.",
+        "--fail-on", help="Exit with status 1 for findings of this severity or worse.",
     )] = Severity.WARNING,
     form: Annotated[ReportFormat, typer.Option(
         "--format", help="Output format: a listing, or a report at the end of the run.",
@@ -97,8 +97,8 @@ def verify(
 ) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
 
-    A log that a healthy broker wrote has no finding above a note. Nothing is written except the
-    file of --state.
+    A log that a healthy broker wrote has no findings more severe than a note. Nothing is written
+    except the file of --state.
 
 
     \b
@@ -118,7 +118,7 @@ def verify(
     if engine == EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     if seed is not None and sample is None:
-        raise UsageError("--seed requires --sample.")
+        raise UsageError("--seed requires --sample.", hint="For example --sample 5% --seed 3.")
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
     outcome = Outcome()
     rate = None if rate_limit is None else opt.parse_rate(rate_limit)

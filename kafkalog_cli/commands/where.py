@@ -31,8 +31,9 @@ def where(
 ) -> int:  # fmt: skip
     """Show which partition of an internal topic coordinates a group or a transactional id.
 
-    A hash of the name decides, and the number of partitions: from __cluster_metadata-0 in one of
-    the PATHs, else from the directories found. Status 1 if no PATH has a replica.
+    The partition depends on a hash of the name and on the number of partitions. That number is read
+    from __cluster_metadata-0 in one of the PATHs, else from the directories found. The exit status
+    is 1 if no PATH has a replica.
 
 
     \b

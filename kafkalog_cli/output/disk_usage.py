@@ -1,4 +1,4 @@
-"""The output of `du`: parts of what takes room, disks, and partitions above their limits."""
+"""The output of `du`: parts of what uses space, disks, and partitions above their limits."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
 DISK_USAGE: Final = ObjectType["Share"](
     "disk_usage",
     "`du`",
-    "A part of what takes room. Growth and forecast are those of whole partitions: by day and by "
-    "kind only the total has them.",
+    "A part of what uses disk space. Growth and forecast are those of whole partitions: by day and "
+    "by kind only the total has them.",
     Field("by", TEXT, "`topic`, `partition`, `day` or `kind`"),
     Field("name", TEXT | None, "the topic, the directory's name, the day of the latest record of "
           "its segment, or the kind of file or leftover; null for files of a log directory itself, "
@@ -153,7 +153,7 @@ def _ahead_text(usage: Usage, style: Style) -> str:
 
 
 def print_report(report: Report, style: Style, until_ms: int | None) -> None:
-    """Print the lines below the table: the sum, what lies ahead, and what could be won."""
+    """Print the lines below the table: the sum, what lies ahead, and what could be reclaimed."""
     size = partial(size_text, style=style)
     time = partial(time_text, style=style)
     total = report.total
@@ -176,7 +176,7 @@ def print_report(report: Report, style: Style, until_ms: int | None) -> None:
     if total.dirty_bytes:
         won.append(f"up to {size(total.dirty_bytes)} by compaction")
     if won:
-        lines.append(f"could be won: {', '.join(won)}")
+        lines.append(f"could be reclaimed: {', '.join(won)}")
     print_heading(lines + [_disk_line(disk, style) for disk in report.disks])
 
 

@@ -1,4 +1,4 @@
-"""What others are told about runs of `export`: Prometheus by a file, OpenLineage by events.
+"""What is reported about runs of `export`: Prometheus by a file, OpenLineage by events.
 
 The file is for the textfile collector of node_exporter, which reads files named `*.prom`. It is
 replaced as a whole at the end of each run, so a scrape never sees half of it.

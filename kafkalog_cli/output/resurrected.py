@@ -129,7 +129,7 @@ RESURRECT_SUMMARY: Final = ObjectType[Row](
 
 
 class ResurrectWriter:
-    """Takes rows as the library tells them, and writes them when all has gone well.
+    """Takes rows as the library reports them, and writes them when all has gone well.
 
     All rows are objects; tables and CSV have the topics.
     """

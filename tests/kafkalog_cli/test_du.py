@@ -82,7 +82,7 @@ def test_leftovers_are_what_could_be_won(log_dir: Path, kafkalog: Run) -> None:
     text = kafkalog("du", log_dir, "--exact").stdout.decode()
     [gone] = [line.split() for line in text.splitlines() if line.startswith("gone")]
     assert gone[-1] == gone[2] != "0"
-    assert f"could be won: {gone[-1]} of leftovers" in text
+    assert f"could be reclaimed: {gone[-1]} of leftovers" in text
 
 
 def test_what_makes_no_sense_is_refused(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_failures_of_the_disk_are_one_error(
             patched.setattr(f"kafkalog.storage.directories.os.{name}", fail)
         done = kafkalog(*words)
     assert done.status == 4
-    assert done.stderr.startswith("error: path-unwritable\n× It cannot be written: ")
+    assert done.stderr.startswith("error: path-unwritable\n× The path cannot be written: ")
     assert "Traceback" not in done.stderr
     assert kafkalog(*words).status == 0
     kafkalog("export", f"{LOG_DIR}/orders-0", "--to", tmp_path / "other")

@@ -35,7 +35,8 @@ def wrong_lines(name: str) -> Iterator[tuple[list[str], str]]:
     yield [*sound, "--no-such-option"], "--no-such-option"
     yield [*sound, "-~"], "-~"
     for n, one in enumerate(given):
-        yield [*given[:n], *needed], command.params[n].metavar or one
+        metavar = command.params[n].metavar or one
+        yield [*given[:n], *needed], metavar.partition("...")[0].split()[-1]
     for one in options:
         option = max(one.opts, key=len)
         if one.required:
@@ -85,20 +86,21 @@ def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: 
 
 @pytest.mark.parametrize(("line", "message", "hint"), [
     ("ls x --fromat csv", "There is no option --fromat.",
-     "Did you mean --format? `kafkalog ls --help` lists the options."),
+     "Did you mean --format? `kafkalog ls --help` shows the usage."),
     ("veryfi", "There is no command 'veryfi'.",
      "Did you mean verify? `kafkalog --help` lists the commands."),
-    ("dump-segment", "PATH is missing.", "`kafkalog dump-segment --help` shows what it takes."),
-    ("export x", "--to is missing.", "`kafkalog export --help` shows what it takes."),
+    ("dump-segment", "PATH is missing.", "`kafkalog dump-segment --help` shows the usage."),
+    ("export x", "--to is missing.", "`kafkalog export --help` shows the usage."),
     ("dump-segment x --limit", "--limit needs a value.",
-     "`kafkalog dump-segment --help` shows what it takes."),
+     "`kafkalog dump-segment --help` shows the usage."),
     ("dump-segment x --limit many", "--limit: 'many' is not an integer.",
-     "`kafkalog dump-segment --help` shows what it takes."),
+     "`kafkalog dump-segment --help` shows the usage."),
     ("dump-segment x --limit -1", "--limit: '-1' is less than 0.",
-     "`kafkalog dump-segment --help` shows what it takes."),
+     "`kafkalog dump-segment --help` shows the usage."),
     ("verify x --level fast", "--level: 'fast' is not one of 'quick', 'standard', 'deep'.",
-     "`kafkalog verify --help` shows what it takes."),
-    ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows what it takes."),
+     "`kafkalog verify --help` shows the usage."),
+    ("verify x --seed 3", "--seed requires --sample.", "For example --sample 5% --seed 3."),
+    ("undo x y z", "Too many arguments: y z.", "`kafkalog undo --help` shows the usage."),
 ])  # fmt: skip
 def test_the_words(line: str, message: str, hint: str, kafkalog: Run):
     """Typer's own messages name Python classes and have another style."""

@@ -110,7 +110,7 @@ def test_other_disks_are_refused_every_time(
         assert is_right or (status == 3 and "bytes instead of" in stderr), (name, stdout, stderr)
     if compacted := found.pop("compact", None):
         assert compacted[0] == 4, compacted
-        assert compacted[2].count("It has changed since the plan was made") == PARTITIONS
+        assert compacted[2].count("The partition has changed since the plan was made") == PARTITIONS
     for name, (status, stdout, stderr) in found.items():
         assert status == 3, (name, stdout, stderr)
         assert "worker on" in stderr.replace("\n│", ""), (name, stderr)

@@ -197,7 +197,7 @@ def test_snapshots_that_have_expired(tmp_path: Path) -> None:
     append(log, to=lake, form=ICEBERG)
     assert rows_of(lake, ICEBERG) == rows(0, 129)
     iceberg(lake).manage_snapshots().rollback_to_snapshot(compacted).commit()
-    with pytest.raises(CorruptDataError, match="was set back behind the last run"):
+    with pytest.raises(CorruptDataError, match="was rolled back to before the last run"):
         append(log, to=lake, form=ICEBERG)
 
 

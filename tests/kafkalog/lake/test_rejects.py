@@ -330,7 +330,7 @@ def test_another_table_with_the_name_of_the_rejects(tmp_path: Path) -> None:
     catalog = load_catalog("lake", **local_catalog(str(to)))
     catalog.create_namespace("kafka")
     catalog.create_table("kafka.records_rejects", pa.schema([("n", pa.int64())]))
-    with pytest.raises(DestinationExistsError, match="no table of rejects: it lacks offset, "):
+    with pytest.raises(DestinationExistsError, match="not a table of rejects: it lacks offset, "):
         add(log, to, ICEBERG)
     assert rejects_of(to).schema().column_names == ["n"]
     assert not appending.data_files(to)

@@ -233,7 +233,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "other cluster": (other_cluster, ("--as-of-metadata", "{root}/b"), 4, "is of the cluster ddd"),
     "no metadata": (no_metadata, (), 3, "There is no metadata log here."),
-    "checkpoint": (bad_checkpoint, (), 6, "The second line says 7 entries, the file has 0."),
+    "checkpoint": (bad_checkpoint, (), 6, "The second line says 7 entries; the file has 0."),
     "two places": (plain, ("--to", "{root}/out"), 2, "Give either --to DIR, --into LOG_DIR or"),
     "yes": (plain, ("--yes",), 2, "--yes and --backup are for --in-place."),
     "node": (plain, ("--node-id", "2"), 2, "--node-id and --into exclude each other."),
@@ -316,7 +316,7 @@ def test_what_was_interrupted_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", fail)
         done = kafkalog(*command)
-    words = "1 of 2 partitions are in place, up to t-0: It cannot be written: No space left"
+    words = "1 of 2 partitions are in place, up to t-0: The path cannot be written: No space left"
     assert (done.status, words in done.stderr) == (8, True), done.stderr
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 3\n")  # of a broker since
     done = kafkalog(*command)

@@ -193,7 +193,7 @@ def test_a_broker_keeps_its_log_directory(
 @pytest.mark.parametrize(
     ("to", "status", "words"),
     [
-        ("{root}/no/out", 4, "It cannot be written: No such file or directory."),
+        ("{root}/no/out", 4, "The path cannot be written: No such file or directory."),
         ("{root}/a/t-0/partition.metadata", 2, "lies inside the source"),
         ("{root}/file", 4, "It exists, and is not an empty directory."),
         ("{root}/link", 4, "It exists, and is not an empty directory."),
