@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
 from kafkalog.living import CHANGES, answered
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
+from kafkalog.log_dir import PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source, read_file
@@ -300,7 +301,7 @@ def start_config_of(partition: PartitionDir) -> StartConfig | None:
 
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     try:
-        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0")).files
+        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
     except KafkaLogError:
         return None
     try:

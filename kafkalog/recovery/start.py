@@ -14,9 +14,10 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog import text_files
 from kafkalog.batches.framing import scan_batches
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
+from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
@@ -292,7 +293,7 @@ def _circumstances(
     """Return what the broker would read around the partition; given values take precedence."""
     assumptions = []
     parent = os.path.dirname(file_system.absolute(partition.path))
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
         log_start = checkpointed(parent, file_names.LOG_STARTS, partition) or 0

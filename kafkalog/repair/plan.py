@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.journal.log_dir_files import has_mark
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -39,6 +39,7 @@ from kafkalog.repair.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting, PredictedStart, StartConfig
 
 _LEFT_OVER = "left by a killed repair"
@@ -137,7 +138,7 @@ def recovery_start(
 
 
 def _untouched(partition: PartitionDir) -> Untouched | None:
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         return Untouched(
             "only the broker recovers KRaft's own log, at each start", "Start the broker."
         )

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import DirectoryState, is_staging, is_topic
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
 from kafkalog.targets import completeness, require_topics
@@ -148,7 +149,7 @@ def _candidates(
     _require_known(options.rename, there, "--rename")
     for one in _directories(targets):
         place = file_system.absolute(one.path)
-        if place in seen or one.topic == CLUSTER_METADATA_TOPIC or is_staging(_base(one)):
+        if place in seen or one.topic == CLUSTER_METADATA or is_staging(_base(one)):
             continue
         seen.add(place)
         if options.topics is not None and one.topic not in options.topics:

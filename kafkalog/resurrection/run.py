@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.topic_names import TRANSACTION_STATE
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
 from kafkalog.errors import (
@@ -48,7 +49,6 @@ from kafkalog.resurrection.sources import (
     log_dirs_of,
     source_images,
 )
-from kafkalog.state.coordinators import TRANSACTION_STATE
 from kafkalog.storage import (
     LogDirLock,
     NewDirectory,

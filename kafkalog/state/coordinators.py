@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
+from formats.topic_names import CONSUMER_OFFSETS as CONSUMER_OFFSETS  # noqa: PLC0414
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
 _INT_MIN: Final = 1 << 31
 """Java's smallest int, as an unsigned number."""
 

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
+from formats.topic_names import TRANSACTION_STATE
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
@@ -20,7 +21,7 @@ from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.living import answered
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
-from kafkalog.state.coordinators import TRANSACTION_STATE, InternalTopic, internal_topic
+from kafkalog.state.coordinators import InternalTopic, internal_topic
 from kafkalog.state.latest import Latest, LatestLog, latest_logs
 from kafkalog.state.model import Moment, moment_of
 from kafkalog.targets import best_replica, live_partitions, open_targets
