@@ -422,7 +422,6 @@ def _difference(
 
 def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
     """Return the start offset, records and bytes of each cut, leaving out preallocated zeros."""
-    from kafkalog.recovery.directory import segment_file
     from kafkalog.recovery.model import TruncateLog
 
     found = []
@@ -431,7 +430,7 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
             if cut.size_bytes:
                 found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
             continue
-        log = contents.get(segment_file(cut.base_offset, file_names.LOG))
+        log = contents.get(file_names.segment_file(cut.base_offset, file_names.LOG))
         if not cut.records_lost and log is not None and log.path is not None:
             with Source(log.path) as source:
                 if source.is_zero_from(log.start + cut.position):

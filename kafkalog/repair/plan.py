@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from formats.file_names import DirectoryState
+from formats.file_names import DirectoryState, segment_file
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.paths.source import Source
@@ -24,7 +24,7 @@ from kafkalog.recovery import (
     predict_start,
     usual_config,
 )
-from kafkalog.recovery.directory import Content, segment_file
+from kafkalog.recovery.directory import Content
 from kafkalog.recovery.segment_state import count_records
 from kafkalog.repair.model import (
     Fate,

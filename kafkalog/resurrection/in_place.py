@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "resurrect"
 _MEANINGLESS: Final = ("topics", "undelete", "rename", "copy", "prefer", "salvage")
-_REMOTE_INDEXES: Final = "remote-log-index-cache"
 _ELSEWHERE: Final = "Move it away; or make a new directory with --to."
 
 
@@ -167,7 +166,7 @@ def _require_own(target: LogDirListing, options: ResurrectOptions) -> None:
     for error in target.errors.values():
         raise error
     for name in target.others:
-        if os.path.basename(name) != _REMOTE_INDEXES:
+        if os.path.basename(name) != file_names.REMOTE_INDEX_CACHE:
             path = os.path.join(target.path, name)
             raise RefusedError("A broker would not start with this directory.",
                                path=path, hint="Move it away.")  # fmt: skip
