@@ -15,7 +15,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
-from kafkalog.inventory import list_log_dirs, list_partitions, partitions_of
+from kafkalog.inventory import list_log_dirs, list_partitions
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
@@ -24,7 +24,7 @@ from kafkalog.retention.simulate import judge_partition
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.state.model import OffsetLag, total_lag
 from kafkalog.state.transactions import read_transactions
-from kafkalog.targets import open_targets
+from kafkalog.targets import open_targets, partitions_of
 from kafkalog.verification import Findings
 from kafkalog.view import show
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -18,7 +17,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog import text_files
 from kafkalog.batches.framing import scan_batches
 from kafkalog.log_dir import open_partition
-from kafkalog.model import Batch
+from kafkalog.model import Batch, present_ms
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Directory, check_partition_metadata
@@ -231,7 +230,7 @@ class StartInProgress:
             self._directory,
             epochs,
             config,
-            now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
+            now_ms=present_ms() if config.now_ms is None else config.now_ms,
             is_clean=around.mode == StartMode.CLEAN,
             recovery_point=around.recovery_point,
             log_start_checkpoint=around.log_start,

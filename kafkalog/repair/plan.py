@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import DirectoryState, segment_file
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.journal.log_dir_files import has_mark
+from kafkalog.model import present_ms
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -193,7 +193,7 @@ def with_clock(config: StartConfig) -> StartConfig:
     """Return the config with a fixed clock, so that all readings of a partition agree."""
     if config.now_ms is not None:
         return config
-    return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
+    return dataclasses.replace(config, now_ms=present_ms())
 
 
 class _Differences:

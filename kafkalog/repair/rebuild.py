@@ -17,7 +17,8 @@ from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import CorruptDataError, contained
 from kafkalog.journal.requirements import require_own_files
-from kafkalog.journal.run import Maintenance, present_ms, segment_at, share_of
+from kafkalog.journal.run import Maintenance, segment_at, share_of
+from kafkalog.model import present_ms
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartInProgress, StartMode, start_config, usual_config
 from kafkalog.recovery.directory import offset_from_name
