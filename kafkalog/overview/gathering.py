@@ -20,7 +20,7 @@ from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
 from kafkalog.paths import file_system
-from kafkalog.retention.simulate import judge_partition
+from kafkalog.retention.partition import judge_partition
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.state.model import OffsetLag, total_lag
 from kafkalog.state.transactions import read_transactions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.profiles.model import Profile
     from kafkalog.recovery import NextStart
-    from kafkalog.retention.simulate import PartitionRetention
+    from kafkalog.retention.partition import PartitionRetention
     from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog.targets import Target
     from kafkalog.view import Shown

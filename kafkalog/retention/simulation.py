@@ -16,7 +16,7 @@ from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
 from kafkalog.retention.model import Deletion, Policy, Reason
-from kafkalog.retention.simulate import PartitionRetention, judge_partition
+from kafkalog.retention.partition import PartitionRetention, judge_partition
 from kafkalog.retention.verdicts import expires_at, run_policies
 from kafkalog.targets import Listener, open_targets
 
