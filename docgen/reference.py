@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 
+from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
@@ -111,11 +112,11 @@ _FILES = {
 }
 
 _INTERNAL_TOPICS = (
-    "__consumer_offsets",
-    "__transaction_state",
-    "__cluster_metadata",
-    "__remote_log_metadata",
-    "__share_group_state",
+    topic_names.CONSUMER_OFFSETS,
+    topic_names.TRANSACTION_STATE,
+    topic_names.CLUSTER_METADATA,
+    topic_names.REMOTE_LOG_METADATA,
+    topic_names.SHARE_GROUP_STATE,
 )
 
 

@@ -331,8 +331,16 @@ def is_staged(name: str) -> bool:
 
 
 def segment_file_name(base_offset: int, kind: FileKind) -> str:
-    """Name a segment's file: `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
-    return f"{base_offset:020d}.{kind}"
+    """Name a segment's file, or a snapshot of producers, by its kind."""
+    return segment_file(base_offset, f".{kind}")
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    """Name a segment's file, or a snapshot of producers, by its suffix, such as `.log.swap`.
+
+    The number has at least 20 digits: `LogFileUtils.filenamePrefixFromOffset`.
+    """
+    return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
 
 
 def staging_name(uid: str = "0" * 32) -> str:

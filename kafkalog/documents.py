@@ -1,4 +1,4 @@
-"""Strict reading of our own JSON: each kind of document has a schema, and anything else is refused.
+"""Our own JSON: how a line is written, and strict reading by a schema for each kind of document.
 
 Anybody who can write to a backup, an export or a log directory can put anything there. So what a
 schema does not name is refused too: unknown fields, repeated fields, numbers out of bounds.
@@ -194,6 +194,11 @@ class Fields:
             if schema is None:
                 raise ValueError(f"{place}/{name[:_SHOWN_MAX]!a} is not known")
             schema.check(one, f"{place}/{name}")
+
+
+def json_line(document: object) -> bytes:
+    """Return a document as one line of ASCII, whatever the names in it contain."""
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
 def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:

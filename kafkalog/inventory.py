@@ -21,6 +21,7 @@ from kafkalog.log_dir import (
 )
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.paths import file_system
+from kafkalog.targets import partitions_of
 from kafkalog.text_files import (
     MetaProperties,
     read_meta_properties,
@@ -164,15 +165,6 @@ def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
 
 def _defect(path: str, error: KafkaLogError) -> Defect:
     return Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
-
-
-def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
-    """Yield the partition directories of the targets."""
-    for target in targets:
-        if isinstance(target, LogDirListing):
-            yield from target.partitions
-        elif isinstance(target, PartitionDir):
-            yield target
 
 
 def list_partitions(

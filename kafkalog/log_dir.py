@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
 
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack
@@ -27,7 +26,7 @@ from kafkalog.batches.selection import Selection, milliseconds, segments_of
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
-from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special
+from kafkalog.model import Batch, Defect, Isolation, Level, LogView, Record, Special, named_member
 from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
 from kafkalog.targets import open_targets
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from kafkalog.view import Shown
 
 T = TypeVar("T")
-E = TypeVar("E", bound=StrEnum)
 
 
 class Wanted(TypedDict, total=False):
@@ -316,11 +314,12 @@ class Log:
         if (offset is None) == (timestamp is None):
             raise UsageError("Give either an offset or a timestamp.")
         shown = show_now(self._listed()).partition
-        log, bound = UnifiedLog(shown, high_watermark=high_watermark), _member(Isolation, isolation)
+        log = UnifiedLog(shown, high_watermark=high_watermark)
+        bound = named_member(Isolation, isolation)
         if offset is not None:
             return lookup.lookup_offset(log, offset, bound)
         if isinstance(timestamp, str):
-            return lookup.lookup_special(log, _member(Special, timestamp), bound)
+            return lookup.lookup_special(log, named_member(Special, timestamp), bound)
         assert timestamp is not None, "one of both is given"
         return lookup.lookup_timestamp(log, milliseconds(timestamp), bound)
 
@@ -379,13 +378,6 @@ def _header(header: bytes | str | tuple[bytes | str, bytes | str | None]) -> Any
     return _bytes(name), None if value is None else _bytes(value)
 
 
-def _member(kind: type[E], text: str) -> E:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not known.", hint=f"There are {', '.join(kind)}.") from None
-
-
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "from_time": milliseconds,
     "to_time": milliseconds,
@@ -393,6 +385,6 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "key_regex": _pattern,
     "value_regex": _pattern,
     "header": _header,
-    "isolation": partial(_member, Isolation),
-    "view": partial(_member, LogView),
+    "isolation": partial(named_member, Isolation),
+    "view": partial(named_member, LogView),
 }

@@ -6,6 +6,7 @@ integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always di
 
 from __future__ import annotations
 
+import time
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
@@ -13,8 +14,10 @@ from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
 from formats.late_classes import dataclass
+from kafkalog.errors import UsageError
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 
 class computed_once(cached_property[T]):  # noqa: N801 # used as a decorator
@@ -351,6 +354,23 @@ class EpochEntry:
 
     epoch: int
     start_offset: int
+
+
+def present_ms() -> int:
+    """Return the current time."""
+    return time.time_ns() // 1_000_000
+
+
+def named_member(kind: type[E], text: str) -> E:
+    """Return the member of an enumeration that a text names.
+
+    Raises:
+        UsageError: there is none.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not known.", hint=f"There are {', '.join(kind)}.") from None
 
 
 def wrap_int64(number: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -220,11 +219,6 @@ def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> i
     before = "" if last_log is None else last_log[0]
     lines = [f"{name} {size}\n" for name, size in logs if name < before]
     return crc32c("".join(lines).encode())
-
-
-def now_ms() -> int:
-    """Return the time to use for sightings of what is listed after this call."""
-    return time.time_ns() // 1_000_000
 
 
 def ids_of(directory: str) -> tuple[tuple[str, str], ...]:

@@ -100,17 +100,19 @@ _NAMED_MAX: Final = 20  # topics in a hint
 
 def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
     """Yield the partition directories that a broker would serve, and logs in remote storage."""
+    for partition in partitions_of(targets):
+        served = (DirectoryState.LIVE, DirectoryState.REMOTE)
+        if partition.name is not None and partition.state in served:
+            yield partition
+
+
+def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
+    """Yield the partition directories of the targets."""
     for target in targets:
-        for partition in _partitions(target):
-            served = (DirectoryState.LIVE, DirectoryState.REMOTE)
-            if partition.name is not None and partition.state in served:
-                yield partition
-
-
-def _partitions(target: Target) -> Sequence[PartitionDir]:
-    if isinstance(target, LogDirListing):
-        return target.partitions
-    return (target,) if isinstance(target, PartitionDir) else ()
+        if isinstance(target, LogDirListing):
+            yield from target.partitions
+        elif isinstance(target, PartitionDir):
+            yield target
 
 
 def meant_partitions(
@@ -137,7 +139,7 @@ def meant_partitions(
     left_out: list[PartitionDir] = []
     for target in targets:
         is_named = isinstance(target, PartitionDir)
-        for one in _partitions(target) if is_named or dead else live_partitions([target]):
+        for one in partitions_of([target]) if is_named or dead else live_partitions([target]):
             if not is_named and is_staging(os.path.basename(one.path)):
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:
@@ -152,7 +154,7 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
     """Return the topics of targets, also of directories that could not be listed."""
     found: set[str] = set()
     for target in targets:
-        found |= {partition.topic for partition in _partitions(target)}
+        found.update(partition.topic for partition in partitions_of([target]))
         names: Iterable[str] = ()
         if isinstance(target, FileEntry):
             names = [os.path.dirname(file_system.absolute(target.path))]

@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import TOP_FILES, DirectoryState, FileKind, FileState, parse_file_name
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
 from kafkalog.living import CHANGES, answered
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
+from kafkalog.log_dir import PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source, read_file
@@ -300,7 +301,7 @@ def start_config_of(partition: PartitionDir) -> StartConfig | None:
 
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     try:
-        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0")).files
+        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
     except KafkaLogError:
         return None
     try:
@@ -421,7 +422,6 @@ def _difference(
 
 def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
     """Return the start offset, records and bytes of each cut, leaving out preallocated zeros."""
-    from kafkalog.recovery.directory import segment_file
     from kafkalog.recovery.model import TruncateLog
 
     found = []
@@ -430,7 +430,7 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
             if cut.size_bytes:
                 found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
             continue
-        log = contents.get(segment_file(cut.base_offset, file_names.LOG))
+        log = contents.get(file_names.segment_file(cut.base_offset, file_names.LOG))
         if not cut.records_lost and log is not None and log.path is not None:
             with Source(log.path) as source:
                 if source.is_zero_from(log.start + cut.position):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,6 +15,7 @@ from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_partition, open_path
+from kafkalog.model import present_ms
 from kafkalog.producers import EXPIRATION_MS
 from kafkalog.unified_log import END, UnifiedLog
 
@@ -177,7 +177,7 @@ def audit_compaction(
     target = open_path(os.fspath(path))
     judge = partial(
         audit_partition,
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        now_ms=present_ms() if now_ms is None else now_ms,
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=producer_expiration_ms,

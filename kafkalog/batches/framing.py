@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 _HEADER = RECORD_BATCH_HEADER.struct
-_UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
+UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
 _LEGACY = MESSAGE_HEADER.part("crc", "attributes")
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+INT32 = struct.Struct(">i")
 
 # Possible headers of magic 0, 1 or 2: offset and length not negative, length no smaller than the
 # smallest message, known attribute bits only. A regular expression tests this at memory speed.
@@ -62,7 +62,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
             f"The file ends {counted(left, 'byte')} into a header.",
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
-    offset, length, magic = _UP_TO_MAGIC.unpack_from(header)
+    offset, length, magic = UP_TO_MAGIC.unpack_from(header)
     minimum = c.MESSAGE_V0_LENGTH_MIN
     if magic >= 2:
         minimum = c.BATCH_LENGTH_MIN
@@ -90,7 +90,7 @@ def batch_of_header(
         crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
         timestamp = -1
         if magic == 1:
-            timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+            timestamp = INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
         fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
         return Batch(path, position, size, offset, offset, magic, *fields)
     _, _, epoch, _, crc, attributes, delta, *rest = _HEADER.unpack(header)
@@ -284,13 +284,13 @@ def _is_likely(source: Source, batch: Batch) -> bool:
         )
     position = batch.position + c.LOG_OVERHEAD
     position += c.MESSAGE_V1_LENGTH_MIN if batch.magic == 1 else c.MESSAGE_V0_LENGTH_MIN
-    position -= 2 * _INT32.size
+    position -= 2 * INT32.size
     for _ in ("key", "value"):
-        field = source.read(position, _INT32.size)
-        size = _INT32.unpack(field)[0] if len(field) == _INT32.size else -2
+        field = source.read(position, INT32.size)
+        size = INT32.unpack(field)[0] if len(field) == INT32.size else -2
         if size < -1:
             return False
-        position += _INT32.size + max(size, 0)
+        position += INT32.size + max(size, 0)
     return position == batch.end_position
 
 

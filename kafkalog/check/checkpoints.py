@@ -15,12 +15,12 @@ from formats import constants as c
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, LogDirListing
 from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.wording import counted
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition, Found
     from kafkalog.columns.headers import BatchColumns
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Batch, CheckpointEntry, Defect
 
 
@@ -179,7 +180,7 @@ def _missing(
         if (topic, number) not in seen
         and partition.log.was_closed
         and partition.directory.state == DirectoryState.LIVE
-        and topic != CLUSTER_METADATA_TOPIC
+        and topic != CLUSTER_METADATA
     ]
     if lost:
         named = ", ".join(lost[:_NAMED_MAX]) + (" and others" if lost[_NAMED_MAX:] else "")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system
 from kafkalog.recovery import Hosting, missing_identity
 from kafkalog.text_files import (
@@ -86,7 +87,7 @@ class CheckedLogDir:
         """Yield the partitions that a broker would serve, except the quorum's."""
         for partition in self.partitions:
             directory = partition.directory
-            if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA_TOPIC:
+            if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA:
                 yield partition
 
     def path(self, name: str) -> str:
@@ -282,13 +283,13 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
         found.broker
         for found in log_dirs
         for partition in found.log_dir.partitions
-        if partition.topic == CLUSTER_METADATA_TOPIC
+        if partition.topic == CLUSTER_METADATA
     }
     for found in log_dirs:
         is_kraft = found.properties is not None and found.properties.version > 0
         if is_kraft and found.broker not in with_metadata and any(found.live()):
             with_metadata.add(found.broker)
-            path = found.path(f"{CLUSTER_METADATA_TOPIC}-0")
+            path = found.path(f"{CLUSTER_METADATA}-0")
             detail = "No given log directory holds it; the partitions assigned to the node are "
             yield make_defect("cluster-metadata-missing", path, f"{detail}unknown.")
 

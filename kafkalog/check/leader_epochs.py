@@ -19,11 +19,11 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.paths import file_system
 from kafkalog.text_files import read_leader_epochs
 from kafkalog.wording import counted
@@ -357,11 +357,7 @@ class EpochsMatchFile(PartitionCheck):
                 )
                 return
         is_live = self.partition.directory.state == DirectoryState.LIVE
-        if (
-            not is_live
-            or self.partition.directory.topic == CLUSTER_METADATA_TOPIC
-            or not self._runs
-        ):
+        if not is_live or self.partition.directory.topic == CLUSTER_METADATA or not self._runs:
             return
         start, first = self.partition.log.log_start_offset, entries[0]
         lacks = any(run.first < first.start_offset and run.first >= start for run in self._runs)

@@ -19,6 +19,7 @@ import numpy as np
 from formats import constants as c
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState, FileKind
+from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.check.aborted_transactions import AbortedTransactions
@@ -191,10 +192,6 @@ def _hint(directory: PartitionDir, state: NDArray[np.int64]) -> str:
     )
 
 
-# Its batches all have sequence 0: the group coordinator writes them, not the producer.
-_WITHOUT_SEQUENCES: Final = "__consumer_offsets"
-
-
 @partition_check
 class ProducerHistory(PartitionCheck):
     """Batches of producers follow each other, and agree with transaction indexes and snapshots.
@@ -219,7 +216,7 @@ class ProducerHistory(PartitionCheck):
             coordinator_epochs_never_go_back,
             transactions_hold_only_their_own,
         ]
-        if directory.topic != _WITHOUT_SEQUENCES:
+        if directory.topic != CONSUMER_OFFSETS:  # the group coordinator writes all with sequence 0
             self._of_rows.append(sequences_continue)
         self._segments = {segment.base_offset: segment for segment in directory.segments}
         self._limit = INT64_MAX

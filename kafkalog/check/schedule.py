@@ -17,7 +17,7 @@ from formats.late_classes import dataclass
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment
-from kafkalog.model import Defect, Level, Severity
+from kafkalog.model import Defect, Level, Severity, present_ms
 from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Schedule:
         history: History | None = None,
         duration_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = present_ms,
     ) -> None:
         self.level = level
         self.sample = sample

@@ -17,6 +17,7 @@ import numpy as np
 from formats import constants as c
 from formats import file_names
 from formats.file_names import INDEX_KINDS, FileState
+from formats.topic_names import INTERNAL_TOPICS
 from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.batches import (
     CheckedLog,
@@ -184,7 +185,6 @@ class OffsetsIncrease(SegmentCheck):
             )
 
 
-COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _SEGMENT_SIZE_MAX: Final = c.INT32_MAX
 
 
@@ -208,7 +208,7 @@ class OffsetsAreComplete(PartitionCheck):
         cleaned_to = partition.log.checkpoint(file_names.CLEANER_OFFSETS)
         self._directory = partition.directory
         topic = partition.directory.topic
-        self.is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
+        self.is_compacted = cleaned_to is not None or topic in INTERNAL_TOPICS
         self._expected: int | None = None
         self._is_in_order = True
         self._held = np.empty((SPAN_FIELDS, 0), np.int64)

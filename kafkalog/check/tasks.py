@@ -23,11 +23,11 @@ from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
-from kafkalog.model import Defect, Level
+from kafkalog.model import Defect, Level, present_ms
 from kafkalog.paths import file_system
 from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source
-from kafkalog.sightings import Sighting, now_ms
+from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -176,7 +176,7 @@ def _cost(partition: PartitionDir) -> int:
 
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
     path = file_system.absolute(partition.path)
-    seen, at_ms = None, now_ms()
+    seen, at_ms = None, present_ms()
     with suppress(KafkaLogError):  # it is gone, as the tasks will find
         seen = Sighting.of(list_partition(path), at_ms)
     return {

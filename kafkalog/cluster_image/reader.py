@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import DirectoryState, FileKind
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.selection import (
     Selection,
     plan_files,
@@ -20,13 +21,14 @@ from kafkalog.cluster_image.replay import replay as apply_record
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 
 # All but frame version 1, type 20 (no-op) and 21 (ZooKeeper migration): most records of a log are
@@ -148,7 +150,7 @@ def metadata_partition(log_dir: LogDirListing) -> PartitionDir | None:
         (
             partition
             for partition in log_dir.partitions
-            if partition.topic == CLUSTER_METADATA_TOPIC and partition.state == DirectoryState.LIVE
+            if partition.topic == CLUSTER_METADATA and partition.state == DirectoryState.LIVE
         ),
         None,
     )

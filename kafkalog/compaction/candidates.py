@@ -16,11 +16,11 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
 from kafkalog.configs.sources import COMPACTED_TOPICS
 from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment
 from kafkalog.model import Batch
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import CompactionRequest
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.inventory import PartitionRow
+    from kafkalog.log_dir import PartitionDir, Segment
 
 
 def find_cleanable(
@@ -251,7 +252,7 @@ def _used(configs: TopicConfigs) -> tuple[ConfigValue, ...]:
 
 
 def _skip_by_name(partition: PartitionDir) -> Skip | None:
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         return Skip.METADATA
     return None if partition.state == DirectoryState.LIVE else Skip.NOT_LIVE
 

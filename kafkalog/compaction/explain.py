@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import file_names
-from formats.file_names import FileState
+from formats.file_names import FileState, segment_file
 from kafkalog.batches.records import hold_records, require_few_records
 from kafkalog.columns.chunks import BATCH_SIZE_MAX, ChunkReader, Rows, Workspace
 from kafkalog.columns.pipeline import records_of
@@ -22,7 +22,7 @@ from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import MAP_MEMORY, MAP_SLOT_SIZE, Action, Group
 from kafkalog.compaction.offset_map import MapBuilding, OffsetMap
 from kafkalog.compaction.plan import require_known_layout, require_sound
-from kafkalog.compaction.swap import NewFiles, clean_group, file_name, swap_in
+from kafkalog.compaction.swap import NewFiles, clean_group, swap_in
 from kafkalog.jit.fast_path import kernels_work
 from kafkalog.storage import Changes, Step, StepKind
 from kafkalog.unified_log import UnifiedLog
@@ -245,7 +245,7 @@ class _PlannedChanges(Changes):
 
 def _steps(files: NewFiles, group: Sequence[Segment], partition: PartitionDir) -> Iterator[Step]:
     for suffix in files.suffixes:
-        name = file_name(files.base_offset, suffix) + file_names.CLEANED
+        name = segment_file(files.base_offset, suffix) + file_names.CLEANED
         yield Step(StepKind.CREATE, name)
         yield Step(StepKind.SYNC, name)
     planned = _PlannedChanges(partition.path)

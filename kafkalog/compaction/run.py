@@ -11,8 +11,9 @@ from kafkalog.compaction.model import Candidate, Cleanable, Compaction, Compacti
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.journal import Run
-from kafkalog.journal.run import Maintenance, present_ms, target_at
+from kafkalog.journal.run import Maintenance, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir
+from kafkalog.model import present_ms
 
 if TYPE_CHECKING:
     import os

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from formats.file_names import is_plain
+from formats.file_names import is_plain, segment_file
 from kafkalog.codecs import crc32c
 from kafkalog.compaction.model import Dropped, Tally
 from kafkalog.compaction.plan import PassPlan, SoundLog, sound_from_json
-from kafkalog.compaction.swap import SUFFIXES, NewFiles, file_name
+from kafkalog.compaction.swap import SUFFIXES, NewFiles
 from kafkalog.documents import (
     Anything,
     Either,
@@ -198,7 +198,7 @@ class StagedPass:
         for suffix in said["suffixes"]:
             place = self._place(base_offset, suffix)
             _require_ours(place, group[0].log.path)
-            changes.link(place, file_name(base_offset, suffix) + file_names.CLEANED)
+            changes.link(place, segment_file(base_offset, suffix) + file_names.CLEANED)
         indexes = [suffix for suffix in said["suffixes"] if suffix != file_names.LOG]
         return NewFiles(
             base_offset,
@@ -211,7 +211,7 @@ class StagedPass:
 
     def _place(self, base_offset: int, suffix: str) -> str:
         return os.path.join(
-            self._places[base_offset], file_name(base_offset, suffix) + file_names.CLEANED
+            self._places[base_offset], segment_file(base_offset, suffix) + file_names.CLEANED
         )
 
     def _content(self, base_offset: int, suffix: str) -> bytes:

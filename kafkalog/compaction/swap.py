@@ -10,15 +10,15 @@ wherever that order matters.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from formats.file_names import FileKind
+from formats.file_names import FileKind, segment_file
 from formats.late_classes import dataclass
+from kafkalog.batches.framing import INT32, INT64
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.headers import BatchColumns, batch_columns
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir, Segment
 
 
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
 _BATCHES_AT_ONCE = 1 << 12
 _FEW_BYTES = 1 << 16  # up to this size, batches are processed one by one
 
@@ -97,10 +95,10 @@ class NewSegment:
 
     def _append(self, data: bytes | memoryview, at: int) -> int:
         """Append the batch at a position of some bytes; return its size."""
-        base_offset = _INT64.unpack_from(data, at)[0]
-        size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
-        last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
-        timestamp = _INT64.unpack_from(data, at + c.MAX_TIMESTAMP_POSITION)[0]
+        base_offset = INT64.unpack_from(data, at)[0]
+        size: int = c.LOG_OVERHEAD + INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
+        last_offset = base_offset + INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
+        timestamp = INT64.unpack_from(data, at + c.MAX_TIMESTAMP_POSITION)[0]
         self.next_offset = last_offset + 1
         self._build.batch(timestamp, last_offset, self.size_bytes)
         self.size_bytes += size
@@ -162,11 +160,6 @@ class NewFiles:
         return (file_names.LOG, *self.indexes)
 
 
-def file_name(base_offset: int, suffix: str) -> str:
-    """Return Kafka's name for the file of a segment."""
-    return f"{base_offset:020}{suffix}"
-
-
 def clean_group(
     cleaning: Cleaning,
     group: Sequence[Segment],
@@ -197,7 +190,7 @@ def clean_group(
         for piece in cleaning.clean(group):
             segment.extend(memoryview(piece))
     else:
-        name = file_name(first.base_offset, file_names.LOG) + file_names.CLEANED
+        name = segment_file(first.base_offset, file_names.LOG) + file_names.CLEANED
         with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
             for data in written(log, cleaning.clean(group)):
                 segment.extend(data)
@@ -229,7 +222,7 @@ def clean_group(
 def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
     try:
         for suffix, data in files.indexes.items():
-            name = file_name(files.base_offset, suffix) + file_names.CLEANED
+            name = segment_file(files.base_offset, suffix) + file_names.CLEANED
             mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
@@ -241,7 +234,9 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
 def discard(files: NewFiles, changes: Changes) -> None:
     """Remove the new segment's `.cleaned` files."""
     for suffix in files.suffixes:
-        changes.remove(file_name(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True)
+        changes.remove(
+            segment_file(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +294,10 @@ def check_new_files(files: NewFiles, found: ReadBack, changes: Changes) -> None:
     if (found.size_bytes, found.records) != (files.size_bytes, files.records) or (
         not found.next_offset == files.next_offset <= files.next_base_offset
     ):
-        path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
+        path = changes.path(segment_file(files.base_offset, file_names.LOG) + file_names.CLEANED)
         raise _wrong("The log does not hold the records that were written.", path)
     for suffix, data in files.indexes.items():
-        name = changes.path(file_name(files.base_offset, suffix) + file_names.CLEANED)
+        name = changes.path(segment_file(files.base_offset, suffix) + file_names.CLEANED)
         with Source(name) as source:
             stored = source.read(0, source.size_bytes)
         if stored != data or found.indexes.get(suffix, data) != data:
@@ -347,12 +342,12 @@ def swap_in(
     """
     changes.sync_directory()
     for suffix in files.suffixes:
-        name = file_name(files.base_offset, suffix)
+        name = segment_file(files.base_offset, suffix)
         changes.rename(name + file_names.CLEANED, name + file_names.SWAP)
     changes.sync_directory()
     _retire(files, group, changes)
     for number, suffix in enumerate(files.suffixes):
-        name = file_name(files.base_offset, suffix)
+        name = segment_file(files.base_offset, suffix)
         changes.rename(name + file_names.SWAP, name)
         if number == 0:
             changes.sync_directory()

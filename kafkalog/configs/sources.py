@@ -14,7 +14,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from formats import file_names
+from formats import file_names, topic_names
 from formats.late_classes import dataclass
 from kafkalog.configs.definitions import (
     DEFINITIONS,
@@ -31,7 +31,7 @@ from kafkalog.errors import (
     NotFoundError,
     UsageError,
 )
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
+from kafkalog.log_dir import open_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.source import read_file
 from kafkalog.text_files import read_meta_properties
@@ -92,7 +92,7 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
         UnreadableError: the directory cannot be listed.
     """
     try:
-        directory = open_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0"))
+        directory = open_partition(os.path.join(log_dir, _METADATA))
     except (NotFoundError, NotAKafkaFileError):
         return None
     from kafkalog.cluster_image import ImageReader  # its schemas, only where there are records
@@ -144,14 +144,14 @@ def read_property_lines(path: str) -> Iterator[Property]:
 DEFAULT_SOURCE: Final = "default"
 INTERNAL_SOURCE: Final = "as brokers create it"
 OPTION_SOURCE: Final = "--config"
-_METADATA: Final = "__cluster_metadata-0"
+_METADATA: Final = f"{topic_names.CLUSTER_METADATA}-0"
 # Values that a broker sets when it creates a topic of its own; used if no metadata log has them.
 _COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 _INTERNAL: Final = {
-    "__consumer_offsets": _COMPACTED,
-    "__transaction_state": _COMPACTED,
-    "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "104857600"},
-    "__remote_log_metadata": {"cleanup.policy": "delete"},
+    topic_names.CONSUMER_OFFSETS: _COMPACTED,
+    topic_names.TRANSACTION_STATE: _COMPACTED,
+    topic_names.SHARE_GROUP_STATE: {"cleanup.policy": "delete", "segment.bytes": "104857600"},
+    topic_names.REMOTE_LOG_METADATA: {"cleanup.policy": "delete"},
 }
 COMPACTED_TOPICS: Final = frozenset(name for name, one in _INTERNAL.items() if one is _COMPACTED)
 """The topics that brokers create compacted."""

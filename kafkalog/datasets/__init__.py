@@ -7,22 +7,20 @@ and pandas choose columns and rows before anything is read. pyarrow is loaded on
 from __future__ import annotations
 
 import os
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
-from kafkalog.model import Defect, End, Isolation, LogView, Replicas
+from kafkalog.model import Defect, End, Isolation, LogView, Replicas, named_member
 from kafkalog.tables.model import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from enum import StrEnum
 
     from kafkalog.datasets.arrow_dataset import Dataset
-
-E = TypeVar("E", bound=StrEnum)
 
 
 def dataset(
@@ -76,11 +74,11 @@ def dataset(
     tables = Tables(
         tuple(os.fspath(path) for path in paths),
         None if topics is None else frozenset(topics),
-        _member(Isolation, isolation),
-        _member(End, end),
-        None if replicas is None else _member(Replicas, replicas),
+        named_member(Isolation, isolation),
+        named_member(End, end),
+        None if replicas is None else named_member(Replicas, replicas),
         internal,
-        _member(LogView, view),
+        named_member(LogView, view),
         text,
         disorder_ms,
         threads,
@@ -95,10 +93,3 @@ def _table(kind: type[StrEnum], name: str) -> TableName | StateTable:
     except ValueError:
         known = ", ".join([*TableName, *StateTable])
         raise UsageError(f"There is no table {name!r}.", hint=f"There are {known}.") from None
-
-
-def _member(kind: type[E], text: str) -> E:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not known.", hint=f"There are {', '.join(kind)}.") from None

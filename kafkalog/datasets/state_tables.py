@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.cluster_image.model import RESOURCE_TYPES, TOPIC
 from kafkalog.configs.sources import read_metadata_configs
 from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.datasets.schemas import STATE_SCHEMAS
 from kafkalog.errors import NotFoundError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import MILLISECONDS_MAX
@@ -138,7 +139,7 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
 
 def _metadata_log_dir(targets: Sequence[Any]) -> str:
     """Return the log directory with the most complete metadata log."""
-    found = [one for one in live_partitions(targets) if one.topic == CLUSTER_METADATA_TOPIC]
+    found = [one for one in live_partitions(targets) if one.topic == CLUSTER_METADATA]
     if not found:
         raise _no_metadata(targets)
     return os.path.dirname(best_replica(found).path)

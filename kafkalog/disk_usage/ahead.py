@@ -24,12 +24,12 @@ from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
 from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
-from kafkalog.inventory import partitions_of
 from kafkalog.model import Batch
 from kafkalog.paths.uris import is_object
 from kafkalog.retention import PartitionRetention, forecast
 from kafkalog.retention.model import Reason
 from kafkalog.retention.simulation import simulate_retention
+from kafkalog.targets import partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

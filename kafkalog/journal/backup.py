@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +18,7 @@ from kafkalog.journal.journal import (
     read_journal,
 )
 from kafkalog.journal.log_dir_files import Listing, keep_checkpoints
+from kafkalog.model import present_ms
 from kafkalog.storage import AppendedFile, Changes, Step, require_space
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Backup:
             "version": version("kafkalog"),
             "log_dir": self._log_dir,
             "arguments": self._arguments,
-            "time_ms": time.time_ns() // 1_000_000,
+            "time_ms": present_ms(),
         }
 
     def _append(self, fields: dict[str, object]) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState, FileState
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.storage import require_no_link
@@ -139,7 +140,7 @@ def require_live(partition: PartitionDir) -> None:
     Raises:
         RefusedError: it is being deleted, moved or stray, or the metadata log of KRaft.
     """
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         raise RefusedError(
             "KRaft maintains its metadata log by snapshots, not by topic configs.",
             path=partition.path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -410,8 +409,3 @@ def share_of(
         yield advance
     finally:
         progress(left)
-
-
-def present_ms() -> int:
-    """Return the current time in milliseconds."""
-    return time.time_ns() // 1_000_000

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import ChangedSinceError, KafkaLogError
 from kafkalog.journal.journal import (
     MARK_REMOVED,
@@ -20,7 +21,6 @@ from kafkalog.journal.journal import (
     encoded,
 )
 from kafkalog.journal.log_dir_files import DIRECTORY, bring_mark_back, has_mark
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.paths.source import read_file
 from kafkalog.storage import TEMPORARY_SUFFIX, Changes, require_no_link
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Observe = Callable[[Step], None] | None
 
 _SIZE_MAX: Final = 1 << 30
-_METADATA: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+_METADATA: Final = f"{CLUSTER_METADATA}-0"
 
 
 def change(

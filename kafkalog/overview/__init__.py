@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def report(
         memory.
     """
     from kafkalog.configs import ConfigSources
-    from kafkalog.model import Level
+    from kafkalog.model import Level, present_ms
     from kafkalog.overview.gathering import Gathering
 
     places = [os.fspath(path) for path in paths]
@@ -61,7 +60,7 @@ def report(
         places,
         Level(level),
         ConfigSources.of(configs),
-        time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        present_ms() if now_ms is None else now_ms,
         threads=threads,
         failed=failed or _raised,
         progress=progress or (lambda _: None),

@@ -15,16 +15,16 @@ from kafkalog.defects import REFERENCES
 from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
-from kafkalog.inventory import list_log_dirs, list_partitions, partitions_of
+from kafkalog.inventory import list_log_dirs, list_partitions
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
 from kafkalog.paths import file_system
-from kafkalog.retention.simulate import judge_partition
+from kafkalog.retention.partition import judge_partition
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.state.model import OffsetLag, total_lag
 from kafkalog.state.transactions import read_transactions
-from kafkalog.targets import open_targets
+from kafkalog.targets import open_targets, partitions_of
 from kafkalog.verification import Findings
 from kafkalog.view import show
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect, Level, LogView
     from kafkalog.profiles.model import Profile
     from kafkalog.recovery import NextStart
-    from kafkalog.retention.simulate import PartitionRetention
+    from kafkalog.retention.partition import PartitionRetention
     from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog.targets import Target
     from kafkalog.view import Shown

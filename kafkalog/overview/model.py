@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, PartitionDir, Segment
     from kafkalog.model import Defect, Level
     from kafkalog.paths.source import Source
-    from kafkalog.retention.simulate import PartitionRetention
+    from kafkalog.retention.partition import PartitionRetention
     from kafkalog.state.model import Group, OffsetLag
 
     Column = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

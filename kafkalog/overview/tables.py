@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.overview.gathering import Report
     from kafkalog.overview.model import Finding, PartitionFacts
     from kafkalog.recovery import NextStart
-    from kafkalog.retention.simulate import PartitionRetention
+    from kafkalog.retention.partition import PartitionRetention
 
 
 _ASSUMPTIONS_MAX: Final = 200

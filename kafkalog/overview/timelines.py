@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.file_names import INDEXES, LOG, SNAPSHOT
 from kafkalog.model import Severity
 from kafkalog.overview.html import (
     CONFIG,
@@ -157,7 +158,7 @@ def marks_of(
         stem = os.path.splitext(verdict.segment.path)[0]
         found = [
             reference
-            for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+            for suffix in (LOG, *INDEXES, SNAPSHOT)
             for reference in findings.get(stem + suffix, ())
         ]
         if found:

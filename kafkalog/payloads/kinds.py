@@ -6,7 +6,8 @@ import os
 from enum import StrEnum
 from typing import Final
 
-from formats.file_names import partition_of
+from formats import topic_names
+from formats.file_names import BOOTSTRAP, partition_of
 
 
 class PayloadKind(StrEnum):
@@ -20,11 +21,11 @@ class PayloadKind(StrEnum):
 
 
 _TOPICS: Final = {
-    "__consumer_offsets": PayloadKind.OFFSETS,
-    "__transaction_state": PayloadKind.TRANSACTION_LOG,
-    "__cluster_metadata": PayloadKind.CLUSTER_METADATA,
-    "__remote_log_metadata": PayloadKind.REMOTE_LOG_METADATA,
-    "__share_group_state": PayloadKind.SHARE_GROUP_STATE,
+    topic_names.CONSUMER_OFFSETS: PayloadKind.OFFSETS,
+    topic_names.TRANSACTION_STATE: PayloadKind.TRANSACTION_LOG,
+    topic_names.CLUSTER_METADATA: PayloadKind.CLUSTER_METADATA,
+    topic_names.REMOTE_LOG_METADATA: PayloadKind.REMOTE_LOG_METADATA,
+    topic_names.SHARE_GROUP_STATE: PayloadKind.SHARE_GROUP_STATE,
 }
 
 
@@ -35,7 +36,7 @@ def payload_kind(topic: str) -> PayloadKind | None:
 
 def payload_kind_at(path: str, *, is_file: bool) -> PayloadKind | None:
     """Return how the records of a file or a partition directory are read, by its absolute path."""
-    if os.path.basename(path) == "bootstrap.checkpoint":
+    if os.path.basename(path) == BOOTSTRAP:
         return PayloadKind.CLUSTER_METADATA
     name = partition_of(os.path.dirname(path) if is_file else path)
     return None if name is None else payload_kind(name.topic)

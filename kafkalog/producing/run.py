@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ClusterError, RefusedError
+from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.producing.cluster import Cluster, active
 from kafkalog.producing.lanes import Lanes
@@ -17,7 +18,6 @@ from kafkalog.producing.offsets import OffsetMap, committed_offsets, translation
 from kafkalog.producing.progress import ProgressFile
 from kafkalog.producing.routes import require_topics_in, routes_of
 from kafkalog.producing.sending import PREFIX, Sending
-from kafkalog.sightings import now_ms
 from kafkalog.tables.model import PartitionEnd, partition_ends
 from kafkalog.tables.model import Request as Rows
 from kafkalog.wording import counted
@@ -350,7 +350,7 @@ class _Retention:
 
     def __init__(self, configs: Mapping[str, Mapping[str, str]], listener: ReplayListener) -> None:
         self._listener = listener
-        now = now_ms()
+        now = present_ms()
         self._oldest = {
             topic: now - int(own["retention.ms"])
             for topic, own in configs.items()

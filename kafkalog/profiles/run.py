@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from kafkalog.check.segments import missing_offsets
 from kafkalog.defects import raise_defect
 from kafkalog.engine import Engine, told_error
+from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.profiles.model import CodecUse, Profile, TimeBucket
 from kafkalog.profiles.part import Part, profile_part
-from kafkalog.sightings import now_ms
 from kafkalog.tables.planning import Target, each_planned, find_targets, tell_differences
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def profile_logs(
     Cost:
         Memory here: about 300 KiB per partition, and the frequent keys.
     """
-    at_ms = now_ms()
+    at_ms = present_ms()
     tasks = []
     owners = []
 

@@ -152,11 +152,6 @@ class Directory:
             self._tell(name, data)
 
 
-def segment_file(base_offset: int, suffix: str) -> str:
-    """Return the name of a segment's file or of a snapshot; the number has at least 20 digits."""
-    return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
-
-
 def offset_from_name(name: str) -> int:
     """Parse the number before the first dot, as `Long.parseLong` does.
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT32_MAX, INT64_MAX
-from kafkalog.recovery.directory import Content, Directory, offset_from_name, segment_file
+from formats.file_names import segment_file
+from kafkalog.recovery.directory import Content, Directory, offset_from_name
 from kafkalog.recovery.indexes import InvalidOffsetError, OffsetSlots
 from kafkalog.recovery.model import (
     CreateSegment,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.cluster_image import ClusterImage
+    from kafkalog.log_dir import LogDirListing, PartitionDir
 
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
@@ -60,7 +61,7 @@ class Hosting:
         As in Kafka, the topic id counts and not the name. Also None if the metadata could not be
         read to the end: then anything missing from it proves nothing.
         """
-        is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
+        is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA
         if not is_judged or not self.image.is_whole:
             return None
         path = os.path.join(partition.path, file_names.PARTITION_METADATA)

@@ -14,6 +14,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import segment_file
 from kafkalog.batches.framing import scan_batches
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, EpochEntry, ProducerState
@@ -25,7 +26,7 @@ from kafkalog.producers import (
     read_producer_snapshot,
     snapshot_bytes,
 )
-from kafkalog.recovery.directory import Directory, checkpoint_lines, offset_from_name, segment_file
+from kafkalog.recovery.directory import Directory, checkpoint_lines, offset_from_name
 from kafkalog.recovery.model import Refusal, StartConfig, StartRefusedError
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from formats import constants as c
 from formats import file_names
 from formats.constants import ABORTED_TRANSACTION
+from formats.file_names import segment_file
 from kafkalog.batches.framing import scan_batches
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
-from kafkalog.recovery.directory import Content, Directory, segment_file
+from kafkalog.recovery.directory import Content, Directory
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
 from kafkalog.recovery.model import RebuildIndexes, StartConfig, StartRefusedError, TruncateLog
 from kafkalog.recovery.walk import Found, Frame, Indexing, Search, ToTheEnd, Walker, frames, walk

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog import text_files
 from kafkalog.batches.framing import scan_batches
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
-from kafkalog.model import Batch
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Batch, present_ms
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Directory, check_partition_metadata
@@ -230,7 +230,7 @@ class StartInProgress:
             self._directory,
             epochs,
             config,
-            now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
+            now_ms=present_ms() if config.now_ms is None else config.now_ms,
             is_clean=around.mode == StartMode.CLEAN,
             recovery_point=around.recovery_point,
             log_start_checkpoint=around.log_start,
@@ -292,7 +292,7 @@ def _circumstances(
     """Return what the broker would read around the partition; given values take precedence."""
     assumptions = []
     parent = os.path.dirname(file_system.absolute(partition.path))
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
         log_start = checkpointed(parent, file_names.LOG_STARTS, partition) or 0

@@ -7,14 +7,12 @@ as in `batches.frames`.
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.constants import RECORD_BATCH_HEADER
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import batch_of_header, crc_valid
+from kafkalog.batches.framing import INT32, INT64, UP_TO_MAGIC, batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.columns.headers import BatchColumns
     from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import IndexBuild
-
-
-_UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 
 
 class CorruptRecordError(StartRefusedError):
@@ -98,10 +91,10 @@ class Frame:
         """Raise as Kafka's `Utils.sizeDelimited` unless the value lies within the message."""
         if self.batch.compression == c.ZSTD:
             return  # not a codec of these, and already reported
-        at = c.LEGACY_TIMESTAMP_POSITION + (_INT64.size if self.magic == 1 else 0)
+        at = c.LEGACY_TIMESTAMP_POSITION + (INT64.size if self.magic == 1 else 0)
         key_size = self._int32(at, "key")
-        at += _INT32.size + max(key_size, 0)
-        value_size, left = self._int32(at, "value"), self.size_bytes - at - _INT32.size
+        at += INT32.size + max(key_size, 0)
+        value_size, left = self._int32(at, "value"), self.size_bytes - at - INT32.size
         if value_size > left:
             raise StartRefusedError(
                 "IllegalArgumentException", f"newLimit > capacity: ({value_size} > {left})"
@@ -109,9 +102,9 @@ class Frame:
 
     def _int32(self, at: int, what: str) -> int:
         """Read the size of a key or value, which must lie within the message."""
-        if at + _INT32.size > self.size_bytes:
+        if at + INT32.size > self.size_bytes:
             raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
-        return int(_INT32.unpack(self._source.read_exactly(self.position + at, _INT32.size))[0])
+        return int(INT32.unpack(self._source.read_exactly(self.position + at, INT32.size))[0])
 
     @property
     def last_offset(self) -> int:
@@ -142,7 +135,7 @@ class Frame:
         if self.magic < 2:
             size = c.LEGACY_ATTRIBUTES_POSITION + 1
             if self.magic == 1:
-                size = c.LEGACY_TIMESTAMP_POSITION + _INT64.size
+                size = c.LEGACY_TIMESTAMP_POSITION + INT64.size
         header = self._source.read(self.position, size)
         if len(header) < size:
             raise StartRefusedError(
@@ -161,7 +154,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         UnreadableError: the file became shorter after it was listed.
     """
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
-        offset, length, magic = _UP_TO_MAGIC.unpack(
+        offset, length, magic = UP_TO_MAGIC.unpack(
             source.read_exactly(position, c.HEADER_SIZE_UP_TO_MAGIC)
         )
         if length < c.MESSAGE_V0_LENGTH_MIN:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from formats.file_names import DirectoryState
+from formats.file_names import DirectoryState, segment_file
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.journal.log_dir_files import has_mark
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir
+from kafkalog.model import present_ms
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -24,7 +24,7 @@ from kafkalog.recovery import (
     predict_start,
     usual_config,
 )
-from kafkalog.recovery.directory import Content, segment_file
+from kafkalog.recovery.directory import Content
 from kafkalog.recovery.segment_state import count_records
 from kafkalog.repair.model import (
     Fate,
@@ -40,6 +40,7 @@ from kafkalog.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting, PredictedStart, StartConfig
 
 _LEFT_OVER = "left by a killed repair"
@@ -138,7 +139,7 @@ def recovery_start(
 
 
 def _untouched(partition: PartitionDir) -> Untouched | None:
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         return Untouched(
             "only the broker recovers KRaft's own log, at each start", "Start the broker."
         )
@@ -193,7 +194,7 @@ def with_clock(config: StartConfig) -> StartConfig:
     """Return the config with a fixed clock, so that all readings of a partition agree."""
     if config.now_ms is not None:
         return config
-    return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
+    return dataclasses.replace(config, now_ms=present_ms())
 
 
 class _Differences:

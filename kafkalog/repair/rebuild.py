@@ -12,14 +12,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from formats import file_names
+from formats.file_names import segment_file
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import CorruptDataError, contained
 from kafkalog.journal.requirements import require_own_files
-from kafkalog.journal.run import Maintenance, present_ms, segment_at, share_of
+from kafkalog.journal.run import Maintenance, segment_at, share_of
+from kafkalog.model import present_ms
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartInProgress, StartMode, start_config, usual_config
-from kafkalog.recovery.directory import offset_from_name, segment_file
+from kafkalog.recovery.directory import offset_from_name
 from kafkalog.repair.model import contents_of, is_left_over
 from kafkalog.repair.plan import is_same, with_clock
 from kafkalog.repair.recover import Settlement

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.file_names import segment_file
 from formats.late_classes import dataclass
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.paths.source import Source
@@ -25,7 +26,7 @@ from kafkalog.recovery import (
     WriteFile,
     checkpointed,
 )
-from kafkalog.recovery.directory import Content, offset_from_name, segment_file
+from kafkalog.recovery.directory import Content, offset_from_name
 from kafkalog.repair.model import contents_of, index_data, require_performable, whole_entries
 from kafkalog.repair.plan import recovery_start
 from kafkalog.repair.staging import Staging, remove_left_over, write_parts

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.errors import InternalError, KafkaLogError, contained
-from kafkalog.journal.run import Maintenance, present_ms, share_of
+from kafkalog.journal.run import Maintenance, share_of
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
+from kafkalog.model import present_ms
 from kafkalog.recovery import Hosting, StartMode, Verdict, read_hosting, start_config, start_line
 from kafkalog.repair.model import RecoveryPlan, require_performable
 from kafkalog.repair.plan import plan_recovery

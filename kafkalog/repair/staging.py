@@ -9,9 +9,8 @@ import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
-from formats.file_names import staged_name
+from formats.file_names import segment_file, staged_name
 from kafkalog.paths.source import Source
-from kafkalog.recovery.directory import segment_file
 from kafkalog.repair.model import index_data, is_left_over
 from kafkalog.repair.plan import is_same
 

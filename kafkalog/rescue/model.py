@@ -6,7 +6,6 @@ Paths of the new directory are relative to it, with slashes.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -255,8 +254,3 @@ def manifest_object(row: Row) -> dict[str, object]:
     elif isinstance(row, SalvageSummary):
         fields["files"] = {fate.value: row.files[fate] for fate in Fate}
     return {"type": _TYPES[type(row)], **fields}
-
-
-def manifest_line(row: Row) -> bytes:
-    """Return the manifest's line for a row; ASCII, whatever the names of files contain."""
-    return json.dumps(manifest_object(row), separators=(",", ":")).encode() + b"\n"

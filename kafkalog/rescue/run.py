@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind, FileState
 from kafkalog.check.verify import Verification
+from kafkalog.documents import json_line
 from kafkalog.errors import (
     CorruptDataError,
     KafkaLogError,
@@ -38,7 +39,7 @@ from kafkalog.rescue.model import (
     SalvagedFile,
     SalvagedSegment,
     SalvageSummary,
-    manifest_line,
+    manifest_object,
 )
 from kafkalog.rescue.partition import LOG_ROOT, LOST_ROOT, PartitionCopy, keep_file, lose_file
 from kafkalog.storage import (
@@ -329,6 +330,6 @@ class _Run:
         if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
             self._checksums[row.target] = row.crc_copied
         if self._manifest is not None:
-            self._manifest.write(manifest_line(row))
+            self._manifest.write(json_line(manifest_object(row)))
         if self._tell is not None:
             self._tell(row)

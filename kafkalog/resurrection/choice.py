@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import DirectoryState, is_staging, is_topic
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, PartitionDir
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
-from kafkalog.targets import completeness, require_topics
+from kafkalog.targets import completeness, partitions_of, require_topics
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.resurrection.model import ResurrectOptions
     from kafkalog.resurrection.sources import SourceImage
     from kafkalog.targets import Target
@@ -142,13 +143,13 @@ def _candidates(
     """Yield the directories that count; each only once, however many paths lead to it."""
     seen: set[str] = set()
     removed = {topic_id for one in images for topic_id in one.image.removed}
-    there = {one.topic for one in _directories(targets)}
+    there = {one.topic for one in partitions_of(targets)}
     there |= {name for one in images for name in one.image.topics}
     require_topics(options.topics, there)
     _require_known(options.rename, there, "--rename")
-    for one in _directories(targets):
+    for one in partitions_of(targets):
         place = file_system.absolute(one.path)
-        if place in seen or one.topic == CLUSTER_METADATA_TOPIC or is_staging(_base(one)):
+        if place in seen or one.topic == CLUSTER_METADATA or is_staging(_base(one)):
             continue
         seen.add(place)
         if options.topics is not None and one.topic not in options.topics:
@@ -166,14 +167,6 @@ def _candidates(
             left_out.append(LeftOutDirectory(one.path, f"{why}; --undelete takes it"))
             continue
         yield Candidate(one, one.topic, one.topic, one.name.partition, topic_id, is_dead)
-
-
-def _directories(targets: Sequence[Target]) -> Iterator[PartitionDir]:
-    for target in targets:
-        if isinstance(target, LogDirListing):
-            yield from target.partitions
-        elif isinstance(target, PartitionDir):
-            yield target
 
 
 def _base(partition: PartitionDir) -> str:

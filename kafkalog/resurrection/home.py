@@ -7,7 +7,6 @@ another topic id, cuts a follower to its leader, and deletes what is older than 
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from kafkalog.cluster_image.model import TOPIC
 from kafkalog.errors import NotFoundError, RefusedError, UsageError
 from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.model import present_ms
 from kafkalog.resurrection.choice import NEW
 from kafkalog.resurrection.model import ResurrectOptions, Retention
 from kafkalog.resurrection.records import REMOTE
@@ -179,7 +179,7 @@ class Home:
             )
         following = self.known.image.next_producer_id
         is_known = (
-            judged.last_timestamp > time.time_ns() // 1_000_000 - _EXPIRATION_MS
+            judged.last_timestamp > present_ms() - _EXPIRATION_MS
             or judged.first_unstable_offset is not None
             or not has_mark(self.path)
         )

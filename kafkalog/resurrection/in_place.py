@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import DirectoryState
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import (
     DestinationExistsError,
     KafkaLogError,
@@ -28,7 +29,7 @@ from kafkalog.journal.requirements import (
     require_settled,
 )
 from kafkalog.journal.top_files import digest
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths.uris import require_local
 from kafkalog.resurrection.choice import choose
 from kafkalog.resurrection.model import THERE, ResurrectOptions
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "resurrect"
 _MEANINGLESS: Final = ("topics", "undelete", "rename", "copy", "prefer", "salvage")
-_REMOTE_INDEXES: Final = "remote-log-index-cache"
 _ELSEWHERE: Final = "Move it away; or make a new directory with --to."
 
 
@@ -168,7 +168,7 @@ def _require_own(target: LogDirListing, options: ResurrectOptions) -> None:
     for error in target.errors.values():
         raise error
     for name in target.others:
-        if os.path.basename(name) != _REMOTE_INDEXES:
+        if os.path.basename(name) != file_names.REMOTE_INDEX_CACHE:
             path = os.path.join(target.path, name)
             raise RefusedError("A broker would not start with this directory.",
                                path=path, hint="Move it away.")  # fmt: skip
@@ -194,7 +194,7 @@ def _require_own(target: LogDirListing, options: ResurrectOptions) -> None:
 
 def _metadata_of(target: LogDirListing) -> PartitionDir | None:
     """Return the metadata log, which must be empty for a broker to read the new metadata."""
-    found = (one for one in target.partitions if one.topic == CLUSTER_METADATA_TOPIC)
+    found = (one for one in target.partitions if one.topic == CLUSTER_METADATA)
     return next((one for one in found if one.files), None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import uuid
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -302,11 +301,6 @@ def manifest_object(row: Row) -> dict[str, object]:
 def _listed(value: object) -> object:
     """Return a tuple as a list, as JSON has it."""
     return list(value) if isinstance(value, tuple) else value
-
-
-def manifest_line(row: Row) -> bytes:
-    """Return the manifest's line for a row; ASCII, whatever names contain."""
-    return json.dumps(manifest_object(row), separators=(",", ":")).encode() + b"\n"
 
 
 def new_id() -> str:

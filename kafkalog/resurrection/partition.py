@@ -8,7 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from formats.file_names import FileKind, parse_directory_name, parse_file_name, segment_file_name
+from formats.file_names import (
+    INDEX_KINDS,
+    FileKind,
+    parse_directory_name,
+    parse_file_name,
+    segment_file_name,
+)
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
@@ -47,7 +53,6 @@ _MAGIC_MAX: Final = 2
 _SMALL: Final = (FileKind.PRODUCER_SNAPSHOT, FileKind.LEADER_EPOCH_CHECKPOINT)
 _WAITING_MAX: Final = 16 << 20
 _COMPARED: Final = 4 << 20
-_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
 @dataclass(slots=True)
@@ -282,7 +287,7 @@ def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
     """Return a copy as if it had the old indexes: a start scans a log without them twice."""
     bases = {segment.base_offset for segment in new.segments}
     files = list(new.files)
-    for kind in _INDEXES:
+    for kind in INDEX_KINDS:
         files += (
             entry
             for entry in old.live(kind)

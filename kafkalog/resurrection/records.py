@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.resurrection.model import MetadataRecord, Missing, Retention
 from kafkalog.resurrection.sources import METADATA_VERSION
-from kafkalog.state.coordinators import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

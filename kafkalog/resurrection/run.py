@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.topic_names import TRANSACTION_STATE
 from kafkalog.cluster_image.model import BROKER
 from kafkalog.cluster_image.snapshot import metadata_record, snapshot_batches
+from kafkalog.documents import json_line
 from kafkalog.errors import (
     CorruptDataError,
     KafkaLogError,
@@ -18,7 +19,8 @@ from kafkalog.errors import (
     PartlyDoneError,
 )
 from kafkalog.log_dir import list_partition
-from kafkalog.rescue.model import manifest_line as salvage_line
+from kafkalog.model import present_ms
+from kafkalog.rescue.model import manifest_object as salvage_object
 from kafkalog.resurrection.choice import NEW, choose, losers_of
 from kafkalog.resurrection.model import (
     LOG_ROOT,
@@ -27,7 +29,7 @@ from kafkalog.resurrection.model import (
     ResurrectedPartition,
     ResurrectedTopic,
     ResurrectSummary,
-    manifest_line,
+    manifest_object,
     new_id,
 )
 from kafkalog.resurrection.partition import PartitionCopier
@@ -48,7 +50,6 @@ from kafkalog.resurrection.sources import (
     log_dirs_of,
     source_images,
 )
-from kafkalog.state.coordinators import TRANSACTION_STATE
 from kafkalog.storage import (
     LogDirLock,
     NewDirectory,
@@ -368,7 +369,7 @@ class Resurrection:
             log_dir = self._directory.place(LOG_ROOT)
         places = (f"{log_dir}/{TRANSACTION_STATE}-{number}" for number in topic.partitions)
         targets = [list_partition(one) for one in places]
-        found = read_transactions(targets, now_ms=time.time_ns() // 1_000_000)
+        found = read_transactions(targets, now_ms=present_ms())
         ids = (one.producer_id for one in found.ids.values())
         self._largest_producer = max([self._largest_producer, *ids])
 
@@ -402,7 +403,7 @@ class Resurrection:
 
     def _top_files(self, records: Sequence[MetadataRecord]) -> dict[str, bytes]:
         """Return the files at the top of the log directory; `meta.properties` comes last."""
-        summary, now = self.summary, time.time_ns() // 1_000_000
+        summary, now = self.summary, present_ms()
         values = (metadata_record(one.name, one.version, one.fields) for one in records)
         return {
             **{name: checkpoint_text(entries) for name, entries in self._entries.items()},
@@ -415,7 +416,7 @@ class Resurrection:
     def _salvaged(self, row: SalvageRow) -> None:
         """Add what a salvage says to the manifest."""
         if self._manifest is not None:
-            self._manifest.write(salvage_line(row))
+            self._manifest.write(json_line(salvage_object(row)))
 
     def row(self, row: Row) -> None:
         """Add a row to the manifest."""
@@ -423,7 +424,7 @@ class Resurrection:
         if isinstance(row, ResurrectedPartition) and row.first_unstable_offset is not None:
             self._opened.append((row.topic, row.partition, row.first_unstable_offset))
         if self._manifest is not None:
-            self._manifest.write(manifest_line(row))
+            self._manifest.write(json_line(manifest_object(row)))
         if self._tell is not None:
             self._tell(row)
 

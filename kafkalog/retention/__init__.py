@@ -17,8 +17,8 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
+from kafkalog.retention.partition import PartitionRetention, judge_partition, policy_of
 from kafkalog.retention.remote import RemoteRetention
-from kafkalog.retention.simulate import PartitionRetention, judge_partition, policy_of
 from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments, run_policies
 
 __all__ = [

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import RefusedError, UsageError, contained
 from kafkalog.journal.requirements import require_live
-from kafkalog.journal.run import Maintenance, present_ms
+from kafkalog.journal.run import Maintenance
 from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.model import present_ms
 from kafkalog.retention.apply import TrimPlan, perform_trim, plan_trim
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ Follows `LogManager.startupWithConfigOverrides` and `LogCleaner.CleanerThread` o
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Literal
 
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue, LogDirConfigs
 from kafkalog.errors import UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
 from kafkalog.retention.model import Deletion, Policy, Reason
-from kafkalog.retention.simulate import PartitionRetention, judge_partition
+from kafkalog.retention.partition import PartitionRetention, judge_partition
 from kafkalog.retention.verdicts import expires_at, run_policies
 from kafkalog.targets import Listener, open_targets
 
@@ -138,7 +138,7 @@ def simulate_retention(
     hears = listener or Listener()
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
-    clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    clock = present_ms() if now_ms is None else now_ms
     opened: list[Target] = []
     for one in targets:
         if isinstance(one, LogDirListing | PartitionDir | FileEntry):

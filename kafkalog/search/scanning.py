@@ -14,10 +14,9 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.model import LogView, Replicas
+from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
-from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
@@ -187,7 +186,7 @@ def plans_of(
 
     bounds = Bounds(from_offset=wanted.from_offset, to_offset=wanted.to_offset)
     request = Request(bounds=bounds, isolation=wanted.isolation, internal=True, view=wanted.view)
-    for split in living_splits(target, request, now_ms()).splits:
+    for split in living_splits(target, request, present_ms()).splits:
         for part in sound_parts(split, notes):
             yield plan_within(plan_of_split(part, Losses(part, notes)), wanted)
 

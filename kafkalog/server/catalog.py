@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name
+from formats.topic_names import INTERNAL_TOPICS
 from kafkalog.engine import in_order
 from kafkalog.errors import (
     KafkaLogError,
@@ -50,7 +51,6 @@ NO_EPOCH: Final = -1
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _NAME_SIZE_MAX: Final = 249
 _UUID_SHOWN: Final = 8
-_INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _NO_CLUSTER: Final = "kafkalog"
 _FIRST_EPOCH: Final = 0
 
@@ -97,7 +97,7 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         """Whether it is one that Kafka calls internal: `Topic.isInternal`."""
-        return self.name in _INTERNAL
+        return self.name in INTERNAL_TOPICS
 
 
 class Catalog:

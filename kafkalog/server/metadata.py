@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
-from formats.file_names import is_topic
+from formats.file_names import LOG, is_topic
 from kafkalog.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _size_of(path: str) -> int:
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name.endswith(".log"):
+                if entry.name.endswith(LOG):
                     size += entry.stat().st_size
     except OSError:
         return -1

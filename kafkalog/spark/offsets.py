@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.batches.lookup import lookup_timestamp
 from kafkalog.errors import OffsetsMissingError, UsageError
+from kafkalog.model import present_ms
 from kafkalog.paths import file_system
-from kafkalog.sightings import now_ms
 from kafkalog.tables.model import OF_LOGS, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import each_planned, find_targets, tell_differences
@@ -265,7 +265,7 @@ def planned(
     paths: Sequence[str], request: Request, edges: Edges, gaps: Callable[[Target], object]
 ) -> list[Split]:
     """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
-    at_ms = now_ms()
+    at_ms = present_ms()
 
     def within_edges(target: Target) -> Request | None:
         bounds = request.bounds

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-SHARE_GROUP_STATE: Final = "__share_group_state"
 _INT_MIN: Final = 1 << 31
 """Java's smallest int, as an unsigned number."""
 

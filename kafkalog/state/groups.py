@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats import file_names
 from formats.late_classes import dataclass
+from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
-from kafkalog.state.coordinators import (
-    CONSUMER_OFFSETS,
-    internal_topic,
-)
+from kafkalog.state.coordinators import internal_topic
 from kafkalog.state.latest import Latest, LatestLog, last_of_keys, latest_logs
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import FileKind
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.selection import Selection, plan_files, planned_batches, planned_records
 from kafkalog.cluster_image.model import Provenance
 from kafkalog.cluster_image.reader import ImageReader, last_batch, metadata_partition
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError
 from kafkalog.log_dir import (
-    CLUSTER_METADATA_TOPIC,
     FileEntry,
     LogDirListing,
     PartitionDir,
@@ -112,9 +112,9 @@ def read_metadata(
 def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
     """Return the partition of the metadata log."""
     found = metadata_partition(target) if isinstance(target, LogDirListing) else target
-    if found is None or found.topic != CLUSTER_METADATA_TOPIC:
+    if found is None or found.topic != CLUSTER_METADATA:
         raise NotFoundError(
-            f"There is no {CLUSTER_METADATA_TOPIC}-0 here.",
+            f"There is no {CLUSTER_METADATA}-0 here.",
             path=target.path,
             hint="Give the node's `metadata.log.dir`, or its first log directory.",
         )

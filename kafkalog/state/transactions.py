@@ -7,20 +7,21 @@ stable offset of the partition stays where it is, and so do its read_committed c
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
+from formats.topic_names import TRANSACTION_STATE
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.living import answered
+from kafkalog.model import present_ms
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
-from kafkalog.state.coordinators import TRANSACTION_STATE, InternalTopic, internal_topic
+from kafkalog.state.coordinators import InternalTopic, internal_topic
 from kafkalog.state.latest import Latest, LatestLog, latest_logs
 from kafkalog.state.model import Moment, moment_of
 from kafkalog.targets import best_replica, live_partitions, open_targets
@@ -142,7 +143,7 @@ def transactions(
     """
     return read_transactions(
         open_targets(paths),
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        now_ms=present_ms() if now_ms is None else now_ms,
         at=moment_of(at),
         defects=on_defect or raise_defect,
     )

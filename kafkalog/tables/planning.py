@@ -18,11 +18,10 @@ from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
-from kafkalog.model import LogView, Replicas
+from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.paths import file_system
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.remote_logs import joined
-from kafkalog.sightings import now_ms
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import PartitionEnd, Split, TableName
 from kafkalog.tables.splitting import splits_of
@@ -93,7 +92,7 @@ def plan_splits(
         In a store a request per thousand objects, and four or five per partition; per segment only
         for times, for gaps, and to split large ones.
     """
-    at_ms = now_ms()
+    at_ms = present_ms()
     with file_system.listings_held(paths):
         targets = find_targets(paths, request, before_each)
         tell_differences(targets, differences)
@@ -168,7 +167,7 @@ def living_splits(
     def again() -> PlannedLog:
         if target.is_file:
             return planned(target, at_ms)
-        now = now_ms()
+        now = present_ms()
         return planned(_shown(target.listed.listed_again(), request.view), now)
 
     try:

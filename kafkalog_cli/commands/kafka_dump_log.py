@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from formats import topic_names
 from kafkalog_cli.usage import Parser
 
 
@@ -36,11 +37,11 @@ _DECODERS = {
     "org.apache.kafka.tools.api.LongDecoder": 8,
 }
 _PAYLOAD_DECODERS = {
-    "offsets": "__consumer_offsets",
-    "transaction-log": "__transaction_state",
-    "cluster-metadata": "__cluster_metadata",
-    "remote-log-metadata": "__remote_log_metadata",
-    "share-group-state": "__share_group_state",
+    "offsets": topic_names.CONSUMER_OFFSETS,
+    "transaction-log": topic_names.TRANSACTION_STATE,
+    "cluster-metadata": topic_names.CLUSTER_METADATA,
+    "remote-log-metadata": topic_names.REMOTE_LOG_METADATA,
+    "share-group-state": topic_names.SHARE_GROUP_STATE,
 }
 
 

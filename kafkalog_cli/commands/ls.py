@@ -60,9 +60,9 @@ def ls(
         list_files,
         list_log_dirs,
         list_segments,
-        partitions_of,
     )
     from kafkalog.log_dir import FileEntry
+    from kafkalog.targets import partitions_of
     from kafkalog.wording import printable
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import listing as show
@@ -144,7 +144,7 @@ def _by_partition(
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
     """Yield the rows of each partition; a failure affects only that partition."""
-    from kafkalog.inventory import partitions_of
+    from kafkalog.targets import partitions_of
 
     for partition in partitions_of(targets):
         found: list[Any] = []

@@ -40,6 +40,7 @@ def where(
     kafkalog where /var/lib/kafka --group billing
     kafkalog where /var/lib/kafka --transactional-id payments-7
     """
+    from formats import topic_names
     from kafkalog.errors import UsageError
     from kafkalog.state import coordinators as state
     from kafkalog_cli.outcome import Outcome
@@ -49,9 +50,9 @@ def where(
 
     outcome = Outcome()
     wanted = (
-        ("group", group, state.CONSUMER_OFFSETS),
-        ("transactional-id", transactional_id, state.TRANSACTION_STATE),
-        ("share-group", share_group, state.SHARE_GROUP_STATE),
+        ("group", group, topic_names.CONSUMER_OFFSETS),
+        ("transactional-id", transactional_id, topic_names.TRANSACTION_STATE),
+        ("share-group", share_group, topic_names.SHARE_GROUP_STATE),
     )
     if not any(names for _, names, _ in wanted):
         raise UsageError("Give --group, --transactional-id or --share-group.")

@@ -181,7 +181,6 @@ class ExportWriter:
 
     def __init__(self, form: Format, on_defect: Callable[[Defect], None], style: Style) -> None:
         self._form = form
-        self._on_defect = on_defect
         self._style = style
         self._writer: Writer[PartitionTotal] = Writer(_view([], style), form, on_defect)
 

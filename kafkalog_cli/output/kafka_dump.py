@@ -10,14 +10,14 @@ import os
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import INT32_MAX
 from formats.file_names import FileKind, parse_file_name
 from formats.late_classes import dataclass
+from kafkalog.batches import index_matches
 from kafkalog.batches.framing import crc_valid, read_batch
-from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.records import decode_records
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -27,13 +27,17 @@ from kafkalog.model import Batch, Defect
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.text.index_matches import match_times
 from kafkalog.wording import printable
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output import kafka_text as text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.batches.index_matches import TimeMatches
+
+_BASE_OFFSET_MAX: Final = 1 << 62
+"""Above this, sums of offsets could overflow in the kernels."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class KafkaDump:
             if self.options.sanity_check:
                 self._sanity(path, index, sound=True)
                 return
-            for found in match_offsets(index, log, self.options.max_message_size):
+            for found in index_matches.match_offsets(index, log, self.options.max_message_size):
                 if found.mismatches:
                     self._mismatches.setdefault(path, {}).update(found.mismatches)
                 if not self.options.verify_only:
@@ -210,7 +214,7 @@ class KafkaDump:
                 sound = last is None or last.timestamp >= index.entry(0).timestamp
                 self._sanity(path, index, sound=sound)
                 return
-            for found in match_times(index, offsets, log):
+            for found in _match_times(index, offsets, log):
                 for noted, new in (
                     (self._not_found, found.not_found),
                     (self._wrong_times, found.wrong),
@@ -289,3 +293,14 @@ def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Def
 
 def _sibling(path: str, suffix: str) -> str:
     return path[: path.rindex(".")] + suffix
+
+
+def _match_times(
+    index: TimeIndex, offsets: OffsetIndex | None, log: Source
+) -> Iterator[TimeMatches]:
+    """Do what `index_matches.match_times` does; a large log is read once, at memory speed."""
+    if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
+        from kafkalog.columns import side_files
+
+        return side_files.match_times(index, offsets, log)
+    return index_matches.match_times(index, offsets, log)

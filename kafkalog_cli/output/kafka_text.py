@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from formats.file_names import BOOTSTRAP
 from formats.late_classes import dataclass
 from kafkalog.paths.uris import is_object
 from kafkalog.payloads.java_text import java_text, java_utf8
@@ -44,7 +45,7 @@ class RecordText:
 
 def heading(name: FileName) -> str:
     """Return the line after `Dumping …` of a `.log` or `.checkpoint`."""
-    if name.name == "bootstrap.checkpoint":
+    if name.name == BOOTSTRAP:
         return "KRaft bootstrap snapshot"
     if name.epoch is not None:
         return f"Snapshot end offset: {name.offset}, epoch: {name.epoch}"

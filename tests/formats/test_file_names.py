@@ -21,6 +21,7 @@ from formats.file_names import (
     parse_file_name,
     parse_remote_directory_name,
     partition_name,
+    segment_file,
     segment_file_name,
 )
 
@@ -183,6 +184,8 @@ def test_segment_names_have_twenty_digits():
     assert segment_file_name(0, FileKind.LOG) == f"{ZERO}.log"
     assert segment_file_name(349, FileKind.TIME_INDEX) == "00000000000000000349.timeindex"
     assert segment_file_name(2**63 - 1, FileKind.OFFSET_INDEX) == f"{MAX}.index"
+    assert segment_file(349, ".log.swap") == "00000000000000000349.log.swap"
+    assert segment_file(-1, ".log") == "-00000000000000000001.log"
 
 
 @pytest.mark.parametrize("digits", [21, 255, 5000, 100_000])

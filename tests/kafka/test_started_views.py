@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.file_names import DirectoryState, parse_directory_name
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from formats.topic_names import CLUSTER_METADATA
 from tests.crash.readers import seen
 from tests.crash.served import CHECKPOINTS, offset_in, served
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 
 def load_command(copy: Path, log_dir: Path) -> list[str]:
     """Return KafkaOracle's command to load a partition whose log directory nobody closed."""
-    is_metadata = copy.name.startswith(CLUSTER_METADATA_TOPIC)
+    is_metadata = copy.name.startswith(CLUSTER_METADATA)
     points = [
         0 if is_metadata else offset_in(log_dir, name, copy.name) or 0 for name in CHECKPOINTS
     ]

@@ -13,7 +13,7 @@ from kafkalog.retention.simulation import checks_of, simulate_retention
 from kafkalog.retention.verdicts import run_policies
 
 if TYPE_CHECKING:
-    from kafkalog.retention.simulate import PartitionRetention
+    from kafkalog.retention.partition import PartitionRetention
 
 ORDERS = "examples/log-dir/orders-0"
 START = 1704067200000  # of its first record

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import open_path
 from kafkalog.state.coordinators import (
-    CONSUMER_OFFSETS,
     coordinators_of,
     internal_topic,
     partition_for,

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, FileEntry, PartitionDir, Segment
 from kafkalog.model import Batch, Defect
 from kafkalog.retention.model import (
     LatestRecord,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,6 @@ def _batches_with(opened: OpenSegment, timestamp: int) -> Iterator[Batch]:
             yield found
 
 
-_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionRetention:
     """The result of retention in one partition.
@@ -316,7 +314,7 @@ def policy_of(
         names.append("log.cleaner.enable")
         if not configs["log.cleaner.enable"].value:
             inert = Reason.CLEANER_DISABLED
-    if partition.topic == CLUSTER_METADATA_TOPIC:
+    if partition.topic == CLUSTER_METADATA:
         inert = Reason.METADATA_LOG
     elif partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
         inert = Reason.NOT_LIVE
@@ -346,7 +344,7 @@ def _has_remote_storage(partition: PartitionDir, configs: TopicConfigs) -> bool:
         bool(configs["remote.storage.enable"].value)
         and (bool(configs[system].value) or not configs.is_set(system))
         and "compact" not in configs.words("cleanup.policy")
-        and partition.topic not in _INTERNAL_TOPICS
+        and partition.topic not in INTERNAL_TOPICS
     )
 
 
