@@ -440,7 +440,7 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
 
 
 def _without(entry: FileEntry, behind: Behind) -> FileEntry:
-    """Return a file of the view as it is without them; the indexes may lead to them."""
+    """Return a file of the view, cut off where a start ends the log; indexes may point past it."""
     if entry.path == behind.path:
         return replace(entry, size_bytes=behind.position, end=behind.position, survey=None)
     if entry.name.kind in ENTRY_SIZES and entry.name.offset == behind.base_offset:

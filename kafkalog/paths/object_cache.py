@@ -82,7 +82,7 @@ class Contents:
                 self._size_bytes -= len(oldest)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all kept files."""
         with self._lock:
             self._kept.clear()
             self._size_bytes = 0

@@ -284,7 +284,7 @@ def _as_copied(partition: PartitionDir) -> tuple[PartitionDir, Judged]:
 
 
 def _with_indexes(new: PartitionDir, old: PartitionDir) -> PartitionDir:
-    """Return a copy as if it had the old indexes: a start scans a log without them twice."""
+    """Return a copy with the indexes of its source: a start scans a log without indexes twice."""
     bases = {segment.base_offset for segment in new.segments}
     files = list(new.files)
     for kind in INDEX_KINDS:

@@ -91,7 +91,7 @@ class Edges:
     fails_on_loss: bool = True
 
     def between(self, log: UnifiedLog, isolation: Isolation) -> tuple[int | None, int | None]:
-        """Return the offsets of both edges in a log, None for the usual ones; as `offset_in`.
+        """Return where reading a log begins and ends, as `offset_in` does; None for the usual edge.
 
         Raises:
             UsageError: the one is behind the other.
