@@ -139,7 +139,8 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
     except processes.FailedError as failed:
         raise SystemExit(f"{row.title}\n{failed}") from failed
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        for place in (work, scratch / "to.out"):  # some rows leave a file there, some a directory
+            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
 
 
 def command_line(words: tuple[str, ...], places: dict[str, str]) -> list[str]:

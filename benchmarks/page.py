@@ -68,29 +68,25 @@ classes write them from a seed: the same bytes each time, with real indexes.
 MISSED = """\
 Where targets were missed when this was written, the time went to:
 
-- *shallow*: start-up and reading. Kafka's tool read 2 GB/s here; where the targets were set, 0.75.
-  Python, numpy and the kernels take 0.13 s to load; then the log is read at 5 to 6 GB/s. `cat`
-  takes 0.4 s for the 4 GB: six times faster than Kafka's tool would be faster than reading.
-- *offset index*: half of our time is the start of Python and its imports.
-- *1.2 GB in gzip and lz4*: the codecs and the steps around each of 67,000 batches, 2 to 3 s of
-  processor time on top of the 1.5 s that the same records take uncompressed.
-- *deep print, 4 GB*: a single run; three others took 2.8, 3.2 and 4.1 s on the same machine.
-- *compaction*: the whole log is read and decoded twice, first to judge it and to build the map,
-  then to write what is left. Uncompressed that is 0.75 s of processor time on two processors. Half
-  of it is spent in the kernels (checksums, decoding, hashes of the keys, the map, new batches), a
-  third in the operating system (reading and writing the file, fresh pages, removing the old file),
-  the rest in Python, once per 2 MB. The codecs take another 0.4 s for lz4, 0.6 s for snappy and
-  1.3 s for zstd, and each of 16,700 batches costs about 5 us of Python per pass, which only one
-  thread at a time can run. In a process that has compacted before, it takes 0.55 s instead of
-  0.66 s uncompressed: the rest is memory and code used for the first time.
-- *rebuild-index*: Python, numpy and the command line take 0.2 s of it, the log is read once.
+- *Start-up*: Python, numpy and the kernels take 0.12 s to load: more than half of *shallow, 300
+  MB*, a third of *rebuild-index*, a quarter of *deep print, 300 MB*. `cat` takes 0.4 s for the 4 GB
+  of *shallow*: six times faster than Kafka's tool would be faster than reading.
+- *deep print*: on one processor it is 10 to 17 times as fast as Kafka's tool. A second processor
+  makes a whole process a fifth faster, when the same work in a process that has done it before
+  takes half of the time on two (*More processors*). What the first pass waits for is not known yet.
+- *compaction*: half of the time is spent in the kernels (checksums, decoding, hashes of keys, the
+  map, new batches), a third in the operating system (reading, writing and syncing the file, fresh
+  pages, removing the old file), the rest in Python, once per 2 MB. The log is decoded once to judge
+  it and to build the map; then only batches that lose some of their records are decoded again. The
+  whole process adds 0.25 s of start-up and the end.
+- *compaction and cp*: `cp` copies in the kernel, and syncs nothing; it takes 0.15 s for 300 MB.
+- *Parquet*: one thread reads and decodes, while one writes; pyarrow's writing takes more than half.
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
-  the walk over the headers. Other programs ran during the rows of SQL, and pyarrow still loaded
-  pandas; without it, three pairs took 1.9, 1.8, 1.7 s of processor time against 1.4, 1.0, 1.4.
-- *1 and 2 processors*: other programs kept both processors busy while these rows were measured.
-  So their seconds, and what they say of two processors and of 16, are not those of an idle machine;
-  a thread that waits for a processor while it holds the GIL counts as one that holds it. In
-  `verify` a third of the samples are in the calls that wake another thread.
+  the walk over the headers.
+- *1 and 2 processors*: other programs kept both processors busy while these rows were measured. So
+  their seconds, and what they say of two processors and of 16, are not those of an idle machine; a
+  thread that waits for a processor while it holds the GIL counts as one that holds it. In `verify`
+  a third of the samples are in the calls that wake another thread.
 """
 
 NOTES = {
