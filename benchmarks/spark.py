@@ -156,7 +156,7 @@ def _measure(
     home: Path, processors: int, runs: int, jobs: tuple[str, ...], bootstrap: str = "-",
     broker_pid: int = -1, jars: str = "",
 ) -> dict[str, Took]:  # fmt: skip
-    """What each job took, in one process on so many processors."""
+    """Run jobs in one process, bound to some processors; return what each took."""
     scratch = home / "scratch"
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.spark_jobs", str(home / "logs"), str(scratch),

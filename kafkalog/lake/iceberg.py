@@ -352,7 +352,7 @@ class IcebergTable:
             change.commit_transaction()
         except CommitFailedException:
             return False
-        except Exception as error:  # noqa: BLE001 # a lost connection, for example
+        except Exception as error:  # noqa: BLE001 # whatever it was, it may have committed
             # A connection that failed to commit may still show what it has not committed.
             self.close()
             with suppress(KafkaLogError):

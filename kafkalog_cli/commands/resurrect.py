@@ -32,7 +32,7 @@ def resurrect(
     )] = None,
     in_place: Annotated[bool, typer.Option(
         "--in-place",
-        help="Write only metadata, beside the partitions in PATH, a single log directory.",
+        help="Write only metadata, into PATH itself, a single log directory.",
     )] = False,
     yes: YesOption = False,
     backup: BackupOption = None,
