@@ -365,7 +365,7 @@ def named_member(kind: type[E], text: str) -> E:
     """Return the member of an enumeration that a text names.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the text names no member.
     """
     try:
         return kind(text)

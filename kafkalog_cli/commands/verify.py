@@ -73,7 +73,7 @@ def verify(
              "default 1.",
     )] = None,
     no_cache: Annotated[bool, typer.Option(
-        "--no-cache", help="Keep what is read out of the page cache, which a running broker needs.",
+        "--no-cache", help="Do not displace what a running broker has in the page cache.",
     )] = False,
     rate_limit: Annotated[str | None, typer.Option(
         "--rate-limit", metavar="SIZE",
