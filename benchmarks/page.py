@@ -17,7 +17,7 @@ from benchmarks.row import (
     inside,
     on_processors,
 )  # fmt: skip
-from benchmarks.rows import TRENDS
+from benchmarks.rows import TRENDS, all_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -261,7 +261,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names, body = list(head), [list(row) for row in rows]
     rules = []
     for column in zip(*body, strict=True):
-        is_number = all(cell == "-" or cell[:1].isdigit() for cell in column)
+        is_number = all(cell[:1] == "-" or cell[:1].isdigit() for cell in column)
         rules.append("---:" if is_number else "---")
     return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *body))
 
@@ -307,11 +307,11 @@ def _verdict(is_met: bool) -> str:
 def _beside_kafka(results: Results, rows: list[Row]) -> str:
     figures = _figures(rows)
     other = "the other" if rows[0].table in ("SQL", "Limits") else "Kafka's"
-    took = inside if all(row.tells_seconds for row in rows) else attrgetter("wall_s")
     head = (f"ours / {other}", *(name for name, _ in figures), "times faster", "same bytes")
     lines = []
     for row in rows:
         pair = results.pairs[row.name]
+        took = inside if row.tells_seconds else attrgetter("wall_s")
         ratio = _number(took(pair.theirs) / took(pair.ours)) if pair.theirs else "-"
         same = {None: "-", True: "yes", False: "**no**"}[pair.same_output]
         cells = (_both(results, row, figure) for _, figure in figures)
@@ -343,8 +343,8 @@ def _figures(rows: list[Row]) -> tuple[tuple[str, Figure], ...]:
         ("CPU s", lambda _, __, seen: seen.cpu_s),
         ("memory MB", lambda _, __, seen: seen.peak_mb),
     )
-    if all(row.tells_seconds for row in rows):
-        figures = (("in process s", lambda _, __, seen: inside(seen)), *figures)
+    if tells_seconds(rows[0].table):
+        figures = (("in process s", lambda _, __, seen: seen.inside_s), *figures)
     if any(row.table in WITHOUT_RATES for row in rows):
         return figures
     return (
@@ -352,6 +352,11 @@ def _figures(rows: list[Row]) -> tuple[tuple[str, Figure], ...]:
         ("MB/s", lambda size, _, seen: size / seen.wall_s / 1e6),
         ("M records/s", lambda _, records, seen: records / seen.wall_s / 1e6),
     )
+
+
+def tells_seconds(table: str) -> bool:
+    """Whether a process of this table says what its work took; the others have no such figure."""
+    return any(row.tells_seconds for row in all_rows() if row.table == table)
 
 
 def _both(results: Results, row: Row, figure: Figure) -> str:
