@@ -26,6 +26,8 @@ from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.row import Row
 
 KAFKALOG = Path(sys.executable).with_name("kafkalog")
@@ -43,22 +45,27 @@ PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "backport
 
 
 def main() -> None:
-    """Make the data, measure row after row, write the page."""
+    """Make the data, measure row after row, write the page: after each row what there is so far."""
     options = parse_arguments()
     _check_what_is_needed()
     broker_data.build()
     _compile_modules()
+    old = options.into.read_text(encoding="utf-8") if options.into else None
+    failures: list[str] = []
+    text = ""
     with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as scratch:
         data = options.data or Path(scratch)
         data.mkdir(parents=True, exist_ok=True)
-        text = page(_measure(options, data.resolve(), Path(scratch)))
-    if options.into is not None:
-        old = options.into.read_text(encoding="utf-8")
-        options.into.write_text(merged(old, text), encoding="utf-8")
-    elif options.to is None:
+        for results in _measure(options, data.resolve(), Path(scratch), failures):
+            text = page(results)
+            if old is not None:
+                options.into.write_text(merged(old, text), encoding="utf-8")
+            elif options.to is not None:
+                options.to.write_text(text, encoding="utf-8")
+    if options.into is None and options.to is None:
         print(text, end="")
-    else:
-        options.to.write_text(text, encoding="utf-8")
+    if failures:
+        raise SystemExit("\n".join(failures))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -93,7 +100,10 @@ def _compile_modules() -> None:
         compileall.compile_dir(Path(__file__).parents[1] / package, quiet=2)
 
 
-def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:
+def _measure(
+    options: argparse.Namespace, data: Path, scratch: Path, failures: list[str]
+) -> Iterator[Results]:
+    """Yield after each row all that was measured; `failures` gets rows that did not end well."""
     rows = [row for row in all_rows() if re.search(options.only, row.title)]
     names = list(dict.fromkeys(row.dataset for row in rows))
     with_decoders = bool(re.search(options.only, DECODERS_TITLE))
@@ -105,17 +115,32 @@ def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:
     known = datasets()
     partitions = provide((known[name].scaled(options.scale) for name in names), data)
     decoders = _decoders(partitions) if with_decoders else {}
+    java = " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "..."))
+    machine = _machine()
     pairs: dict[str, processes.Pair] = {}
     seen: dict[tuple[object, ...], processes.Pair] = {}
+
+    def so_far() -> Results:
+        done = [row for row in rows if row.name in pairs]
+        return Results(
+            machine, java, options.runs, options.scale, done, pairs, partitions, decoders
+        )
+
     # What is measured alone comes first: it is soon seen when a command does not work.
     for row in sorted(rows, key=lambda row: row.theirs is not None):
         key = (row.dataset, row.ours, row.theirs, row.cpus)  # two tables may show the same
-        if key not in seen:
-            seen[key] = _pair(row, partitions[row.dataset], data, scratch, options.runs)
+        try:
+            if key not in seen:
+                seen[key] = _pair(row, partitions[row.dataset], data, scratch, options.runs)
+        except processes.FailedError as failed:
+            failures.append(f"{row.title}\n{failed}")
+            _say(failures[-1])
+            continue
         pairs[row.name] = seen[key]
         _tell(row, pairs[row.name])
-    java = " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "..."))
-    return Results(_machine(), java, options.runs, options.scale, rows, pairs, partitions, decoders)
+        yield so_far()
+    if not rows:
+        yield so_far()
 
 
 def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) -> processes.Pair:
@@ -136,8 +161,6 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
             tells_figures=row.tells_figures,
             statuses=(0, NOTHING_TO_DO) if row.may_be_done else (0,),
         )
-    except processes.FailedError as failed:
-        raise SystemExit(f"{row.title}\n{failed}") from failed
     finally:
         for place in (work, scratch / "to.out"):  # some rows leave a file there, some a directory
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)

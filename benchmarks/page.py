@@ -224,21 +224,22 @@ def merged(old: str, new: str) -> str:
             place = next(number for number, line in enumerate(lines) if line in after)
             lines[place:place] = [f"## {title}", *section]
             continue
+        found: dict[str, list[str]] = {}
         for row in section:
-            if not row.startswith("| ") or row.startswith(_NO_ROWS):
-                continue
+            if row.startswith("| ") and not row.startswith(_NO_ROWS):
+                found.setdefault(_name(row), []).append(row)
+        for name, rows in found.items():
             start = lines.index(f"## {title}")
             end = _end_of_table(lines, start)
-            key = _key(title, row)
-            same = [at for at in range(start, end) if _key(title, lines[at]) == key]
+            same = [at for at in range(start, end) if _name(lines[at]) == name]
             place = same[0] if same else end
-            lines[place : place + len(same)] = [row]
+            lines[place : place + len(same)] = rows
     return "\n".join(lines) + "\n"
 
 
-def _key(title: str, line: str) -> tuple[str, ...]:
-    """What makes two lines the same row: the name, and where bounds are listed, the bound."""
-    return tuple(line.split(" | ")[: 2 if title == "Wanted and measured" else 1])
+def _name(line: str) -> str:
+    """What a row is about; several bounds on one follow each other."""
+    return line.split(" | ", maxsplit=1)[0]
 
 
 def _sections(page: str) -> dict[str, list[str]]:
