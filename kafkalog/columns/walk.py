@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Crew
 
 
-_OUTPUT_AT_ONCE: Final = 1 << 24
+_OUTPUT_AT_ONCE: Final = 1 << 23
 # A chunk that becomes larger than this is followed by smaller ones, so that all threads stay busy.
 _OUTPUT_OF_CHUNK: Final = 1 << 24
 

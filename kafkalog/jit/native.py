@@ -28,6 +28,17 @@ _WORDS: Final = {"int": 1, "table": 4}
 """How many words of a C call an argument takes, if not two."""
 
 
+_NOTHING: Final = ctypes.c_char * 0
+
+
+def _address(array: Any) -> int:
+    try:
+        return ctypes.addressof(_NOTHING.from_buffer(array))
+    except (BufferError, TypeError, ValueError):  # is read-only, or has rows apart
+        address: int = array.ctypes.data  # several times as slow
+        return address
+
+
 class Kernel:
     """A function that is called as native code.
 
@@ -64,11 +75,11 @@ class Kernel:
             assert (value.dtype, value.ndim) == (dtype, dimensions), (self.function, kind)
             if dimensions == 1:
                 assert value.strides[0] == value.itemsize or value.size < 2, (self.function, kind)
-                words += (value.ctypes.data, value.shape[0])
+                words += (_address(value), value.shape[0])
             else:
                 stride = value.strides[0] // value.itemsize
                 assert value.strides[1] == value.itemsize or value.shape[1] < 2, self.function
-                words += (value.ctypes.data, value.shape[0], value.shape[1], stride)
+                words += (_address(value), value.shape[0], value.shape[1], stride)
         results = (ctypes.c_int64 * max(self.results, 1))()
         status = native(*words, results)
         assert status == 0, f"{self.function} raised"

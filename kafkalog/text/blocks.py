@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats.late_classes import dataclass
+from kafkalog.columns import kernels as k
 from kafkalog.columns.scan_steps import Part
 from kafkalog.text.kafka_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-BLOCK_SIZE: Final = 1 << 19
+BLOCK_SIZE_MIN: Final = 1 << 14
+BLOCK_SIZE_MAX: Final = 1 << 23
+"""Text of a chunk fits in one: each further call of a kernel has to wait for the GIL twice."""
+_KEPT_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +66,17 @@ class TextFormat:
 
     def release(self, content: Text | None) -> None:
         """See `scan_steps.Format`."""
-        if content is not None and len(content.buffer) == BLOCK_SIZE:
+        if content is None or len(self._free) == _KEPT_MAX:
+            return
+        if content.buffer.flags.writeable and len(content.buffer) <= BLOCK_SIZE_MAX:
             self._free.append(content.buffer)
 
     def _take(self, size: int) -> NDArray[np.uint8]:
-        if size == BLOCK_SIZE:
-            try:
-                return self._free.pop()
-            except IndexError:
-                pass
-        return np.empty(size, np.uint8)
+        try:
+            kept = self._free.pop()
+        except IndexError:
+            kept = None
+        return kept if kept is not None and len(kept) >= size else np.empty(size, np.uint8)
 
     def _fill(
         self,
@@ -79,6 +84,7 @@ class TextFormat:
         last: int,
         kernel: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]], int],
         line: Callable[[int], bytes],
+        expected: int,
         more: tuple[int, ...] = (),
     ) -> Iterator[Part]:
         """Yield parts of text of the rows from `first` up to `last`.
@@ -87,11 +93,12 @@ class TextFormat:
             first, last: the range of rows.
             kernel: formats from a state on: state, ends of the rows' lines, buffer.
             line: formats a row that the kernel leaves to the reference.
+            expected: size of the text, about; what is longer takes more blocks.
             more: the kernel's state besides the next row and the size.
         """
         state = np.array((first, 0, *more), np.int64)
         ends = np.empty(last, np.int64)
-        size = BLOCK_SIZE
+        block = size = min(max(expected, BLOCK_SIZE_MIN), BLOCK_SIZE_MAX)
         out = self._take(size)
         done = first
         while True:
@@ -104,11 +111,11 @@ class TextFormat:
                     ends[row] = at + len(text)
                     state[STATE_NEXT], state[STATE_SIZE] = row + 1, at + len(text)
                     continue
-                size = max(BLOCK_SIZE, len(text))
+                size = max(block, len(text))
             elif why == FULL and not at:
                 size = 2 * len(out)  # one line is larger than the block
             else:
-                size = BLOCK_SIZE
+                size = block
             if at:
                 yield Part(Text(out, 0, at, ends[done:row]), row - done, at)
             if why == DONE:
@@ -123,6 +130,12 @@ class TextFormat:
         text = b"".join(lines)
         ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
         return Part(Text(np.frombuffer(text, np.uint8), 0, len(text), ends), len(lines), len(text))
+
+
+def size_of_bytes(table: NDArray[np.int64]) -> int:
+    """Return the size of all keys and values of the rows."""
+    sizes = table[[k.KEY_SIZE, k.VALUE_SIZE]]
+    return int(np.maximum(sizes, 0).sum())
 
 
 def whole(table: NDArray[np.int64]) -> NDArray[np.int64]:

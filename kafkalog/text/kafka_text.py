@@ -19,7 +19,7 @@ from kafkalog.engine import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.text import kafka_kernels as t
-from kafkalog.text.blocks import Text, TextFormat, whole
+from kafkalog.text.blocks import Text, TextFormat, size_of_bytes, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _LINE_END: Final = ord("\n")
+_ROW_SIZE: Final = 160  # of a record's line without key, value and headers, about
+_BATCH_SIZE: Final = 384
 _NO_ROWS: Final = np.empty((k.ROW_FIELDS, 0), np.int64)
 _NO_TEXT: Final = Text(np.empty(0, np.uint8), 0, 0, np.empty(0, np.int64))
 
@@ -46,7 +48,7 @@ class KafkaText(TextFormat):
         batch_line_of: returns the line of such a batch.
     """
 
-    rows_max = 8192
+    rows_max = 32768
 
     def __init__(
         self,
@@ -128,7 +130,10 @@ class KafkaText(TextFormat):
         def line(row: int) -> bytes:
             return self._line_of(record_of(rows, chunk, row)) + b"\n"
 
-        yield from self._fill(0, count, kernel, line, (first,))
+        size = _ROW_SIZE * count + _BATCH_SIZE * (last - first)
+        if self._shown[0]:
+            size += size_of_bytes(rows.table)
+        yield from self._fill(0, count, kernel, line, size, (first,))
 
 
 def _encoded(line: str) -> bytes:

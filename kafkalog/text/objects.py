@@ -16,7 +16,7 @@ from kafkalog.columns.pipeline import record_of
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.text import object_kernels as o
 from kafkalog.text import value_kernels as v
-from kafkalog.text.blocks import TextFormat, whole
+from kafkalog.text.blocks import TextFormat, size_of_bytes, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,7 +143,7 @@ class RecordLines(TextFormat):
         line_of: returns the line of a record that no kernel can format.
     """
 
-    rows_max = 8192
+    rows_max = 32768
 
     def __init__(
         self, template_of: Callable[[str], Template], line_of: Callable[[Record], bytes]
@@ -174,8 +174,9 @@ class RecordLines(TextFormat):
             return why
 
         yield from self._fill(
-            0, count, kernel, lambda row: self._line_of(record_of(rows, chunk, row))
-        )
+            0, count, kernel, lambda row: self._line_of(record_of(rows, chunk, row)),
+            program.size_max * count + 2 * size_of_bytes(rows.table),
+        )  # fmt: skip
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
         """See `scan_steps.RecordFormat`."""
@@ -213,8 +214,9 @@ class BatchLines(TextFormat):
             return why
 
         yield from self._fill(
-            0, len(ordinals), kernel, lambda i: self._line_of(chunk.batch(int(ordinals[i])))
-        )
+            0, len(ordinals), kernel, lambda i: self._line_of(chunk.batch(int(ordinals[i]))),
+            program.size_max * len(ordinals),
+        )  # fmt: skip
 
     def of_batch(self, batch: Batch) -> Part:
         """See `scan_steps.BatchFormat`."""
