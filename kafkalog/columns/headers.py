@@ -202,7 +202,7 @@ def batch_columns(
         UnreadableError: the log cannot be read any further; everything before has been yielded.
 
     Cost:
-        About 6 MB per thread, however large the log is; deep also the decompressed batch, and
+        About 8 MB per thread, however large the log is; deep also the decompressed batch, and
         the results of `look` for a quarter of a million records.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
@@ -319,7 +319,7 @@ def _walk(
     rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
     with Crew(threads, "kafkalog-headers") as pool:
         walk = Walk(
-            ChunkReader(source, position, end, doubled=look is not None),
+            ChunkReader(source, position, end, doubled=True),
             Lanes(pool, threads + 1, rows, []),
             lambda chunk: _steps(chunk, level, look),
             judge,
