@@ -1,6 +1,6 @@
 """Seeded partitions that Kafka's own storage classes write, with their indexes.
 
-One with committed offsets is written here instead, with an offset index.
+Those with committed offsets and with values of Avro are written here, with an offset index.
 
 The same description gives the same bytes on every machine: `KafkaOracle` appends what its seeded
 generator makes, at a fixed time.
@@ -36,6 +36,7 @@ KEY_COUNTS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
 MANY = "10000-partitions"
 OFFSETS = "offsets-of-500-groups"
 SERVED = "four-partitions"
+AVRO = "avro-of-10-fields"
 AXIS_BYTES = 32_000_000
 
 SEED = 43
@@ -73,6 +74,8 @@ class Dataset:
     """How many copies of it the log directory holds, itself included."""
     groups: int = 0
     """Committed offsets of this many groups, as records of `__consumer_offsets`, instead."""
+    is_avro: bool = False
+    """Whether the values are of Avro, with 10 fields."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
@@ -85,10 +88,17 @@ class Dataset:
             groups=max(1, int(self.groups * factor)) if self.groups else 0,
         )
 
+    @property
+    def partition(self) -> str:
+        """The directory of the first partition."""
+        return OFFSETS_PARTITION if self.groups else "orders-0"
+
     def spec(self) -> str:
-        """The order for KafkaOracle, or for `offset_commits`."""
+        """The order for KafkaOracle, for `offset_commits`, or for `avro_values`."""
         if self.groups:
             return json.dumps({"groups": self.groups, "records": self.records, "seed": SEED})
+        if self.is_avro:
+            return json.dumps({"avro": True, "records": self.records, "seed": SEED})
         generate = {
             "op": "gen",
             "count": self.records,
@@ -144,6 +154,7 @@ class Partition:
             "timeindex": str(first.with_suffix(".timeindex")),
             "partition": str(self.directory),
             "log_dir": str(self.directory.parent),
+            "schemas": str(self.directory.parent / "schemas"),
             "key": FIRST_KEY,
             "value_regex": FIRST_TEXT,
             "records": str(self.dataset.records),
@@ -186,8 +197,8 @@ def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         (home / "spec.json").write_text(dataset.spec())
-        if dataset.groups:
-            _write_commits(home, dataset)
+        if dataset.groups or dataset.is_avro:
+            _write_here(home, dataset)
             continue
         calls.append(["append", f"{home}/orders-0", f"{home}/spec.json", "--quiet",
                       "--out", f"{home}/facts.json"])  # fmt: skip
@@ -200,11 +211,17 @@ def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
     return {name: _partition(root / name, dataset) for name, dataset in wanted.items()}
 
 
-def _write_commits(home: Path, dataset: Dataset) -> None:
-    partition = home / OFFSETS_PARTITION
+def _write_here(home: Path, dataset: Dataset) -> None:
+    partition = home / dataset.partition
     partition.mkdir()
-    log, counts = partition / f"{0:020}.log", (dataset.records, dataset.groups, SEED)
-    command = [sys.executable, "-m", "benchmarks.offset_commits", str(log), *map(str, counts)]
+    log = str(partition / f"{0:020}.log")
+    words = (
+        ("offset_commits", log, dataset.records, dataset.groups, SEED)
+        if dataset.groups
+        else ("avro_values", log, dataset.records, SEED)
+    )
+    module, *counts = map(str, words)
+    command = [sys.executable, "-m", f"benchmarks.{module}", *counts]
     end = int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     (home / "facts.json").write_text(json.dumps({"log": {"logEndOffset": end}}))
 
@@ -223,8 +240,7 @@ def _partition(home: Path, dataset: Dataset) -> Partition:
         copy = home / f"orders-{number}"
         if not copy.exists():
             shutil.copytree(home / "orders-0", copy)
-    name = OFFSETS_PARTITION if dataset.groups else "orders-0"
-    return Partition(dataset, home / name, facts["log"]["logEndOffset"])
+    return Partition(dataset, home / dataset.partition, facts["log"]["logEndOffset"])
 
 
 def axis_datasets() -> dict[str, Dataset]:
@@ -288,6 +304,7 @@ def datasets() -> dict[str, Dataset]:
     ]  # fmt: skip
     made.append(Dataset(MANY, 200, partitions=10_000))
     made.append(Dataset(OFFSETS, 10_000_000, groups=500))
+    made.append(Dataset(AVRO, 1_500_000, is_avro=True))
     made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
     return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import product
 
 from benchmarks.datasets import (
+    AVRO,
     CODECS,
     KEY_COUNTS,
     MANY,
@@ -76,6 +77,16 @@ def export_rows() -> list[Row]:
         Row(table, "Parquet, 300 MB", sized("300 MB"), parquet, wanted=(fast,)),
         Row(table, "Parquet, 4 GB", sized("4 GB"), parquet, wanted=(MEMORY,)),
     ]
+
+
+def decoding_rows() -> list[Row]:
+    """An export with values decoded by the ids in them, against one of the same columns."""
+    export = "rm -rf {to} && {kafkalog} export {partition} --to {to} -q"
+    decode = export + " --value avro --schemas {schemas} --value-schema {schemas}/1.avsc"
+    return [
+        Row("Decoding", "Avro of 10 fields, 1.5 M records", AVRO, ("sh", "-c", decode),
+            ("sh", "-c", export), wanted=(Wanted("times as fast as the other", at_least=0.5),))
+    ]  # fmt: skip
 
 
 def sql_rows() -> list[Row]:
@@ -349,7 +360,7 @@ def all_rows() -> list[Row]:
     """Every benchmark, in the order of the page."""
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
-        *export_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
+        *export_rows(), *decoding_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
         *resurrection_rows(), *serve_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *limit_rows(),

@@ -13,7 +13,7 @@ from pyiceberg.schema import index_name_by_id
 
 from kafkalog.errors import UnwritableError
 from kafkalog.lake.evolution import conformed
-from kafkalog.lake.files import row_groups
+from kafkalog.lake.files import row_groups, to_merge
 from kafkalog.lake.iceberg import once
 from kafkalog.lake.iceberg_files import NewDataFiles, data_file
 from kafkalog.lake.model import Merged
@@ -83,19 +83,12 @@ def _small_files(table: Table, size: int) -> list[list[FileScanTask]]:
         and one.file.spec_id == spec_id
         and _has_known_columns(table, one)
     ]
-    groups = []
     small.sort(key=lambda one: (_partition(one), *_bounds(table, one), one.file.file_path))
-    for _, files in groupby(small, _partition):
-        group: list[FileScanTask] = []
-        room = size
-        for one in files:
-            if group and one.file.file_size_in_bytes > room:
-                groups.append(group)
-                group, room = [], size
-            group.append(one)
-            room -= one.file.file_size_in_bytes
-        groups.append(group)
-    return [group for group in groups if len(group) > 1]
+    return [
+        group
+        for _, files in groupby(small, _partition)
+        for group in to_merge(files, size, lambda one: one.file.file_size_in_bytes)
+    ]
 
 
 def _partition(task: FileScanTask) -> str:

@@ -28,14 +28,11 @@ def require_what_applies(asked: ExportRequest) -> None:
         raise UsageError(f"{name} tables consist of Parquet files, not {asked.writing.form}.")
     if asked.table_format == TableFormat.ICEBERG and not asked.append:
         raise UsageError("Iceberg tables grow run by run.", hint="Add --append.")
-    if asked.compact_below is not None and (
-        not asked.append or asked.table_format == TableFormat.FILES
-    ):
-        raise UsageError(
-            "Files are merged in Delta and Iceberg tables that grow: readers of plain files would "
-            "see rows twice, or not at all.",
-            hint="--append --table-format delta, or iceberg",
-        )
+    if asked.compact_below is not None:
+        if not asked.append:
+            raise UsageError("Files are merged in tables that grow.", hint="Add --append.")
+        if asked.writing.form != FileFormat.PARQUET:
+            raise UsageError(f"Files of Parquet are merged, not those of {asked.writing.form}.")
     request = asked.request
     bounds, table = request.bounds, request.table
     has_times = bounds.from_time is not None or bounds.to_time is not None

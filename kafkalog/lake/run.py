@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from kafkalog.view import Difference
 
 _NO_DAMAGE = ("read-from-copy", "offsets-missing", "offsets-with-gaps")
-_PART = schema_of(ExportedPart, optional=("rejects",))
-_ENTRY = Fields({"plan": Text(), **_PART.required}, _PART.optional)
+PART = schema_of(ExportedPart, optional=("rejects",))
+_ENTRY = Fields({"plan": Text(), **PART.required}, PART.optional)
 _MANIFEST = Fields(
-    {"options": Anything(), "parts": Items(_PART), "plan": Text()}, others=Anything()
+    {"options": Anything(), "parts": Items(PART), "plan": Text()}, others=Anything()
 )  # the rest is for readers
 
 

@@ -106,25 +106,29 @@ def open_target(uri: str) -> Target:
 
 
 class LocalTarget:
-    """A local directory, or one of a file system that all workers see."""
+    """A local directory, or one of a file system that all workers see.
+
+    Attributes:
+        tree: the directory.
+    """
 
     def __init__(self, path: str) -> None:
         self.shown = path
-        self._tree = FileTree(path, BUILDING)
-        self.create = self._tree.create
-        self.read = self._tree.read
-        self.sizes = self._tree.sizes
-        self.remove = self._tree.remove
-        self.sweep = self._tree.sweep
-        self.locked = self._tree.locked
+        self.tree = FileTree(path, BUILDING)
+        self.create = self.tree.create
+        self.read = self.tree.read
+        self.sizes = self.tree.sizes
+        self.remove = self.tree.remove
+        self.sweep = self.tree.sweep
+        self.locked = self.tree.locked
 
     def has(self, name: str) -> bool:
         """Return whether a file exists."""
-        return os.path.lexists(os.path.join(self._tree.root, name))
+        return os.path.lexists(os.path.join(self.tree.root, name))
 
     def checksum(self, name: str) -> int | None:
         """Return the CRC-32C of a file; None if missing."""
-        pieces = self._tree.pieces(name)
+        pieces = self.tree.pieces(name)
         if pieces is None:
             return None
         result = 0

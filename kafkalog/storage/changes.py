@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from formats.file_names import is_plain
 from formats.late_classes import dataclass
-from kafkalog.errors import RefusedError, UnsupportedError
+from kafkalog.errors import RefusedError
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
+    cannot_exchange,
     exchange,
     exists,
     open_directory,
@@ -320,15 +321,10 @@ class Changes:
         path, new_path = self.path(name), self.path(other)
         try:
             with self._opened(name, other) as directory:
-                exchange(directory, name, other)
+                exchange(directory, name, directory, other)
         except OSError as error:
             if error.errno in CANNOT_EXCHANGE:
-                raise UnsupportedError(
-                    "The file system cannot exchange two names at once.",
-                    path=self.directory,
-                    note="Nothing was changed. Linux 3.15 or newer can, on ext4, XFS, Btrfs and "
-                    "tmpfs.",
-                ) from error
+                raise cannot_exchange(self.directory) from error
             raise unwritable(error, path) from error
         self._tell(StepKind.EXCHANGE, path, new_path)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.engine import Crew
-from kafkalog.errors import DestinationExistsError, UnwritableError
+from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,15 +69,24 @@ _COPIED_AT_ONCE: Final = 1 << 30
 _READ_AT_ONCE: Final = 1 << 20
 
 
-def exchange(directory: int, name: str, other: str) -> None:
-    """Exchange two names in an open directory atomically: `renameat2` with `RENAME_EXCHANGE`."""
+def exchange(directory: int, name: str, other_directory: int, other: str) -> None:
+    """Exchange names in open directories atomically: `renameat2` with `RENAME_EXCHANGE`."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError) as error:  # another system, or an old C library
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
-    if rename(directory, os.fsencode(name), directory, os.fsencode(other), _EXCHANGE):
+    if rename(directory, os.fsencode(name), other_directory, os.fsencode(other), _EXCHANGE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def cannot_exchange(path: str) -> UnsupportedError:
+    """Return the error for a kernel or file system that cannot exchange two names."""
+    return UnsupportedError(
+        "The file system cannot exchange two names at once.",
+        path=path,
+        note="Nothing was changed. Linux 3.15 or newer can, on ext4, XFS, Btrfs and tmpfs.",
+    )
 
 
 def sync_directory(path: str) -> None:

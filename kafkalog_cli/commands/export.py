@@ -132,7 +132,7 @@ def export(
     )] = False,
     compact_below: Annotated[str | None, typer.Option(
         "--compact-below", metavar="SIZE",
-        help="Delta, Iceberg: afterwards merge smaller files of the table, up to this size.",
+        help="Afterwards merge smaller Parquet files of the table, up to this size.",
     )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Keep appending, at this interval.",

@@ -15,10 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 
-from kafkalog.errors import UsageError
 from tests.kafkalog.lake.appending import (
     DELTA,
-    FILES,
     ICEBERG,
     add,
     append,
@@ -254,7 +252,7 @@ def test_readers_see_before_or_after(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """It reports what was merged; plain files are never merged."""
+    """It reports what was merged, and refuses what is no table of Parquet files that grows."""
     log, to = table_of_many(tmp_path, DELTA)
     words = ("export", log, "--to", to, "--append", "--table-format", "delta")
     result = kafkalog(*words, "--compact-below", "1MiB", "--format", "ndjson")
@@ -264,8 +262,6 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     grow(log / "orders-0", 129, 1)
     told = kafkalog(*words, "--compact-below", "1MiB")
     assert "merged 2 files of the table into 1" in f"{told.stdout}{told.stderr}"
-    for refused in (("--append",), ("--table-format", "delta")):
+    for refused in (("--table-format", "delta"), ("--append", "--file-format", "csv")):
         new = ("export", log, "--to", tmp_path / "new", *refused)
         assert kafkalog(*new, "--compact-below", "1MiB").status == 2
-    with pytest.raises(UsageError, match="Files are merged in Delta and Iceberg tables"):
-        merge(log, tmp_path / "plain", FILES)
