@@ -34,8 +34,8 @@ LOGS: Final = ("orders-0", "orders-1", "payments-0")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with that Spark; the jars get into it, too."""
     place = tmp_path_factory.mktemp("spark")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", place, f"pyspark=={VERSION}"]
-    subprocess.run(pip, check=True)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(place)]
+    subprocess.run([*pip, f"pyspark=={VERSION}"], check=True)
     return place
 
 
@@ -104,7 +104,8 @@ def test_spark_reads_what_is_appended(home: Path, tmp_path: Path, form: TableFor
 
 def read(home: Path, lake: Path, form: TableFormat, *words: str) -> dict[str, Any]:
     """Return what Spark finds in a table."""
-    line = [sys.executable, "-m", "tests.spark.lake_session", form, lake, home / "ivy", *words]
+    program = [sys.executable, "-m", "tests.spark.lake_session"]
+    line = [*program, str(form), str(lake), str(home / "ivy"), *words]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(home), os.getcwd())),
