@@ -29,7 +29,8 @@ _OPTIONS: Final = {
     "one with the latest leader epoch, then with the largest log end offset, and where that has no "
     "sound batches another one; or `all` (the default for other tables)",
     "splitBytes": "about how much of a log a task reads (`128m`)",
-    "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
+    "filterPushdown": "`true`: Spark's filters decide what is read (`false`); needs a setting of "
+    "Spark's, [see below](#filters)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
     "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time; "
     "`startingOffsetsByTimestampStrategy` says what if no record is as late",
@@ -47,6 +48,8 @@ _OPTIONS: Final = {
     "assign": 'instead of `subscribe`: JSON with partitions: `{"orders": [0, 1]}`',
     "includeHeaders": "`false`: without the column `headers` (`true`)",
     "minPartitions": "the least number of tasks, if there is an index, or at most 1 MiB to read",
+    "maxRecordsPerPartition": "how many offsets a task covers at most; where an index has no "
+    "entry to cut a log at, several tasks read the same bytes",
     "maxOffsetsPerTrigger": "of a stream: how many offsets a batch covers; without it all",
     "minOffsetsPerTrigger": "of a stream: how many new offsets a batch waits for",
     "maxTriggerDelay": "of a stream: how long it waits for them (`15m`)",

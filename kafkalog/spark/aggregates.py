@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema  # public ways need a JVM
 
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import bounds_of
@@ -202,7 +202,7 @@ class AggregatingDataSource(DataSource):
 class _Reader(TableReader):
     def __init__(self, asked: SourceOptions, wanted: Aggregation, at_once: int | None) -> None:
         self._wanted = wanted
-        self._at_once = None if asked.tasks_min else at_once
+        self._at_once = None if asked.tasks_min or asked.records_max else at_once
         table = asked.request.table
         rows = table_schema(table, wanted.columns or ["partition"], text=asked.as_text)
         bounds = bounds_of(_filters(wanted.condition, rows), asked.request.bounds)
@@ -210,7 +210,7 @@ class _Reader(TableReader):
         super().__init__(narrowed, rows)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks: fewer than for rows, unless a least number of them is asked for."""
+        """Return the tasks: fewer than for rows, unless the options say how many."""
         tasks = batch_tasks(self._asked)
         if self._at_once is not None:
             tasks = joined_tasks(tasks, self._at_once)

@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # public ways need a JVM
 
 from kafkalog.spark.engine import spread
 from kafkalog.spark.options import parse_options

@@ -32,7 +32,7 @@ NAMES: Final = (
     "view", "subscribepattern", "assign", "endingoffsets", "startingoffsetsbytimestamp",
     "endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "includeheaders",
     "minpartitions", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
-    "tierkey",
+    "tierkey", "maxrecordsperpartition",
 )  # fmt: skip
 _OF_CLIENTS: Final = (
     "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
@@ -82,6 +82,7 @@ class SourceOptions:
         fails_on_loss: whether offsets that were deleted unread are an error.
         edges: where reading begins and ends, as far as it is not by time for all partitions.
         tasks_min: the least number of tasks.
+        records_max: how many offsets a task covers; None for any number.
         rows_per_trigger: for streams: how many offsets a batch covers; None for everything.
         rows_min: for streams: how many new offsets a batch waits for; None for none.
         delay_s: for streams: how long it waits for them.
@@ -98,6 +99,7 @@ class SourceOptions:
     fails_on_loss: bool
     edges: Edges
     tasks_min: int | None = None
+    records_max: int | None = None
     rows_per_trigger: int | None = None
     rows_min: int | None = None
     delay_s: float = 0
@@ -155,6 +157,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         fails_on_loss,
         edges_of(given, fails_on_loss=fails_on_loss),
         _count(given, "minPartitions"),
+        _count(given, "maxRecordsPerPartition"),
         rows_max,
         rows_min,
         _delay_s(given.get("maxtriggerdelay", "15m")),

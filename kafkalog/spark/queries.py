@@ -11,7 +11,7 @@ from kafkalog.paths import file_system
 from kafkalog.paths.tier_keys import keys_in_use
 from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
-from kafkalog.spark.settings import has_data_sources
+from kafkalog.spark.settings import PUSHES_FILTERS, has_data_sources
 from kafkalog.tables import TableName
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.schemas import SCHEMAS, table_schema
@@ -31,8 +31,9 @@ def run_query(
     """Run a query over the tables of some logs.
 
     Those tables that it names become temporary views. `records` has the columns of Spark's own
-    Kafka source, and any others that the query names. What the query does not use is not read,
-    except over Spark Connect, which does not report it.
+    Kafka source, and any others that the query names. Columns that the query does not use are not
+    read, except over Spark Connect, which does not report them. Rows that its filters leave out
+    are not, where the session pushes filters down.
 
     Args:
         session: the Spark session.
@@ -77,7 +78,8 @@ def _loads(
     from kafkalog.spark.source import KafkaLogDataSource
 
     session.dataSource.register(KafkaLogDataSource)
-    reader = session.read.format("kafkalog").options(**options).option("filterPushdown", "true")
+    pushes = session.conf.get(PUSHES_FILTERS) or "false"  # off in sessions of others
+    reader = session.read.format("kafkalog").options(**options).option("filterPushdown", pushes)
 
     def load(table: TableName, columns: Sequence[str]) -> DataFrame:
         return reader.option("table", table).option("columns", ",".join(columns)).load()
@@ -105,7 +107,7 @@ def _in_two_steps(
         return None
     session.dataSource.register(AggregatingDataSource)
     reader = session.read.format(AggregatingDataSource.name()).options(**options)
-    first = reader.option("filterPushdown", "true").option("table", steps.table)
+    first = reader.option("table", steps.table)
     if not is_remote(session):
         first = first.option(AT_ONCE, str(session.sparkContext.defaultParallelism))
     first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
@@ -122,7 +124,8 @@ def tables_of(query: str) -> list[TableName]:
 def _used_columns(frame: Any) -> dict[TableName, list[str]]:
     """Return per table the columns that Spark's optimized plan uses; at least one."""
     used: dict[TableName, list[str]] = {}
-    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 # nothing public tells
+    # Nothing public tells: EXPLAIN gives a text, in which long lists of columns are cut short.
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     wanted = {one.exprId().id() for one in _each(plan.output())}
     leaves = []
     for node in _nodes(plan):

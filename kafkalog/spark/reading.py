@@ -41,17 +41,21 @@ _SHARED_SIZE: Final = 1 << 20
 """Up to this size a split is read by several tasks, where these are to be many."""
 
 
-def grouped(splits: Sequence[Split], size: int) -> list[tuple[Split, ...]]:
-    """Group consecutive splits into tasks of limited size."""
+def grouped(
+    splits: Sequence[Split], size: int, records_max: int | None = None
+) -> list[tuple[Split, ...]]:
+    """Group consecutive splits into tasks of limited size, and with a limited number of offsets."""
     tasks: list[list[Split]] = []
-    room = 0
+    room = offsets_left = 0
     for split in splits:
         cost = max(split.size_bytes, size // 64)  # opening a file has a cost
-        if not tasks or cost > room:
+        count = 0 if records_max is None else len(_offsets_in(split))
+        if not tasks or cost > room or count > offsets_left:
             tasks.append([])
-            room = size
+            room, offsets_left = size, records_max or 0
         tasks[-1].append(split)
         room -= cost
+        offsets_left -= count
     return [tuple(task) for task in tasks]
 
 
@@ -100,36 +104,59 @@ def tasks_of(asked: SourceOptions, plan: Callable[[int], list[Split]]) -> list[t
     """Group what is planned, by the size of splits, into tasks: at least as many as are wanted.
 
     Splits are cut where an index has an entry. What is small and yet too much for a task is cut
-    between any two offsets: several tasks then read the same bytes.
+    between any two offsets: several tasks then read the same bytes. So is what has too many offsets
+    for a task, whatever its size.
     """
-    size, wanted = asked.request.split_bytes, asked.tasks_min or 0
-    splits = plan(size)
-    tasks = grouped(splits, size)
+    size, wanted, most = asked.request.split_bytes, asked.tasks_min or 0, asked.records_max
+    splits = _limited(plan, size, most)
+    tasks = grouped(splits, size, most)
     if splits and len(tasks) < wanted:
         size = max(sum(one.size_bytes for one in splits) // wanted, 1)
-        splits = plan(size)
-        tasks = grouped(splits, size)
+        splits = _limited(plan, size, most)
+        tasks = grouped(splits, size, most)
     if splits and len(tasks) < wanted:
         tasks = [(one,) for one in _cut(splits, wanted)]
     return tasks
 
 
+def _limited(plan: Callable[[int], list[Split]], size: int, most: int | None) -> list[Split]:
+    """Return splits of about a size, with at most so many offsets each."""
+    splits = plan(size)
+    if most is None:
+        return splits
+    large = [one for one in splits if len(_offsets_in(one)) > most]
+    if large:
+        # By half: records differ in size, and indexes do not have each batch.
+        halves = (one.size_bytes * most // (2 * len(_offsets_in(one))) for one in large)
+        splits = plan(max(min(halves), 1))
+    return [part for one in splits for part in _parts(one, -(-len(_offsets_in(one)) // most))]
+
+
 def _cut(splits: Sequence[Split], wanted: int) -> Iterator[Split]:
     """Cut splits into `wanted` splits with the same rows, or fewer if offsets run out."""
-    known = [_offsets_in(one) for one in splits]
-    total = sum(len(one) for one in known)
+    known = [len(_offsets_in(one)) for one in splits]
+    total = sum(known)
     left = wanted
     for split, offsets in zip(splits, known, strict=True):
-        count = min(len(offsets), max(round(left * len(offsets) / max(total, 1)), 1))
-        total, left = total - len(offsets), left - max(count, 1)
-        edges = [offsets.start + len(offsets) * n // count for n in range(1, count)]
-        if split.size_bytes > _SHARED_SIZE or not edges:
+        count = min(offsets, max(round(left * offsets / max(total, 1)), 1))
+        total, left = total - offsets, left - max(count, 1)
+        if split.size_bytes > _SHARED_SIZE:
             yield split
-            continue
-        for first, end in pairwise([split.from_offset, *edges, split.to_offset]):
-            is_last = end == split.to_offset
-            looks = split.looks_for_gap and is_last
-            yield replace(split, from_offset=first, to_offset=end, looks_for_gap=looks)
+        else:
+            yield from _parts(split, count)
+
+
+def _parts(split: Split, count: int) -> Iterator[Split]:
+    """Cut a split into so many parts with as many offsets each, if it has so many."""
+    if count <= 1:
+        yield split
+        return
+    offsets = _offsets_in(split)
+    edges = [offsets.start + len(offsets) * n // count for n in range(1, count)]
+    for first, end in pairwise([split.from_offset, *edges, split.to_offset]):
+        is_last = end == split.to_offset
+        looks = split.looks_for_gap and is_last
+        yield replace(split, from_offset=first, to_offset=end, looks_for_gap=looks)
 
 
 def _offsets_in(split: Split) -> range:

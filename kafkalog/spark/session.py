@@ -92,7 +92,7 @@ def _wait_for_server(master: str, timeout_s: float) -> None:
     """Check early that the server is reachable, because a call would be retried for minutes."""
     import grpc
     from pyspark.errors import PySparkException
-    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # what the session itself uses
 
     try:
         channel = DefaultChannelBuilder(master).toChannel()
@@ -200,7 +200,8 @@ def _open_already(master: str) -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    context = SparkContext._active_spark_context  # noqa: SLF001 # nothing public tells
+    # SparkSession.active() misses a context without a session, and takes a stopped one for active.
+    context = SparkContext._active_spark_context  # noqa: SLF001
     if context is None:
         return None
     there = str(context.master)
@@ -266,7 +267,8 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
 
     def connect() -> SparkSession:
         context: Any = SparkContext(gateway=gateway)
-        context._accumulatorServer.handle_error = _pass_over  # noqa: SLF001 # it would print
+        # It would print the errors of a dying JVM to stderr; nothing public sets that server.
+        context._accumulatorServer.handle_error = _pass_over  # noqa: SLF001
         return SparkSession(context)
 
     limit_s = max(timeout_s, _JVM_START_S) if is_local(master) else timeout_s
@@ -338,7 +340,9 @@ def _forget(session: Any) -> None:
             session.sparkContext.stop()
         with suppress(Exception):  # if the JVM does not answer, the first attempt stops early
             session.sparkContext.stop()
-    SparkContext._active_spark_context = None  # noqa: SLF001 # pyspark has no other way
+    # stop() clears these only if the JVM still answers, and the gateway never: pyspark expects one
+    # JVM per process.
+    SparkContext._active_spark_context = None  # noqa: SLF001
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
 

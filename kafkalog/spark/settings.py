@@ -1,7 +1,8 @@
 """The driver's JVM: what Spark requires here, the settings of a session, and the start by py4j.
 
 `pyspark.java_gateway.launch_gateway` starts a JVM of its own unless it is given a running one. Here
-it is given one, so that the process can be ended at any moment of its start.
+it is given one, so that the process can be ended at any moment of its start. Nothing public does
+that: `SparkSession.builder` starts a JVM which it neither names nor ends, and whose log is stderr.
 """
 
 from __future__ import annotations
@@ -177,9 +178,13 @@ LOCAL_MEMORY: Final = "3g"
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
+PUSHES_FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
+"""Whether Spark hands filters to Python data sources: not by default. Where it does not, it refuses
+readers that would take them."""
+
 SQL_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",
+    PUSHES_FILTERS: "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 """Settings that can be set in any session, even over Spark Connect."""
@@ -269,11 +274,10 @@ def silent_loggers() -> Iterator[None]:
         from pyspark.logger import PySparkLogger
 
         loggers = [PySparkLogger.getLogger(name) for name in _NAMES]  # the only right way
-    before = [logger.disabled for logger in loggers]
     # py4j logs some errors to the root logger, which writes to stderr if it has no handler.
     shared = [logging.getLogger(), logging.getLogger("py4j")]
     for logger in loggers:
-        logger.disabled = True
+        logger.addFilter(_keeps_none)
     for logger in shared:
         logger.addHandler(_NOWHERE)
     try:
@@ -281,8 +285,13 @@ def silent_loggers() -> Iterator[None]:
     finally:
         for logger in shared:
             logger.removeHandler(_NOWHERE)
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+        for logger in loggers:
+            logger.removeFilter(_keeps_none)
+
+
+def _keeps_none(_: logging.LogRecord) -> bool:
+    """Filter of a logger: what it would write is in the error."""
+    return False
 
 
 LOG_NAME: Final = "spark.log"

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # public ways need a JVM
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,

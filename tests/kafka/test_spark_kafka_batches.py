@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation
 from kafkalog.spark.options import parse_options
-from tests.kafka.spark_topics import Kafka, json_of, values_of
+from tests.kafka.spark_topics import Kafka, Steps, json_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -261,10 +261,37 @@ def test_without_a_least_number_small_partitions_share_a_task(kafka: Kafka, usua
     assert len(kafka.tasks(usual, minPartitions="1")) == 1
 
 
+@pytest.mark.parametrize(
+    ("sizes", "most", "shares"),
+    [([4], 5, [4]), ([4], 1, [1, 1, 1, 1]), ([10], 4, [3, 3, 4]), ([4, 20], 8, [4, 6, 7, 7])],
+)
+def test_a_task_has_so_many_records_at_most(
+    kafka: Kafka, sizes: list[int], most: int, shares: list[int]
+) -> None:
+    """Ranges are divided as `KafkaOffsetRangeCalculator` divides them, in a stream as well."""
+    topic = kafka.create(len(sizes))
+    for partition, size in enumerate(sizes):
+        kafka.send(topic, range(size), partition)
+    limit = {"maxRecordsPerPartition": str(most)}
+    found = kafka.tasks(topic, **limit)
+    assert sorted(map(len, found)) == shares
+    assert len({row for task in found for row in task}) == sum(sizes)
+    query = Steps(kafka, subscribe=topic, **limit)
+    assert sorted(len(query.read([task])) for task in query.plan()) == shares
+
+
+def test_both_limits_of_tasks_hold(kafka: Kafka, usual: str) -> None:
+    found = kafka.tasks(usual, maxRecordsPerPartition="5", minPartitions="8")
+    assert len(found) >= 8
+    assert max(map(len, found)) <= 5
+    assert sum(map(len, found)) == 21
+
+
+@pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])
 @pytest.mark.parametrize("number", ["a", "1.0", "0", "-1"])
-def test_a_least_number_of_tasks_is_a_number(number: str) -> None:
-    with pytest.raises(UsageError, match="The option minPartitions is a number from 1 on"):
-        parse_options({"path": "logs", "minPartitions": number})
+def test_limits_of_tasks_are_numbers(option: str, number: str) -> None:
+    with pytest.raises(UsageError, match=f"The option {option} is a number from 1 on"):
+        parse_options({"path": "logs", option: number})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
+from kafkalog.errors import UsageError
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.source import TableReader, TailReader
@@ -143,6 +144,52 @@ def test_columns_and_tasks(spark: SparkSession, logs: Path) -> None:
     assert without.columns == [name for name in kinds if name != "headers"]
     source = KafkaLogDataSource({"path": str(logs), **TOPIC, "minPartitions": "3"})
     assert len(source.reader(source.schema()).partitions()) == 3
+
+
+def tasks(place: Path, **options: str) -> list[list[tuple[int, int]]]:
+    """Return partition and offset of each task's rows, through the reader that Spark calls."""
+    source = KafkaLogDataSource({"path": str(place), **options})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, TableReader)
+    return [
+        [(row["partition"], row["offset"]) for one in reader.read(task) for row in one.to_pylist()]
+        for task in reader.partitions()
+    ]
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_task_has_so_many_records_at_most(
+    tmp_path: Path, kafkalog: Any, *, is_indexed: bool
+) -> None:
+    """A partition gets as many tasks as by Spark's own source, or up to twice as many where an
+    index says where to cut; no row is lost or there twice.
+    """
+    counts = (100, 1, 7)
+    for number, count in enumerate(counts):
+        some = (batch(n, [record(0, b"k", b"x" * 500)]) for n in range(count))
+        write_log(tmp_path / f"topic-{number}", *some)
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    if is_indexed:
+        assert kafkalog("rebuild-index", tmp_path, "--in-place", "--yes", "-q").status == 0
+    rows = [(number, n) for number, count in enumerate(counts) for n in range(count)]
+    for most in (9, 40, 100):
+        found = tasks(tmp_path, maxRecordsPerPartition=str(most))
+        assert sorted(row for task in found for row in task) == rows
+        assert max(map(len, found)) <= most
+        wanted = -(-100 // most)  # as `KafkaOffsetRangeCalculator` divides
+        assert wanted <= sum(task[0][0] == 0 for task in found) <= 2 * wanted
+    both = tasks(tmp_path, maxRecordsPerPartition="40", minPartitions="12")
+    assert len(both) >= 12
+    assert sorted(row for task in both for row in task) == rows
+    assert (
+        max(len(one) for one in tasks(tmp_path, maxRecordsPerPartition="40", minPartitions="2"))
+        <= 40
+    )
+
+
+def test_a_number_of_records_is_from_one_on() -> None:
+    with pytest.raises(UsageError, match="maxRecordsPerPartition is a number from 1 on, not '0'"):
+        parse_options({"path": "logs", "maxRecordsPerPartition": "0"})
 
 
 def stream(logs: Path, **options: str) -> TailReader:

@@ -12,7 +12,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
+from kafkalog.spark.settings import PUSHES_FILTERS
 from tests.builders import batch, record, write_log
 from tests.conftest import state
 
@@ -50,6 +52,25 @@ def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> N
         assert row["k"] == len({json.dumps(key) for key in keys if key is not None})
     assert not found
     assert noted
+
+
+def test_a_session_that_pushes_no_filters_has_the_same_rows(
+    ask: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Sessions of ours push them. One of others need not, and then Spark refuses who takes them."""
+    write_log(tmp_path / "orders-0", *(batch(n, [record(0)]) for n in range(5)))
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    assert spark.conf.get(PUSHES_FILTERS) == "true"
+    spark.conf.set(PUSHES_FILTERS, "false")
+    try:
+        query = "select offset from records where offset < 3 and topic = 'orders'"
+        rows = rows_of(ask("--format", "ndjson", query, tmp_path))
+        assert sorted(row["offset"] for row in rows) == [0, 1, 2]
+        reader = spark.read.format("kafkalog").option("filterPushdown", "true")
+        with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+            reader.load(str(tmp_path)).collect()
+    finally:
+        spark.conf.set(PUSHES_FILTERS, "true")
 
 
 def test_a_lost_segment_is_told(ask: Any, tmp_path: Path) -> None:
