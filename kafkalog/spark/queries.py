@@ -15,7 +15,7 @@ from kafkalog.spark.settings import PUSHES_FILTERS, has_data_sources
 from kafkalog.tables import TableName
 from kafkalog.tables.model import Answer, columns_for, is_named
 from kafkalog.tables.schemas import SCHEMAS, table_schema
-from kafkalog.targets import open_targets
+from kafkalog.targets import look_at_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,25 +48,28 @@ def run_query(
     Cost:
         The rows of one task at a time are in memory here.
     """
-    open_targets(paths)
+    look_at_targets(paths)
     sources = json.dumps([file_system.portable(path) for path in paths])
     given = {**options, "paths": sources}
     if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:
         given["tierKey"] = json.dumps(files)
     load = _loads(session, given) if has_data_sources() else partial(_framed, session, given)
-    for table in tables_of(query):
-        usual = table_schema(table).names
-        columns = columns_for(query, usual, SCHEMAS[table].names)
-        load(table, columns).createOrReplaceTempView(table)
+    looks = has_data_sources() and not is_remote(session)
+    first = _unplanned(session, given) if looks else load
+    tables = {
+        table: columns_for(query, table_schema(table).names, SCHEMAS[table].names)
+        for table in tables_of(query)
+    }
+    for table, columns in tables.items():
+        first(table, columns).createOrReplaceTempView(table)
     frame = session.sql(query)
     shorter = _in_two_steps(session, query, given, frame) if has_data_sources() else None
     if shorter is not None:
         frame = shorter
-    elif not is_remote(session):
-        used = _used_columns(frame).items()
-        for table, columns in used:
+    elif looks:
+        for table, columns in (tables | _used_columns(frame)).items():
             load(table, columns).createOrReplaceTempView(table)
-        frame = session.sql(query) if used else frame
+        frame = session.sql(query)
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
     return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
 
@@ -80,6 +83,21 @@ def _loads(
     session.dataSource.register(KafkaLogDataSource)
     pushes = session.conf.get(PUSHES_FILTERS) or "false"  # off in sessions of others
     reader = session.read.format("kafkalog").options(**options).option("filterPushdown", pushes)
+
+    def load(table: TableName, columns: Sequence[str]) -> DataFrame:
+        return reader.option("table", table).option("columns", ",".join(columns)).load()
+
+    return load
+
+
+def _unplanned(
+    session: SparkSession, options: Mapping[str, str]
+) -> Callable[[TableName, Sequence[str]], DataFrame]:
+    """Return what loads columns of a table for Spark's optimizer, which would plan real ones."""
+    from kafkalog.spark.source import UnplannedDataSource
+
+    session.dataSource.register(UnplannedDataSource)
+    reader = session.read.format(UnplannedDataSource.name()).options(**options)
 
     def load(table: TableName, columns: Sequence[str]) -> DataFrame:
         return reader.option("table", table).option("columns", ",".join(columns)).load()
@@ -126,13 +144,13 @@ def _used_columns(frame: Any) -> dict[TableName, list[str]]:
     used: dict[TableName, list[str]] = {}
     # Nothing public tells: EXPLAIN gives a text, in which long lists of columns are cut short.
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
-    wanted = {one.exprId().id() for one in _each(plan.output())}
-    leaves = []
-    for node in _nodes(plan):
-        wanted |= {one.exprId().id() for one in _each(node.references())}
-        if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
-            leaves.append(node)
-    for leaf in leaves:
+    plans = [plan, *_each(plan.subqueriesAll())]
+    nodes = [node for one in plans for node in _nodes(one)]
+    wanted = {column.exprId().id() for one in plans for column in _each(one.output())}
+    wanted |= {column.exprId().id() for node in nodes for column in _each(node.references())}
+    for leaf in nodes:
+        if leaf.getClass().getSimpleName() != "DataSourceV2ScanRelation":
+            continue
         name = leaf.relation().options().get("table")
         if name in list(TableName):
             columns = used.setdefault(TableName(name), [])

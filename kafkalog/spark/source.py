@@ -160,6 +160,31 @@ class KafkaLogDataSource(DataSource):
         return TailReader(asked, _chosen(asked, schema))
 
 
+class UnplannedDataSource(KafkaLogDataSource):
+    """The tables without rows: from these Spark tells what a query uses of a table.
+
+    Spark's optimizer plans a read as soon as a query has a filter.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "kafkalog_unplanned"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of nothing."""
+        del schema
+        return _NoRows()
+
+
+class _NoRows(DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        raise AssertionError(partition)
+
+
 class TableReader(DataSourceReader):
     """Reads a table, some splits per task."""
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.datasets.model import Tables
-    from kafkalog.tables.model import Answer
+    from kafkalog.tables.model import Answer, PartitionEnd
+    from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 
 _QUERY_SIZE_MAX = 1 << 20
@@ -175,8 +176,6 @@ def _run_in_spark(
     query: str, tables: Tables, spark: SparkChoice, form: Format, bytes_form: BytesFormat
 ) -> int:
     _use_utc()
-    from kafkalog.tables.model import partition_ends
-    from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import write_answer
 
@@ -192,18 +191,29 @@ def _run_in_spark(
         options["replicas"] = tables.replicas
     if tables.disorder_ms is not None:
         options["maxTimestampDisorderMs"] = str(tables.disorder_ms)
-    every = replace(tables, replicas=tables.replicas or Replicas.ALL)
-    request = every.request(TableName.RECORDS)
-    targets = find_targets(tables.paths, request)
-    outcome.differs(target.difference for target in targets)
+    differences, ends = _looked_at(query, tables)
+    outcome.differs(differences)
     with spark.open() as session:
-        from kafkalog.spark.queries import run_query, tables_of
+        from kafkalog.spark.queries import run_query
 
-        if TableName.RECORDS in tables_of(query):
-            outcome.leaves_out(partition_ends(targets, request))
+        outcome.leaves_out(ends)
         answer = _answer_of(partial(run_query, session, query, tables.paths), options, outcome)
         write_answer(answer, form, bytes_form, outcome.defect)
     return outcome.status
+
+
+def _looked_at(query: str, tables: Tables) -> tuple[list[Difference], list[PartitionEnd]]:
+    """Return how views of logs differ from their files, and where logs end if that matters."""
+    from kafkalog.paths.file_system import listings_held
+    from kafkalog.tables.model import is_named, partition_ends
+    from kafkalog.tables.planning import find_targets
+
+    every = replace(tables, replicas=tables.replicas or Replicas.ALL)
+    request = every.request(TableName.RECORDS)
+    with listings_held(tables.paths):
+        targets = find_targets(tables.paths, request)
+        ends = partition_ends(targets, request) if is_named(query, TableName.RECORDS) else []
+    return [one.difference for one in targets if one.difference is not None], ends
 
 
 def _answer_of(

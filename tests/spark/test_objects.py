@@ -17,6 +17,7 @@ from tests.spark.test_source import load, sums
 from tests.stores import running_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -58,3 +59,17 @@ def test_a_plan_asks_little_and_tasks_see_what_is_missing(spark: SparkSession) -
             reader.load(store.uri(PREFIX)).select("offset").collect()
         left = reader.option("failOnDataLoss", "false").load(store.uri(PREFIX))
         assert left.select("offset").count() == (partitions * segments - 1) * BATCHES
+
+
+def test_a_query_plans_once(spark: SparkSession, kafkalog: Callable[..., Any]) -> None:
+    """The command lists all and looks at the ends of logs, and so does one plan, nobody else."""
+    partitions, segments = 6, 10
+    query = "SELECT max(offset) n FROM records WHERE partition >= 0 GROUP BY hash(topic)"
+    with counted_store(log_dir(partitions, segments)) as store:
+        master = spark.sparkContext.master
+        words = ("--master", master, "--format", "ndjson", query, store.uri(PREFIX))
+        found = kafkalog("sql", *words)
+        assert (found.status, found.stdout) == (0, b'{"n":%d}\n' % (segments * BATCHES - 1))
+        plan = store.asked[: store.asked.index(("GET", f"{PREFIX}/topic-0-0/{0:020d}.log"))]
+    assert len(plan) <= 1.2 * partitions * segments
+    assert [kind for kind, _ in plan].count("LIST") <= 6, "twice the top, a directory, and all"

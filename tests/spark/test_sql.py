@@ -88,6 +88,15 @@ def test_a_lost_segment_is_told(ask: Any, tmp_path: Path) -> None:
     assert rows_of(ask("--format", "ndjson", f"{count} where offset >= 20", tmp_path)) == [{"n": 2}]
 
 
+def test_a_subquery_has_columns_of_its_own(ask: Any, tmp_path: Path) -> None:
+    """It may read columns of a table that the query around it does not name."""
+    write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
+    query = (
+        "select offset from records where offset > (select max(batch_base_offset) - 2 from records)"
+    )
+    assert rows_of(ask("--format", "ndjson", query, tmp_path)) == [{"offset": 7}, {"offset": 8}]
+
+
 def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
     """The note is the same as in an export, and only for queries of records."""
     write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
