@@ -6,7 +6,6 @@ about a thousand records.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -53,6 +52,8 @@ def kernels_work() -> bool:
 
 def require_arrow() -> None:
     """Raise `UnsupportedError` if pyarrow is missing."""
+    import importlib.util
+
     if importlib.util.find_spec("pyarrow") is None:
         raise UnsupportedError(
             "Reading into Arrow columns needs pyarrow.", hint="pip install 'kafkalog[arrow]'"
