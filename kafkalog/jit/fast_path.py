@@ -1,7 +1,7 @@
 """Decides when to use the compiled kernels; raises if an optional dependency is missing.
 
 Loading numpy and the kernels takes about 80 milliseconds, in which the reference decoder reads
-about a thousand records.
+more than a thousand records.
 """
 
 from __future__ import annotations
