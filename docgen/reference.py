@@ -8,7 +8,7 @@ from collections import Counter
 from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.message_table import messages
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.payloads.kinds import PayloadKind, payload_kind

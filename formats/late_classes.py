@@ -2,7 +2,7 @@
 
 That of the standard library compiles up to eight methods of each class while a module is loaded,
 some half a millisecond a class. A short command loads 50 to 120 of them and uses a few: they took
-a fifth of its time.
+a fifth of its time. What it uses, it mostly neither compares nor shows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ else:
 _FIELDS: Final = "__dataclass_fields__"
 # An instance comes from the first or from the last; `fields` and subclasses ask for the second.
 _AWAITED: Final = ("__init__", _FIELDS, "__setstate__")
+_COMPARING: Final = ("__eq__", "__hash__", "__repr__")
+_REFUSING: Final = ("__setattr__", "__delattr__")
+_SPLIT: Final = {"frozen", "kw_only"}  # with other options, all methods are made together
 _NOT_FIELDS: Final = ("ClassVar", "InitVar", "KW_ONLY")
 _OF_LAYOUT: Final = ("__dict__", "__weakref__", "__slots__")
 _lock: Final = RLock()
@@ -38,7 +41,10 @@ def _made(cls: Any, **options: Any) -> Any:
         return dataclasses.dataclass(**options)(cls)
     defaults = {name: cls.__dict__[name] for name in hints if name in cls.__dict__}
     made = _with_slots(cls, hints) if options.pop("slots", False) else cls
-    _Late(made, defaults, options)
+    if options.get("frozen") and options.keys() <= _SPLIT:
+        _LateComparison(made, defaults, options | {"init": False}, _COMPARING)
+        options |= {"eq": False, "repr": False}
+    _Late(made, defaults, options, _AWAITED)
     return made
 
 
@@ -50,38 +56,64 @@ class _Late:
         awaited: its attributes that ask for them.
     """
 
-    def __init__(self, cls: type, defaults: dict[str, Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, cls: type, defaults: dict[str, Any], options: dict[str, Any], names: tuple[str, ...]
+    ) -> None:
         self.cls = cls
-        self.awaited = {name for name in _AWAITED if name not in cls.__dict__}
+        self.awaited = {name for name in names if name not in cls.__dict__}
         self._defaults = defaults
         self._options = options
         for name in self.awaited:
             setattr(cls, name, _Awaited(self, name))
 
     def complete(self) -> None:
-        """Take over the methods that the standard library makes for a twin without slots."""
-        cls = self.cls
+        """Make the methods, if that was not done yet."""
         with _lock:
-            if not self.awaited:
-                return
-            hints = get_annotations(cls)
-            body = {name: value for name, value in cls.__dict__.items()
-                    if name not in (*_OF_LAYOUT, *hints, *self.awaited)}  # fmt: skip
-            twin = type(cls)(cls.__name__, cls.__bases__, body | self._defaults)
-            twin.__qualname__ = cls.__qualname__
-            made = dict(dataclasses.dataclass(**self._options)(twin).__dict__)
-            if self._options.get("frozen"):
-                made["__setattr__"], made["__delattr__"] = _refusals(cls, hints)
-            values = made.keys() & hints.keys() if "__slots__" not in cls.__dict__ else set()
-            for name in self._defaults.keys() - made.keys() if values else ():
-                delattr(cls, name)
-            # `__init__` comes last: another thread may be about to make an instance.
-            taken = made.keys() - body.keys() - hints.keys() - {*_OF_LAYOUT} | values
-            for name in sorted(taken, key=_AWAITED.__contains__):
-                setattr(cls, name, made[name])
-            for name in self.awaited - made.keys():
-                delattr(cls, name)
-            self.awaited.clear()
+            if self.awaited:
+                self._complete()
+                self.awaited.clear()
+
+    def _complete(self) -> None:
+        cls = self.cls
+        hints = get_annotations(cls)
+        body = self._own()
+        made = self._of_library()
+        if self._options.get("frozen"):
+            made["__setattr__"], made["__delattr__"] = _refusals(cls, hints)
+        values = made.keys() & hints.keys() if "__slots__" not in cls.__dict__ else set()
+        for name in self._defaults.keys() - made.keys() if values else ():
+            delattr(cls, name)
+        # `__init__` comes last: another thread may be about to make an instance.
+        taken = made.keys() - body.keys() - hints.keys() - {*_OF_LAYOUT} | values
+        for name in sorted(taken, key=_AWAITED.__contains__):
+            setattr(cls, name, made[name])
+        for name in self.awaited - made.keys():
+            delattr(cls, name)
+
+    def _own(self) -> dict[str, Any]:
+        """Return what the class has of its own, without its fields."""
+        left_out = {*_OF_LAYOUT, *get_annotations(self.cls)}
+        return {name: value for name, value in self.cls.__dict__.items()
+                if name not in left_out and not isinstance(value, _Awaited)}  # fmt: skip
+
+    def _of_library(self) -> dict[str, Any]:
+        """Return what the standard library makes of a twin without slots."""
+        cls = self.cls
+        twin = type(cls)(cls.__name__, cls.__bases__, self._own() | self._defaults)
+        twin.__qualname__ = cls.__qualname__
+        return dict(dataclasses.dataclass(**self._options)(twin).__dict__)
+
+
+class _LateComparison(_Late):
+    """The methods that compare and show instances of a class that cannot be changed."""
+
+    def _complete(self) -> None:
+        made = self._of_library()
+        for name in self.awaited:
+            setattr(self.cls, name, made[name])
+
+    def _own(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._own().items() if name not in _REFUSING}
 
 
 class _Awaited:

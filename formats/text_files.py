@@ -23,15 +23,7 @@ from typing import Any, Final
 from construct import Adapter, Container, FormatFieldError, GreedyBytes, ListContainer, StringError
 
 from formats.file_names import FileKind
-
-# The line ends of BufferedReader.readLine and the whitespace of java.util.regex.
-_LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_WHITESPACE: Final = re.compile(r"([ \t\x0b\f]+)")
-
-
-def split_lines(text: str) -> list[tuple[str, str]]:
-    """Split a text into lines with their line ends, as Java does; the last may have none."""
-    return [(match[1], match[2]) for match in _LINE.finditer(text) if match[0]]
+from formats.text_lines import checkpoint_fields, key_and_value, split_lines
 
 
 class Utf8Text(Adapter):  # type: ignore[misc] # construct has no types
@@ -59,18 +51,14 @@ class Utf8Text(Adapter):  # type: ignore[misc] # construct has no types
 
 
 class CheckpointAdapter(Utf8Text):
-    """Lines of `fields`, `separators` between them, and `end`.
-
-    As for Kafka, a line that starts with whitespace has an empty first field, and a blank line has
-    one empty field. One that ends with whitespace has an empty last field, which Kafka drops.
-    """
+    """Lines of `fields`, `separators` between them, and `end`: see `checkpoint_fields`."""
 
     def split(self, text: str) -> Any:
         """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
-            pieces = _WHITESPACE.split(line)
-            lines.append(Container(fields=pieces[::2], separators=pieces[1::2], end=end))
+            fields, separators = checkpoint_fields(line)
+            lines.append(Container(fields=fields, separators=separators, end=end))
         return lines
 
     def join(self, obj: Any) -> str:
@@ -150,10 +138,6 @@ def _is_continued(line: str) -> bool:
 MetaProperties: Final = PropertiesAdapter(GreedyBytes)
 
 
-SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
-"""What separates key and value."""
-
-
 class PartitionMetadataAdapter(Utf8Text):
     """Lines of `key`, `separator`, `value` and `end`; a line without a separator is all key."""
 
@@ -161,10 +145,7 @@ class PartitionMetadataAdapter(Utf8Text):
         """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
-            found = SEPARATOR.search(line)
-            key, separator, value = (
-                (line[: found.start()], found[0], line[found.end() :]) if found else (line, "", "")
-            )
+            key, separator, value = key_and_value(line)
             lines.append(Container(key=key, separator=separator, value=value, end=end))
         return lines
 

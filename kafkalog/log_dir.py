@@ -38,7 +38,6 @@ from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of
 from kafkalog.listing import file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
-from kafkalog.paths.chunked import is_part
 from kafkalog.paths.reading_errors import reading_error
 
 if TYPE_CHECKING:
@@ -263,7 +262,7 @@ def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     path = file_system.normalize(path)
-    if is_part(path):
+    if file_system.is_part(path):
         return _part(path)
     try:
         status = file_system.stat(path)

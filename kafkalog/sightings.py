@@ -9,7 +9,6 @@ compacted or deleted from; then the timestamps on the disk show that it changed 
 from __future__ import annotations
 
 import os
-import socket
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -112,9 +111,10 @@ class Sighting:
         """
         reason = self.other_disk()
         if reason is not None:
+            from socket import gethostname
+
             raise UnreadableError(
-                f"The worker on {socket.gethostname()} has other files here than the driver: "
-                f"{reason}.",
+                f"The worker on {gethostname()} has other files here than the driver: {reason}.",
                 path=self.path or self.directory,
                 hint=HINT,
             )

@@ -7,8 +7,6 @@ same files are accepted and the same ones rejected. `MetaProperties`, `Partition
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 from contextlib import suppress
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
 from formats.late_classes import dataclass
+from formats.text_lines import SEPARATOR, checkpoint_fields, key_and_value, split_lines
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.paths import file_system
@@ -132,15 +131,17 @@ def _fields(path: str, data: bytes, count: int) -> Iterator[list[str]]:
 
 
 def _lines(path: str, data: bytes) -> Iterator[list[str]]:
-    """Yield the fields of each line, parsing a block of lines at a time to bound memory."""
-    from formats.text_files import Checkpoint
-
+    """Yield the fields of each line, decoding a block of lines at a time to bound memory."""
     start = 0
     while start < len(data):
         last = _LINE_END.search(data, start + _AT_ONCE)
         end = last.end() if last else len(data)
-        for line in parse(Checkpoint, data[start:end], path):
-            yield line.fields
+        try:
+            text = data[start:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _malformed(path, f"The content cannot be parsed: not UTF-8: {error}.") from error
+        for line, _ in split_lines(text):
+            yield checkpoint_fields(line)[0]
         start = end
 
 
@@ -317,8 +318,6 @@ def read_topic_id(path: str) -> str:
 
 def _metadata_value(lines: Iterator[str], path: str) -> str:
     """Return the value after the colon in the next line of `partition.metadata`."""
-    from formats.text_files import SEPARATOR, PartitionMetadata
-
     try:
         text = next(lines, None)
     except UnicodeDecodeError as error:
@@ -326,10 +325,9 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
     if text is None:
         message = "Its first two lines are not version and topic id."
         raise NoTopicIdError(message, path, "NullPointerException")
-    for line in parse(PartitionMetadata, text.encode(), path):
-        value, *others = SEPARATOR.split(line.value)
-        if value and not any(others):  # Java's split drops empty fields at the end
-            return str(value)
+    value, *others = SEPARATOR.split(key_and_value(text)[2])
+    if value and not any(others):  # Java's split drops empty fields at the end
+        return value
     raise NoTopicIdError(f"The line {text[:40]!r} is malformed.", path)
 
 
@@ -337,9 +335,11 @@ def uuid_bytes(text: str) -> bytes | None:
     """Return the 16 bytes of an id as `Uuid.fromString` reads it, or None if it is not an id."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,24}={0,2}", text) or len(text) > _UUID_TEXT_MAX:
         return None
+    from base64 import urlsafe_b64decode
+
     try:
-        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error:
+        decoded = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:  # of binascii
         return None
     return decoded if len(decoded) == _UUID_BYTES else None
 

@@ -29,7 +29,6 @@ from formats.file_names import (
     segment_file_name,
 )
 from formats.late_classes import dataclass
-from kafkalog.engine import in_order
 from kafkalog.errors import (
     CorruptDataError,
     KafkaLogError,
@@ -39,7 +38,6 @@ from kafkalog.errors import (
 )
 from kafkalog.listing import list_names
 from kafkalog.paths import file_system
-from kafkalog.paths.chunked import manifest_at
 from kafkalog.text_files import read_leader_epochs
 
 if TYPE_CHECKING:
@@ -137,8 +135,7 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     """
     there = {entry.path: entry for entry in files}
     manifests = [path for path in there if os.path.splitext(path)[1] == MANIFEST]
-    at_once = file_system.requests_at_once(manifests[0]) if manifests else 1
-    read = dict(zip(manifests, in_order(_manifest_or_error, manifests, at_once), strict=True))
+    read = _read_manifests(manifests) if manifests else {}
     found: dict[str, FileEntry] = {}
     for entry in files:
         stem, suffix = os.path.splitext(entry.path)
@@ -160,7 +157,16 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     return tuple(found.values())
 
 
+def _read_manifests(paths: list[str]) -> dict[str, Manifest | KafkaLogError]:
+    from kafkalog.engine import in_order
+
+    at_once = file_system.requests_at_once(paths[0])
+    return dict(zip(paths, in_order(_manifest_or_error, paths, at_once), strict=True))
+
+
 def _manifest_or_error(path: str) -> Manifest | KafkaLogError:
+    from kafkalog.paths.chunked import manifest_at
+
     try:
         return manifest_at(path)
     except (CorruptDataError, NotFoundError, UnreadableError) as error:

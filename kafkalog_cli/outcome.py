@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from formats.late_classes import dataclass
 from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
@@ -19,7 +17,6 @@ from kafkalog.errors import (
     contained,
     on_failure,
 )
-from kafkalog.model import Defect, LogView, Severity
 from kafkalog.wording import counted, printable
 from kafkalog_cli.output.text import painted, tone_of
 
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.model import Defect, LogView, Severity
     from kafkalog.parents import Parent
     from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
@@ -113,9 +111,6 @@ def _show(
     sys.stderr.flush()
 
 
-_FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
-
-
 @contextmanager
 def failures_shown() -> Iterator[None]:
     """Show tracebacks of exceptions that become findings in the block, with `--debug`."""
@@ -154,7 +149,6 @@ def some_of(names: list[str]) -> str:
     return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
 
 
-@dataclass
 class Outcome:
     """The exit status so far: the work continues after a bad input, and the worst status counts.
 
@@ -164,9 +158,10 @@ class Outcome:
         checks_failed: number of our checks that failed.
     """
 
-    status: int = 0
-    errors: list[KafkaLogError] = field(default_factory=list)
-    checks_failed: int = 0
+    def __init__(self) -> None:
+        self.status = 0
+        self.errors: list[KafkaLogError] = []
+        self.checks_failed = 0
 
     def open_all(self, paths: Iterable[str]) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened."""
@@ -260,12 +255,15 @@ class Outcome:
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)
 
-    def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
-        """Record a defect; some severities are failures.
+    def count(self, defect: Defect, failing: Sequence[Severity] | None = None) -> None:
+        """Record a defect; some severities are failures: by default all but notes.
 
         An exceeded limit and a failed check always are.
         """
-        self.fail_if(defect.severity in failing)
+        if failing is None:
+            self.fail_if(defect.severity != "note")
+        else:
+            self.fail_if(defect.severity in failing)
         if defect.reference == "check-failed":
             self.checks_failed += 1
             self.status = max(self.status, INTERNAL_ERROR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -18,10 +17,17 @@ SMALL_READS = (
     "import kafkalog; log = kafkalog.open('examples/log-dir')['orders-0']; "
     "next(log.records()); log.lookup(offset=7); list(log.offsets); list(log.batches())"
 )
+DECODERS = ["construct", "csv", "json", "logging"]
+"""What reading a few records and small files needs none of."""
 HELP = "from kafkalog_cli.main import run; run(['--help'])"
 INDEX = (
     "from kafkalog_cli.main import run; run(['kafka-dump-log', '--verify-index-only', '--files',"
     " 'examples/log-dir/orders-0/00000000000000000000.index'])"
+)
+LS = "from kafkalog_cli.main import run; assert run(['ls', 'examples/log-dir']) == 0"
+LOOKUP = (
+    "from kafkalog_cli.main import run; partition = 'examples/log-dir/orders-0'\n"
+    "assert run(['lookup-offset', partition, '7', '--timestamp', '0', '--show']) == 0"
 )
 COUNT = (
     "from kafkalog_cli.main import hide_pandas, run; hide_pandas()\n"
@@ -32,11 +38,11 @@ COUNT = (
 def loaded(statement: str) -> set[str]:
     """Return the top-level modules in memory after a statement, in a fresh interpreter."""
     code = (
-        f"import sys, json\n{statement}\nsys.stdout.flush()\n"
-        "print()\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+        f"import sys\n{statement}\nsys.stdout.flush()\n"
+        "print()\nprint(*{name.split('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize(
@@ -45,16 +51,20 @@ def loaded(statement: str) -> set[str]:
         ("import kafkalog", [*HEAVY, "construct", "typer", "rich", "kafkalog_cli"]),
         ("import kafkalog; [getattr(kafkalog, name) for name in kafkalog.__all__]",
          [*HEAVY, "typer", "rich", "humanize", "kafkalog_cli"]),
-        (SMALL_READS, [*HEAVY, "typer", "rich", "kafkalog_cli"]),
+        (SMALL_READS, [*HEAVY, "logging", "typer", "rich", "kafkalog_cli"]),
         ("import formats", [*HEAVY, "construct", "kafkalog"]),
-        (HELP, [*HEAVY, "construct", "humanize"]),
+        (HELP, [*HEAVY, *DECODERS, "humanize", "rich", "dataclasses", "formats"]),
         (HELP.replace("--help", "--version"), [*HEAVY, "construct", "humanize"]),
-        ("from kafkalog_cli.main import run; run(['ls', 'examples/log-dir'])", HEAVY),
-        (INDEX, [*HEAVY, "construct", "typer", "rich", "decimal", "shutil", "lzma"]),
+        (LS, [*HEAVY, "rich"]),
+        (LS.replace("log-dir", "log-dir/orders-0"), [*HEAVY, *DECODERS, "rich"]),
+        (LOOKUP, [*HEAVY, *DECODERS, "rich"]),
+        (INDEX, [*HEAVY, *DECODERS, "typer", "rich", "decimal", "shutil", "lzma"]),
+        ("import kafkalog.jit.library", [*HEAVY, "hashlib", "shutil", "subprocess"]),
         (COUNT, ["pandas", "numba", "pyspark"]),
     ],
     ids=["import kafkalog", "every public name", "small reads", "import formats", "--help",
-         "--version", "ls", "offset index", "count"],
+         "--version", "ls", "ls of a partition", "lookup", "offset index",
+         "library of kernels", "count"],
 )  # fmt: skip
 def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
     """Start-up stays fast, and the library is complete without the command line."""

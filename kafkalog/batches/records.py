@@ -1,7 +1,8 @@
 """The reference decoder: from a batch to its records, through the schemas in `formats`.
 
 Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
-they accept is decoded, what they reject raises.
+they accept is decoded, what they reject raises. A record that is as it should be needs no schema:
+see `sound_records`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
+from kafkalog.batches.sound_records import record_at
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
@@ -21,6 +23,7 @@ from kafkalog.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog.batches.sound_records import Fields
     from kafkalog.paths.source import Readable
 
 
@@ -106,8 +109,6 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         )
     if batch.count == 0:
         return
-    from formats.record_batch import Record as RecordSchema
-
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
     size -= c.RECORD_BATCH_OVERHEAD
     stream: io.BytesIO | _FileRange
@@ -128,24 +129,24 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
                 batch,
                 f"The header says {counted(batch.count, 'record')}; the batch holds {ordinal}.",
             )
-        fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
+        timestamp_delta, offset_delta, key, value, headers = _fields(stream, batch, ordinal)
         timestamp = batch.max_timestamp
         if not append_time:
-            timestamp = wrap_int64(batch.base_timestamp + fields.timestamp_delta)
+            timestamp = wrap_int64(batch.base_timestamp + timestamp_delta)
         sequence = -1
         if batch.base_sequence >= 0:
-            sequence = increment_sequence(batch.base_sequence, fields.offset_delta)
+            sequence = increment_sequence(batch.base_sequence, offset_delta)
         yield Record(
             batch=batch,
-            offset=wrap_int64(batch.base_offset + fields.offset_delta),
+            offset=wrap_int64(batch.base_offset + offset_delta),
             timestamp=timestamp,
             timestamp_type=batch.timestamp_type,
-            key=fields.key,
-            value=fields.value,
-            headers=tuple(Header(header.key, header.value) for header in fields.headers),
+            key=key,
+            value=value,
+            headers=headers,
             sequence=sequence,
         )
-        del fields  # freed while the next one is parsed
+        del key, value, headers  # freed while the next one is parsed
     left = size - stream.tell()
     if left:
         raise _corrupt(
@@ -153,6 +154,21 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
             batch,
             f"The last record of the batch is followed by {counted(left, 'byte')}.",
         )
+
+
+def _fields(stream: io.BytesIO | _FileRange, batch: Batch, ordinal: int) -> Fields:
+    """Return what the next record holds, by its schema if it is out of the ordinary."""
+    if isinstance(stream, io.BytesIO):
+        found = record_at(stream.getvalue(), stream.tell(), HEADERS_MAX)
+        if found is not None:
+            fields, end = found
+            stream.seek(end)
+            return fields
+    from formats.record_batch import Record as RecordSchema
+
+    parsed = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
+    headers = tuple(Header(header.key, header.value) for header in parsed.headers)
+    return parsed.timestamp_delta, parsed.offset_delta, parsed.key, parsed.value, headers
 
 
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:

@@ -17,7 +17,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.framing import align, scan_batches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.defects import REFERENCES, make_defect
+from kafkalog.defects import kind_of, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
@@ -267,7 +267,7 @@ def crc_defects(batch: Batch) -> Iterator[Defect]:
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """Return the defect for a batch that could not be decoded."""
     return make_defect(
-        error.reference if error.reference in REFERENCES else "file-unreadable",
+        kind_of(error),
         batch.path,
         error.message,
         position=batch.position,

@@ -24,7 +24,7 @@ from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import BatchColumns, batch_columns
-from kafkalog.defects import REFERENCES, make_defect
+from kafkalog.defects import kind_of, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.model import Defect, Level, Severity
@@ -430,8 +430,7 @@ class Walk:
 
 
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
-    name = error.reference if error.reference in REFERENCES else "file-unreadable"
-    return make_defect(name, entry.path, error.message, position=error.position)
+    return make_defect(kind_of(error), entry.path, error.message, position=error.position)
 
 
 def _of_remote_indexes(found: Generator[Defect, None, T]) -> Generator[Defect, None, T]:

@@ -1,13 +1,12 @@
 """The catalogue of defects: severity, meaning and hint of each reference.
 
-`docs/defects.md` is generated from these tables.
+`docs/defects.md` is generated from its tables, which are loaded with the first defect.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkalog.defects import files, logs
 from kafkalog.errors import (
     BytesUnreadableError,
     CorruptDataError,
@@ -15,11 +14,7 @@ from kafkalog.errors import (
     LimitExceededError,
     UnreadableError,
 )
-from kafkalog.model import Defect, Reference, Severity
-
-REFERENCES: Final[dict[str, Reference]] = {
-    reference.name: reference for table in (logs, files) for reference in table.REFERENCES
-}
+from kafkalog.model import Defect, Severity
 
 _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
     "bytes-unreadable": BytesUnreadableError,
@@ -39,6 +34,8 @@ def make_defect(
     size_bytes: int | None = None,
 ) -> Defect:
     """Make a defect of a known kind; severity and hint come from the table."""
+    from kafkalog.defects.table import REFERENCES
+
     reference = REFERENCES[name]
     return Defect(
         reference=name,
@@ -50,6 +47,13 @@ def make_defect(
         hint=reference.hint,
         size_bytes=size_bytes,
     )
+
+
+def kind_of(error: KafkaLogError) -> str:
+    """Return the kind of defect that an error becomes."""
+    from kafkalog.defects.table import REFERENCES
+
+    return error.reference if error.reference in REFERENCES else "file-unreadable"
 
 
 def corrupt_data(

@@ -7,21 +7,18 @@ Readers load the best library for the processor in a millisecond.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
-import shlex
-import shutil
 import struct
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import subprocess
 
 MODULES: Final = (
     "columns.byte_kernels", "columns.kernels", "columns.legacy_kernels", "columns.fact_kernels",
@@ -115,6 +112,8 @@ def is_current() -> bool:
 
 def digest() -> str:
     """Return the digest of all that decides what a library does."""
+    import hashlib
+
     found = hashlib.sha256()
     kernels = (f"kafkalog/{name.replace('.', '/')}.py" for name in MODULES)
     for name in (*kernels, *_OTHER_SOURCES):
@@ -134,6 +133,10 @@ def build(directory: str | None = None) -> list[str]:
     Cost:
         Some 15 seconds of each of two processors.
     """
+    import subprocess
+    import tempfile
+    from importlib.util import find_spec
+
     if not levels():
         raise UnsupportedError(f"There are no kernels for {sys.platform} on {platform.machine()}.")
     if find_spec("numba") is None:
@@ -163,6 +166,10 @@ def linker() -> list[str]:
     Raises:
         UnsupportedError: no C compiler was found.
     """
+    import shlex
+    import shutil
+    from importlib.util import find_spec
+
     if command := os.environ.get("CC"):
         return shlex.split(command)
     if shutil.which("cc"):
@@ -173,6 +180,8 @@ def linker() -> list[str]:
 
 
 def _start_compiler(level: Level, path: str) -> subprocess.Popen[bytes]:
+    import subprocess
+
     inherited = os.environ.get("PYTHONPATH")
     known = {
         "NUMBA_CPU_NAME": level.processor,

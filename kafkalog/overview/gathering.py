@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import DirectoryState, FileState, is_staging
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, over_limit
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained

@@ -6,7 +6,7 @@ import os
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.disk_usage.model import HOURS
 from kafkalog.model import Severity
 from kafkalog.overview.html import (

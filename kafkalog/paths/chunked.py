@@ -21,15 +21,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from formats.file_names import (
-    INDEXES_OBJECT,
-    LOG,
-    MANIFEST,
-    FileKind,
-    is_in_remote_storage,
-    parse_file_name,
-    plugin_directory,
-)
+from formats.file_names import INDEXES_OBJECT, LOG, MANIFEST, FileKind, parse_file_name
 from formats.late_classes import dataclass
 from kafkalog.errors import (
     BytesUnreadableError,
@@ -107,13 +99,6 @@ class Manifest:
             return self.file_size
         size = self.indexes.get(kind, (0, 0))[1]
         return max(size - SEALED, 0) if self.key is not None else size
-
-
-def is_part(path: str) -> bool:
-    """Return whether a path is that of a file of a segment in this layout."""
-    if not is_in_remote_storage(parse_file_name(os.path.basename(path))):
-        return False
-    return plugin_directory(os.path.dirname(file_system.absolute(path))) is not None
 
 
 def manifest_at(path: str) -> Manifest:
@@ -361,6 +346,3 @@ def _as_it_is(path: str) -> Source:
     opened = object.__new__(ObjectSource if is_object(path) else Source)
     Source.__init__(opened, path)
     return opened
-
-
-Source.others.insert(0, (is_part, ChunkedSource))

@@ -11,6 +11,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from formats.file_names import is_in_remote_storage, parse_file_name, plugin_directory
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
@@ -39,6 +40,13 @@ def normalize(path: str) -> str:
 def absolute(path: str) -> str:
     """Return the path in a form that does not depend on the working directory."""
     return normalize(path) if is_object(path) else os.path.abspath(normalize(path))
+
+
+def is_part(path: str) -> bool:
+    """Return whether a path is that of a file of a segment as Aiven's plugin packs it."""
+    if not is_in_remote_storage(parse_file_name(os.path.basename(path))):
+        return False
+    return plugin_directory(os.path.dirname(absolute(path))) is not None
 
 
 def portable(path: str) -> str:

@@ -11,6 +11,7 @@ import errno
 import io
 import os
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
 from kafkalog.errors import (
@@ -20,7 +21,7 @@ from kafkalog.errors import (
     NotFoundError,
 )
 from kafkalog.paths import reading
-from kafkalog.paths.file_system import normalize
+from kafkalog.paths.file_system import is_part, normalize
 from kafkalog.paths.reading_errors import announced, reading_error, require_regular
 from kafkalog.paths.uris import is_object
 
@@ -63,8 +64,7 @@ class Source:
         end: treat it as ending at this position, if it is longer; None for its size.
 
     Raises:
-        NotFoundError: the file is missing.
-        UnreadableError: it cannot be opened or read.
+        NotFoundError, UnreadableError: the file is missing, or cannot be opened or read.
         NotAKafkaFileError: it is not a regular file.
     """
 
@@ -80,10 +80,10 @@ class Source:
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """Return what opens the path."""
-        for opens, kind in Source.others:
-            if opens(path):
-                return cast("Self", object.__new__(kind))
-        return object.__new__(cls)
+        kind = next((kind for opens, kind in Source.others if opens(path)), cls)
+        if is_part(path):  # by its name: it rests on this module, and most runs do not need it
+            kind = import_module("kafkalog.paths.chunked").ChunkedSource
+        return cast("Self", object.__new__(kind))
 
     def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path

@@ -21,8 +21,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.paths import uris
-from kafkalog.paths.chunked import is_part
+from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.recovery import (
@@ -165,7 +164,7 @@ class PartitionCopier:
 
     def _copy(self, directory: NewDirectory, entry: FileEntry, target: str) -> bool:
         """Copy a file; return whether blocks are shared."""
-        if uris.is_object(entry.path) or is_part(entry.path) or entry.end is not None:
+        if uris.is_object(entry.path) or file_system.is_part(entry.path) or entry.end is not None:
             if self.copy == Copy.REFLINK:
                 raise _cannot_share(entry.path)
             copy_file(entry.path, directory, target, entry.end)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.anatomy.model import Field as Bytes
 from kafkalog.anatomy.model import Item, Structure
 from kafkalog.anatomy.writes import SegmentWrites
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog.storage import NewFile
 from kafkalog.wording import counted, printable

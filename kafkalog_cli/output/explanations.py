@@ -13,7 +13,7 @@ from typing import Final
 
 from formats.late_classes import dataclass
 from kafkalog import errors
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType, View
 from kafkalog_cli.output.text import tone_of, wrapped

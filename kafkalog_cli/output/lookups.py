@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -25,7 +23,7 @@ from kafkalog_cli.output.objects import (
     topic_and_partition,
 )
 from kafkalog_cli.output.records import RECORD
-from kafkalog_cli.output.text import bytes_cell, time_cell
+from kafkalog_cli.output.text import bytes_cell, csv_line, time_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -47,10 +45,8 @@ def write_reset_offsets(path: str, rows: Iterable[Sequence[str | int | None]]) -
     """
     from kafkalog.storage import NewFile
 
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
     with NewFile(path) as new:
-        new.file.write(text.getvalue().encode())
+        new.file.write("".join(map(csv_line, rows)).encode())
 
 
 def _query(one: PartitionLookup) -> object:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.model import Severity

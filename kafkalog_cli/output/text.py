@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
-import json
 import os
 import re
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from formats.constants import COMPRESSION_NAMES
-from kafkalog.paths import file_system
 from kafkalog.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
 
 if TYPE_CHECKING:
@@ -92,6 +87,8 @@ def coloured(text: str, code: str, stream: TextIO) -> str:
 
 def compression_name(batch: Batch) -> str:
     """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
+    from formats.constants import COMPRESSION_NAMES
+
     codec = batch.compression
     return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
 
@@ -126,7 +123,7 @@ def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
     if form == BytesFormat.HEX:
         return data.hex()
     if form == BytesFormat.BASE64:
-        return base64.b64encode(data).decode("ascii")
+        return _base64(data)
     if form == BytesFormat.UTF8:
         return printable(data.decode("utf-8", "replace"))
     return bytes_text(data)
@@ -139,13 +136,19 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
     if form == BytesFormat.HEX:
         return data.hex()
     if form == BytesFormat.BASE64:
-        return base64.b64encode(data).decode("ascii")
+        return _base64(data)
     if form == BytesFormat.UTF8:
         return data.decode("utf-8", "replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
+        return {"base64": _base64(data)}
+
+
+def _base64(data: bytes) -> str:
+    from base64 import b64encode
+
+    return b64encode(data).decode("ascii")
 
 
 def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> list[str]:
@@ -212,6 +215,8 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
 
 def file_cell(path: str) -> str:
     """Return the cell of a file: its directory's name and its own."""
+    from kafkalog.paths import file_system
+
     directory = os.path.basename(os.path.dirname(file_system.absolute(path)))
     return os.path.join(directory, os.path.basename(path))
 
@@ -227,6 +232,8 @@ def size_cell(size_bytes: int, *, exact: bool) -> str:
 
 def dumps(value: object) -> str:
     """Return JSON on one line, with everything escaped on which a terminal could act."""
+    import json
+
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = text.replace("\x7f", "\\u007f")
     return text if text.isascii() else UNSAFE.sub(json_escape, text)
@@ -285,6 +292,9 @@ def csv_pieces(values: Collection[object]) -> Iterator[bytes]:
 
 def csv_line(cells: Iterable[object]) -> str:
     """Return a line as the `csv` module writes it."""
+    import csv
+    import io
+
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
@@ -315,12 +325,18 @@ _CSV_ESCAPES: Final = {
     "\f": ("\\f", "\\u000c"),
     "\r": ("\\r", "\\u000d"),
 }
-_UNSAFE_BEYOND_ASCII: Final = re.compile(UNSAFE.pattern.replace("\x00-\x1f\x7f-\x9f", "\x80-\x9f"))
+
+
+@cache
+def _unsafe_beyond_ascii() -> re.Pattern[str]:
+    return re.compile(UNSAFE.pattern.replace("\x00-\x1f\x7f-\x9f", "\x80-\x9f"))
 
 
 def _csv_escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
+    import json
+
     # JSON's encoder replaces control characters many times faster than anything else, and values
     # without other unsafe characters are common.
     replaced = [pair for character, pair in _CSV_ESCAPES.items() if character in text]
@@ -328,4 +344,4 @@ def _csv_escaped(text: str) -> str:
     for escape, meant in replaced:
         parts = [part.replace(escape, meant) for part in parts]
     text = "\\".join(parts).replace("\x7f", "\\u007f")
-    return text if text.isascii() else _UNSAFE_BEYOND_ASCII.sub(json_escape, text)
+    return text if text.isascii() else _unsafe_beyond_ascii().sub(json_escape, text)

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects import REFERENCES, logs
+from kafkalog.defects import logs
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import all_commands
 from kafkalog_cli.output import explanations

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Severity
 from kafkalog_cli.output import finding_table
 from tests.builders import copy_tree, flip, frames

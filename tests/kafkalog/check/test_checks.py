@@ -14,7 +14,7 @@ import pytest
 from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
 from kafkalog.codecs import compress, decompress
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Defect, Level, Severity
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
 from tests.kafkalog.check import test_log_dir_checks

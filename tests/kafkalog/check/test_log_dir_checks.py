@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects import REFERENCES
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Level
 from tests.builders import batch, copy_tree, flip, frames, message, write_log
 from tests.crash.disk import tries_everything

@@ -11,8 +11,8 @@ import pytest
 from kafkalog.check import snapshots
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
 from kafkalog.columns.side_files import snapshot_columns
-from kafkalog.defects import REFERENCES
 from kafkalog.defects.logs import PRODUCERS as OF_PRODUCERS
+from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Level, Severity
 from kafkalog.producers import read_producer_snapshot
 from tests.builders import copy_tree, flip, frames, healthy, write_log
