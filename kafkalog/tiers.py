@@ -26,6 +26,7 @@ from formats.file_names import (
     parse_file_name,
     parse_remote_directory_name,
     plugin_directory,
+    remote_suffix,
     segment_file_name,
 )
 from formats.late_classes import dataclass
@@ -154,7 +155,7 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
         for kind in (FileKind.LOG, *manifest.indexes):
             one = there.get(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
             if one is not None:
-                path = f"{stem}.{kind.replace('-', '_')}"
+                path = stem + remote_suffix(kind)
                 name = parse_file_name(os.path.basename(path))
                 found[path] = replace(one, path=path, name=name, size_bytes=manifest.size_of(kind))
     return tuple(found.values())

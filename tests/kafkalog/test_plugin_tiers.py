@@ -5,14 +5,25 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
+from kafkalog.check import remote_segments
 from kafkalog.paths.tier_keys import use_keys
-from tests.kafka.tiered import PARTITIONS, Tiered, as_told, plain, rows
+from tests.kafka.tiered import (
+    PARTITIONS,
+    Tiered,
+    as_told,
+    findings,
+    plain,
+    rows,
+    segment_changes,
+    segments_told,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,3 +112,41 @@ def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kaf
     assert summary["type"] == "summary"
     wrong = [row for row in found if row["type"] == "defect" and row["severity"] != "note"]
     assert not wrong
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_an_upload_counts_as_under_way_for_an_hour(
+    corpus_dir: Path,
+    kafkalog: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_half: bool,
+) -> None:
+    """The broker was shut down during an upload: an hour later its files are orphans.
+
+    Until then they are not, with or without a manifest; without metadata they are.
+    """
+    recorded = PluginTier(corpus_dir / "aiven" / "sealed")
+    use_keys(map(str, recorded.options[1::2]))
+    states = segments_told(recorded.log_dir, "transactions-0")
+    [segment_id] = [one for one, state in states.items() if state == 0]
+    [begun] = segment_changes(recorded.log_dir, segment_id)
+    found = recorded.remote("transactions-0")
+    remote = shutil.copytree(found, tmp_path / found.parent.name / found.name)
+    [manifest] = remote.glob(f"*-{segment_id}.rsm-manifest")
+    orphans = [str(manifest.with_suffix(".log"))]
+    if is_half:
+        manifest.unlink()
+        orphans = [str(manifest.with_suffix(suffix)) for suffix in (".indexes", ".log")]
+    metadata = recorded.log_dir / "__remote_log_metadata-0"
+    hour = 60 * 60 * 1000
+
+    def found_at(time: int, *paths: Path) -> list[str]:
+        monkeypatch.setattr(remote_segments, "present_ms", lambda: time)
+        told = findings(kafkalog, remote, *paths)
+        return [row["path"] for row in told if row["reference"] == "remote-segment-orphan"]
+
+    assert found_at(begun + hour - 1, metadata) == []
+    assert found_at(begun + hour, metadata) == orphans
+    assert found_at(begun + hour - 1) == (orphans if is_half else [])
