@@ -6,21 +6,30 @@ Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.find
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.file_names import parse_file_name
 from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.engine import in_order
+from kafkalog.errors import CorruptDataError, UnreadableError
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
+from kafkalog.paths import file_system
+from kafkalog.remote_metadata import UNKNOWN
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.indexes import Probe
+    from kafkalog.log_dir import Segment
 
 _COMPARISONS_MAX: Final = 3
 
@@ -112,6 +121,28 @@ class _Search:
         return next((record for record in records if record.offset >= offset), None)
 
 
+def _searched(log: UnifiedLog, search: Callable[[UnifiedLog], Lookup]) -> Lookup:
+    """Search where names tell enough of segments to find the answer, else in the whole log."""
+    with suppress(CorruptDataError, UnreadableError):  # a manifest, perhaps
+        for is_short in (True, False):
+            sketch = log.by_names(is_short=is_short)
+            if sketch is not None:
+                found = search(sketch)
+                if _is_sure(sketch, found) or not (is_short or found.batch):
+                    return found
+    return search(log)
+
+
+def _is_sure(sketch: UnifiedLog, found: Lookup) -> bool:
+    """Return whether the whole log has the same answer: there, a segment may be cut off earlier."""
+    if found.batch is None or found.offset is None:
+        return False
+    last = found.batch.last_offset
+    [here] = (one for one in sketch.segments if one.log.path == found.segment)
+    is_kept = here.next_base_offset is None or last < here.next_base_offset
+    return is_kept and found.offset <= last
+
+
 @about_a_log
 def lookup_offset(
     log: UnifiedLog, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -122,6 +153,10 @@ def lookup_offset(
         CorruptDataError: the batch that holds the offset cannot be decoded.
         UnreadableError: a file cannot be read.
     """
+    return _searched(log, lambda one: _lookup_offset(one, offset, isolation))
+
+
+def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=offset, by_timestamp=False)
     limit = log.fetch_bounds(isolation)[1]
@@ -186,16 +221,19 @@ def lookup_timestamp(
         CorruptDataError: the batch that would answer cannot be decoded.
         UnreadableError: a file cannot be read.
     """
+    return _searched(log, lambda one: _lookup_timestamp(one, timestamp, isolation))
+
+
+def _lookup_timestamp(log: UnifiedLog, timestamp: int, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=timestamp, by_timestamp=True)
-    for segment in log.segments:
+    for segment, (largest, source) in _largest_timestamps(log, timestamp):
+        comparison = "at or above" if largest >= timestamp else "below"
+        detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
+        search.note("segment", segment.log.path, detail, None)
+        if largest < timestamp:
+            continue
         with log.open_segment(segment) as opened:
-            largest, source = _largest_timestamp(log, opened)
-            comparison = "at or above" if largest >= timestamp else "below"
-            detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
-            search.note("segment", segment.log.path, detail, None)
-            if largest < timestamp:
-                continue
             record = _record_at_or_after(search, opened, timestamp)
             if record is None:
                 reason = "the first segment that reaches the timestamp holds no such record"
@@ -213,10 +251,18 @@ def lookup_special(
 
     Raises as `lookup_timestamp`.
     """
+    if special == Special.MAX_TIMESTAMP:
+        search, answer = _Search(log), Lookup(query=special, by_timestamp=True)
+        return search.finish(_below(log, _max_timestamp(search, answer), isolation))
+    with suppress(CorruptDataError, UnreadableError):  # a manifest, perhaps
+        if (sketch := log.by_names()) is not None:
+            return _lookup_special(sketch, special, isolation)
+    return _lookup_special(log, special, isolation)
+
+
+def _lookup_special(log: UnifiedLog, special: Special, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=special, by_timestamp=True)
-    if special == Special.MAX_TIMESTAMP:
-        return search.finish(_below(log, _max_timestamp(search, answer), isolation))
     if special in (
         Special.EARLIEST_LOCAL,
         Special.LATEST_TIERED,
@@ -395,11 +441,37 @@ def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
     return opened.segment.is_active and not log.was_closed
 
 
-def _largest_timestamp(log: UnifiedLog, opened: OpenSegment) -> tuple[int, str]:
-    timestamp, _ = opened.largest_timestamp(recovered=_recovered(log, opened))
+def _largest_timestamps(log: UnifiedLog, wanted: int) -> Iterator[tuple[Segment, tuple[int, str]]]:
+    """Yield each segment with its largest timestamp and where that is from.
+
+    A store is asked about one segment, then about as many more at the same time as before.
+    """
+    done, segments = 0, log.segments
+    at_once = file_system.requests_at_once(log.partition.path)
+    while done < len(segments):
+        some = segments[done : 2 * done or 1]
+        found = in_order(partial(_largest_timestamp, log, wanted), some, at_once)
+        yield from zip(some, found, strict=True)
+        done += len(some)
+
+
+def _largest_timestamp(log: UnifiedLog, wanted: int, segment: Segment) -> tuple[int, str]:
+    told = _told_timestamp(log, segment)
+    if 0 <= told < wanted:
+        return told, "metadata"
+    with log.open_segment(segment) as opened:
+        timestamp, _ = opened.largest_timestamp(recovered=_recovered(log, opened))
     if timestamp >= 0:
         return timestamp, "time index"
-    return opened.segment.log.mtime_ms, "file time"
+    return segment.log.mtime_ms, "file time"
+
+
+def _told_timestamp(log: UnifiedLog, segment: Segment) -> int:
+    """Return the largest timestamp of a remote segment by the metadata; -1 if it is not known."""
+    tier = log.partition.tier
+    segment_id = parse_file_name(os.path.basename(segment.log.path)).segment_id
+    told = None if tier is None or segment_id is None else tier.segments.get(segment_id)
+    return UNKNOWN if told is None else told.max_timestamp
 
 
 def _epoch(batch: Batch) -> int | None:

@@ -28,6 +28,7 @@ from kafkalog.remote_metadata import (
     COPY_STARTED,
     DELETE_FINISHED,
     DELETE_STARTED,
+    RemoteSegments,
     is_within,
 )
 from kafkalog.tiers import is_half_uploaded, segments_in
@@ -120,7 +121,7 @@ def tiers_hold_what_the_metadata_say(log_dirs: Sequence[CheckedLogDir]) -> Itera
     for directory in remote:
         name = directory.name
         assert name is not None, "a directory is remote by its name"
-        told = (known or {}).get((str(name.uid), name.partition), {})
+        told = (known or {}).get((str(name.uid), name.partition)) or RemoteSegments()
         yield from _half_uploaded(directory, told)
         if known is not None:
             yield from _compared(directory, told)

@@ -6,14 +6,25 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
+from kafkalog.batches.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
 from kafkalog.check import remote_segments
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import list_partition
+from kafkalog.model import Isolation, Special
+from kafkalog.paths import chunked, object_store
 from kafkalog.paths.tier_keys import use_keys
+from kafkalog.remote_logs import joined
+from kafkalog.targets import open_targets, partitions_of
+from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
+from tests.counted_store import counted_store
 from tests.kafka.tiered import (
     PARTITIONS,
     Tiered,
@@ -26,6 +37,7 @@ from tests.kafka.tiered import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.kafka.tiered import Run
@@ -150,3 +162,98 @@ def test_an_upload_counts_as_under_way_for_an_hour(
     assert found_at(begun + hour - 1, metadata) == []
     assert found_at(begun + hour, metadata) == orphans
     assert found_at(begun + hour - 1) == (orphans if is_half else [])
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_lookups_read_the_manifest_of_one_segment(
+    corpus_dir: Path, kafkalog: Run, name: str, *, is_joined: bool
+) -> None:
+    """Its manifest, its indexes and a chunk of it; clients of the broker got the same answer.
+
+    By time, metadata tell which segment it is; without them, manifests of earlier ones are read.
+    """
+    recorded = PluginTier(corpus_dir / "aiven" / "zstd")
+    remote, told = recorded.remote(name), recorded.told[name]
+    key = f"bucket/{remote.relative_to(recorded.tier)}"
+    objects = {f"{key}/{path.name}": path.read_bytes() for path in remote.iterdir()}
+    assert len([one for one in objects if one.endswith(".rsm-manifest")]) > 10
+    records = recorded.records(name)
+    end = told["specials"]["latest-tiered"] + 1
+    with counted_store(objects) as store:
+        paths: list[Any] = [store.uri(key)]
+        if is_joined:
+            paths = [recorded.log_dir, *paths, "--topic", name.removesuffix("-0")]
+
+        def found(*question: object) -> dict[str, Any]:
+            chunked._manifest.cache_clear()
+            object_store.forget()
+            store.forget()
+            [row] = rows(kafkalog, "lookup-offset", *paths, *question)
+            return row
+
+        for record in records[:: len(records) // 7]:
+            row = found(record["offset"])
+            assert (row["offset"], row["timestamp"]) == (record["offset"], record["timestamp"])
+            assert store.counts["GET"] <= 3, store.asked
+        times = {time: offset for time, offset in told["times"].items() if 0 <= offset < end}
+        for time in [*times][:: len(times) // 7]:
+            assert found("--timestamp", time)["offset"] == times[time]
+            earlier = [one for one in objects if one.endswith(".log")
+                       and int(one.rpartition("/")[2][:20]) <= times[time]]  # fmt: skip
+            assert store.counts["GET"] <= (3 if is_joined else 4 * len(earlier)), store.asked
+        for special in ("earliest", "latest", "latest-tiered", "earliest-pending-upload"):
+            wanted = {"latest": end, "earliest-pending-upload": end} if not is_joined else {}
+            row = found("--special", special)
+            assert row["offset"] == wanted.get(special, told["specials"][special])
+            assert store.counts["GET"] <= 3, store.asked
+
+
+@pytest.mark.parametrize(
+    ("recorded", "harm"),
+    [*((packing, "none") for packing in PACKINGS), ("sealed", "manifest"), ("sealed", "log")],
+    indirect=["recorded"],
+)
+def test_lookups_by_names_are_those_in_the_whole_log(
+    recorded: PluginTier, tmp_path: Path, harm: str
+) -> None:
+    """Also if a manifest is no manifest, so that the log lacks its segment, or chunks are damaged.
+
+    Of a tier alone and with a log directory, where segments are cut off.
+    """
+    for name in PARTITIONS:
+        found = recorded.remote(name)
+        remote = shutil.copytree(found, tmp_path / found.parent.name / found.name)
+        if harm != "none":
+            suffix = "rsm-manifest" if harm == "manifest" else "log"
+            [*_, meant, _] = sorted(remote.glob(f"*.{suffix}"))
+            meant.write_bytes(bytes(20))
+        end = recorded.told[name]["specials"]["latest-tiered"] + 1
+        times = [int(one) for one in recorded.told[name]["times"]]
+        questions: list[Callable[[UnifiedLog], Lookup]] = [
+            partial(lookup_offset, offset=one)
+            for one in (*range(0, end, 47), end - 1, end, end + 1)
+        ]
+        questions += [partial(lookup_timestamp, timestamp=one) for one in times[::15]]
+        questions += [partial(lookup_special, special=one) for one in Special]
+        targets = open_targets([recorded.log_dir, remote])
+        [joined_log] = [
+            one for one in partitions_of(joined(targets)) if f"{one.topic}-{one.partition}" == name
+        ]
+        for partition in (list_partition(str(remote)), show(joined_log).partition):
+            assert partition.sketch is not None
+            for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+                for question in questions:
+                    answers = [
+                        answer_of(partial(question, isolation=isolation), UnifiedLog(one))
+                        for one in (partition, replace(partition, sketch=None))
+                    ]
+                    assert answers[0] == answers[1]
+
+
+def answer_of(question: Callable[[UnifiedLog], Lookup], log: UnifiedLog) -> object:
+    """Return an answer without how it was found, or the error."""
+    try:
+        return replace(question(log), steps=(), bytes_read=0)
+    except KafkaLogError as error:
+        return error.message
