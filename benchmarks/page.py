@@ -84,7 +84,7 @@ Where targets were missed when this was written, the time went to:
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers.
 - *export of a tier of Aiven's plugin*: other programs kept both processors busy while it was
-  measured, so that its time is that of the processors. To decompress the chunks takes 4 of its 14 s.
+  measured, so that its time is that of the processors: 14 s, 4 of them to decompress chunks.
 - *1 and 2 processors*: other programs kept both processors busy while these rows were measured. So
   their seconds, and what they say of two processors and of 16, are not those of an idle machine; a
   thread that waits for a processor while it holds the GIL counts as one that holds it. In `verify`

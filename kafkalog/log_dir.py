@@ -35,8 +35,7 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
-from kafkalog.listing import file_entry, list_files, list_names
-from kafkalog.model import Late
+from kafkalog.listing import Late, file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.chunked import is_part

@@ -7,18 +7,14 @@ integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always di
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -44,43 +40,6 @@ class computed_once(cached_property[T]):  # noqa: N801 # used as a decorator
         assert self.attrname is not None, "it is in a class"
         value = instance.__dict__[self.attrname] = self.func(instance)
         return value
-
-
-class Late(Sequence[T]):
-    """A sequence that is made when it is first looked at."""
-
-    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
-        self._make = make
-
-    @computed_once
-    def _made(self) -> tuple[T, ...]:
-        return tuple(self._make())
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
-        """Return an item, or several."""
-        return self._made[index]
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._made)
-
-    def __iter__(self) -> Iterator[T]:
-        """Yield them."""
-        return iter(self._made)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has the same items."""
-        return isinstance(other, Late | tuple) and self._made == tuple(other)
-
-    def __hash__(self) -> int:
-        """Return the hash of a tuple of the items."""
-        return hash(self._made)
 
 
 class Severity(StrEnum):

@@ -25,8 +25,9 @@ from formats.file_names import (
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.listing import Late
 from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
-from kafkalog.model import Defect, Late
+from kafkalog.model import Defect
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.remote_metadata import (
     COPY_FINISHED,

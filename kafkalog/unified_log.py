@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
@@ -191,38 +190,16 @@ class UnifiedLog:
 
     def listed_again(self) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `list_partition`."""
-        from kafkalog.view import show
+        return self.shown_as(show(self.partition.listed_again()).partition)
 
-        again = UnifiedLog(
-            show(self.partition.listed_again()).partition,
-            high_watermark=self._high_watermark,
-            log_start_offset=self._log_start_offset,
-            log_end_offset=self._log_end_offset,
-            use_index=self.use_index,
-        )
-        again.damage = self.damage
-        return again
-
-    def by_names(self, *, is_short: bool = False) -> UnifiedLog | None:
-        """Return the log as names tell of its segments; None if manifests would not tell more.
-
-        Args:
-            is_short: whether it ends where its last segment begins, which is then not read; None
-                if a local segment is the last one.
-        """
-        sketch, end = self.partition.sketch, self._log_end_offset
-        if sketch is None:
-            return None
-        partition = replace(self.partition, files=sketch, sketch=None)
-        if is_short:
-            if end is not None or not partition.is_remote or not partition.segments:
-                return None
-            end = partition.segments[-1].base_offset
+    def shown_as(self, partition: PartitionDir, end: int | None = None) -> UnifiedLog:
+        """Return the log with other files of its partition, same options; it may end earlier."""
+        ends = [one for one in (self._log_end_offset, end) if one is not None]
         found = UnifiedLog(
             partition,
             high_watermark=self._high_watermark,
             log_start_offset=self._log_start_offset,
-            log_end_offset=end,
+            log_end_offset=min(ends, default=None),
             use_index=self.use_index,
         )
         found.damage = self.damage

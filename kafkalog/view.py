@@ -35,9 +35,10 @@ from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
+from kafkalog.listing import Late
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import PartitionDir, Segment, list_partition
-from kafkalog.model import Late, LogView
+from kafkalog.model import LogView
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source, read_file
 from kafkalog.paths.uris import is_object

@@ -6,30 +6,23 @@ Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.find
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.file_names import parse_file_name
 from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.engine import in_order
-from kafkalog.errors import CorruptDataError, UnreadableError
+from kafkalog.batches.sketches import searched
+from kafkalog.batches.timestamps import is_recovered, largest_timestamps
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
-from kafkalog.paths import file_system
-from kafkalog.remote_metadata import UNKNOWN
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.indexes import Probe
-    from kafkalog.log_dir import Segment
 
 _COMPARISONS_MAX: Final = 3
 
@@ -121,28 +114,6 @@ class _Search:
         return next((record for record in records if record.offset >= offset), None)
 
 
-def _searched(log: UnifiedLog, search: Callable[[UnifiedLog], Lookup]) -> Lookup:
-    """Search where names tell enough of segments to find the answer, else in the whole log."""
-    with suppress(CorruptDataError, UnreadableError):  # a manifest, perhaps
-        for is_short in (True, False):
-            sketch = log.by_names(is_short=is_short)
-            if sketch is not None:
-                found = search(sketch)
-                if _is_sure(sketch, found) or not (is_short or found.batch):
-                    return found
-    return search(log)
-
-
-def _is_sure(sketch: UnifiedLog, found: Lookup) -> bool:
-    """Return whether the whole log has the same answer: there, a segment may be cut off earlier."""
-    if found.batch is None or found.offset is None:
-        return False
-    last = found.batch.last_offset
-    [here] = (one for one in sketch.segments if one.log.path == found.segment)
-    is_kept = here.next_base_offset is None or last < here.next_base_offset
-    return is_kept and found.offset <= last
-
-
 @about_a_log
 def lookup_offset(
     log: UnifiedLog, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -153,7 +124,7 @@ def lookup_offset(
         CorruptDataError: the batch that holds the offset cannot be decoded.
         UnreadableError: a file cannot be read.
     """
-    return _searched(log, lambda one: _lookup_offset(one, offset, isolation))
+    return searched(log, lambda one: _lookup_offset(one, offset, isolation))
 
 
 def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup:
@@ -221,13 +192,13 @@ def lookup_timestamp(
         CorruptDataError: the batch that would answer cannot be decoded.
         UnreadableError: a file cannot be read.
     """
-    return _searched(log, lambda one: _lookup_timestamp(one, timestamp, isolation))
+    return searched(log, lambda one: _lookup_timestamp(one, timestamp, isolation))
 
 
 def _lookup_timestamp(log: UnifiedLog, timestamp: int, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=timestamp, by_timestamp=True)
-    for segment, (largest, source) in _largest_timestamps(log, timestamp):
+    for segment, (largest, source) in largest_timestamps(log, timestamp):
         comparison = "at or above" if largest >= timestamp else "below"
         detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
         search.note("segment", segment.log.path, detail, None)
@@ -254,10 +225,7 @@ def lookup_special(
     if special == Special.MAX_TIMESTAMP:
         search, answer = _Search(log), Lookup(query=special, by_timestamp=True)
         return search.finish(_below(log, _max_timestamp(search, answer), isolation))
-    with suppress(CorruptDataError, UnreadableError):  # a manifest, perhaps
-        if (sketch := log.by_names()) is not None:
-            return _lookup_special(sketch, special, isolation)
-    return _lookup_special(log, special, isolation)
+    return searched(log, lambda one: _lookup_special(one, special, isolation), shortens=False)
 
 
 def _lookup_special(log: UnifiedLog, special: Special, isolation: Isolation) -> Lookup:
@@ -357,7 +325,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
     best, best_segment = (-1, 0), local[0] if local else None
     for segment in local:
         with log.open_segment(segment) as opened:
-            largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
+            largest = opened.largest_timestamp(recovered=is_recovered(log, opened), end=end)
         search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)
         if largest[0] > best[0]:
             best, best_segment = largest, segment
@@ -427,51 +395,6 @@ def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
         f"the record at offset {answer.offset} is not readable yet: {isolation} ends at {limit}"
     )
     return Lookup(query=answer.query, by_timestamp=answer.by_timestamp, reason=reason)
-
-
-def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
-    """Return whether a start would have scanned the segment: an active one, not closed cleanly.
-
-    In the view of a start, also a segment whose time index the start would rebuild.
-    """
-    loaded = log.partition.loaded
-    if loaded is not None and opened.time_index is None:
-        base = opened.segment.base_offset
-        return any(one.max_timestamp >= 0 for one in loaded.segments if one.base_offset == base)
-    return opened.segment.is_active and not log.was_closed
-
-
-def _largest_timestamps(log: UnifiedLog, wanted: int) -> Iterator[tuple[Segment, tuple[int, str]]]:
-    """Yield each segment with its largest timestamp and where that is from.
-
-    A store is asked about one segment, then about as many more at the same time as before.
-    """
-    done, segments = 0, log.segments
-    at_once = file_system.requests_at_once(log.partition.path)
-    while done < len(segments):
-        some = segments[done : 2 * done or 1]
-        found = in_order(partial(_largest_timestamp, log, wanted), some, at_once)
-        yield from zip(some, found, strict=True)
-        done += len(some)
-
-
-def _largest_timestamp(log: UnifiedLog, wanted: int, segment: Segment) -> tuple[int, str]:
-    told = _told_timestamp(log, segment)
-    if 0 <= told < wanted:
-        return told, "metadata"
-    with log.open_segment(segment) as opened:
-        timestamp, _ = opened.largest_timestamp(recovered=_recovered(log, opened))
-    if timestamp >= 0:
-        return timestamp, "time index"
-    return segment.log.mtime_ms, "file time"
-
-
-def _told_timestamp(log: UnifiedLog, segment: Segment) -> int:
-    """Return the largest timestamp of a remote segment by the metadata; -1 if it is not known."""
-    tier = log.partition.tier
-    segment_id = parse_file_name(os.path.basename(segment.log.path)).segment_id
-    told = None if tier is None or segment_id is None else tier.segments.get(segment_id)
-    return UNKNOWN if told is None else told.max_timestamp
 
 
 def _epoch(batch: Batch) -> int | None:
