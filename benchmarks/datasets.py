@@ -18,6 +18,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tests.kafka import broker_data
+from tests.packed_tiers import Packing, pack, uploaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +38,10 @@ MANY = "10000-partitions"
 OFFSETS = "offsets-of-500-groups"
 SERVED = "four-partitions"
 AVRO = "avro-of-10-fields"
+TIERED = "tiered-1.2-GB"
+TIER, PACKED_TIER = "tier", "packed-tier"
+CHUNK_SIZE = 4 << 20
+"""As the plugin's documentation configures it."""
 AXIS_BYTES = 32_000_000
 
 SEED = 43
@@ -72,6 +77,8 @@ class Dataset:
     """Whether the keys come one after the other, so that each is there."""
     partitions: int = 1
     """How many copies of it the log directory holds, itself included."""
+    is_tiered: bool = False
+    """Whether its segments are in tiers, too: Kafka's, and one packed as Aiven's plugin does."""
     groups: int = 0
     """Committed offsets of this many groups, as records of `__consumer_offsets`, instead."""
     is_avro: bool = False
@@ -157,6 +164,8 @@ class Partition:
             "schemas": str(self.directory.parent / "schemas"),
             "key": FIRST_KEY,
             "value_regex": FIRST_TEXT,
+            "tier": str(self.directory.parent / TIER),
+            "packed_tier": str(self.directory.parent / PACKED_TIER),
             "records": str(self.dataset.records),
             "late_offset": str(self.end_offset * 2 // 3),
             "late_time": str(NOW_MS + self.dataset.records * 2 // 3),
@@ -240,6 +249,10 @@ def _partition(home: Path, dataset: Dataset) -> Partition:
         copy = home / f"orders-{number}"
         if not copy.exists():
             shutil.copytree(home / "orders-0", copy)
+    if dataset.is_tiered and not (home / PACKED_TIER).exists():
+        shutil.rmtree(home / TIER, ignore_errors=True)
+        upload = uploaded(home / "orders-0", home / TIER)
+        pack(upload, home / PACKED_TIER, Packing(CHUNK_SIZE, compression=True))
     return Partition(dataset, home / dataset.partition, facts["log"]["logEndOffset"])
 
 
@@ -305,6 +318,8 @@ def datasets() -> dict[str, Dataset]:
     made.append(Dataset(MANY, 200, partitions=10_000))
     made.append(Dataset(OFFSETS, 10_000_000, groups=500))
     made.append(Dataset(AVRO, 1_500_000, is_avro=True))
+    made.append(Dataset(TIERED, SIZES["1.2 GB"], segment_size=100_000_000, is_closed=True,
+                        is_tiered=True))  # fmt: skip
     made.append(Dataset(SERVED, SIZES["300 MB"], partitions=4))
     return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
 

@@ -16,6 +16,7 @@ from benchmarks.datasets import (
     MANY,
     OFFSETS,
     SERVED,
+    TIERED,
     axis_datasets,
     keyed,
     sized,
@@ -139,6 +140,19 @@ def search_rows() -> list[Row]:
     both = ("kafkalog", "diff", "{partition}", "{partition}")
     wanted = (Wanted("GB/s", at_least=1), MEMORY)  # of each of two sides
     return [*rows, Row("Search", "diff with itself, 1.2 GB", sized("1.2 GB"), both, wanted=wanted)]
+
+
+def tier_rows() -> list[Row]:
+    """The same segments in remote storage and in a log directory."""
+    export = "rm -rf {to} && {kafkalog} export {} --to {to} -q >/dev/null"
+    local = ("sh", "-c", export.replace("{}", "{partition}"))
+    return [
+        Row("Tiers", f"export of {what}, 1.2 GB", TIERED,
+            ("sh", "-c", export.replace("{}", place)), local,
+            wanted=(Wanted("times as fast as the other", at_least=0.8),))
+        for what, place in (
+            ("a tier", "{tier}"), ("a tier of Aiven's plugin in zstd", "{packed_tier}"))
+    ]  # fmt: skip
 
 
 def group_rows() -> list[Row]:
@@ -360,7 +374,8 @@ def all_rows() -> list[Row]:
     """Every benchmark, in the order of the page."""
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
-        *export_rows(), *decoding_rows(), *sql_rows(), *group_rows(), *disk_usage_rows(),
+        *export_rows(), *decoding_rows(), *sql_rows(), *tier_rows(), *group_rows(),
+        *disk_usage_rows(),
         *resurrection_rows(), *serve_rows(),
         *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *limit_rows(),

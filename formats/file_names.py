@@ -343,6 +343,16 @@ def segment_file(base_offset: int, suffix: str) -> str:
     return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
 
 
+def remote_file_name(base_offset: int, segment_id: str, kind: FileKind) -> str:
+    """Name a remote segment's file by its kind: `RemoteLogSegmentFileset`, and Aiven's plugin."""
+    return f"{base_offset:020d}-{segment_id}{remote_suffix(kind)}"
+
+
+def remote_suffix(kind: FileKind) -> str:
+    """Return what the names of remote files of a kind end in."""
+    return MANIFEST if kind == FileKind.MANIFEST else f".{kind.replace('-', '_')}"
+
+
 def staging_name(uid: str = "0" * 32) -> str:
     """Return the name of the directory that holds new segments while a run changes a log directory.
 

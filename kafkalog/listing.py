@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from formats.file_names import FileKind, FileName, FileState, parse_file_name
 from formats.late_classes import dataclass
 from kafkalog.errors import FileChangedError
+from kafkalog.model import computed_once
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.source import BLOCK_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.model import LogSurvey
+
+T = TypeVar("T")
 
 _A_DIRECTORY = "a directory"
 _LISTINGS_MAX = 8
@@ -63,6 +67,43 @@ class FileEntry:
         """The length, without the slots that a broker preallocated if it is an index."""
         is_index = self.name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
         return self.size_bytes - self.hole_bytes if is_index else self.size_bytes
+
+
+class Late(Sequence[T]):
+    """A sequence that is made when it is first looked at."""
+
+    def __init__(self, make: Callable[[], Sequence[T]]) -> None:
+        self._make = make
+
+    @computed_once
+    def _made(self) -> tuple[T, ...]:
+        return tuple(self._make())
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        """Return an item, or several."""
+        return self._made[index]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._made)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield them."""
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another sequence has the same items."""
+        return isinstance(other, Late | tuple) and self._made == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return the hash of a tuple of the items."""
+        return hash(self._made)
 
 
 def list_files(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:

@@ -35,13 +35,13 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
-from kafkalog.listing import file_entry, list_files, list_names
+from kafkalog.listing import Late, file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
@@ -82,7 +82,8 @@ class PartitionDir:
     Attributes:
         path: the directory.
         name: its parsed name, None if it is not a partition's name (a copy, say).
-        files: every file in it, by name.
+        files: every file in it, by name; where manifests tell of them, these are read when somebody
+            looks.
         directories: names of the directories in it, which Kafka never makes.
         loaded: what a broker would know of the log, if a view shows it as after a start.
         aborted: by base offset of their segment, the contents of the transaction indexes that a
@@ -90,16 +91,19 @@ class PartitionDir:
         end_offset: where the log ends, if a view of it in a store has seen that.
         tier: the part of the log in remote storage, if it was joined (`kafkalog.remote_logs`); a
             view shows its files, too.
+        sketch: where manifests tell of files, what names tell of them: all but sizes and
+            transaction indexes.
     """
 
     path: str
     name: DirectoryName | None
-    files: tuple[FileEntry, ...]
+    files: Sequence[FileEntry]
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
     aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
     end_offset: int | None = None
     tier: tiers.Tier | None = None
+    sketch: Sequence[FileEntry] | None = field(default=None, compare=False, repr=False)
 
     @property
     def log_dir(self) -> str:
@@ -155,15 +159,21 @@ class PartitionDir:
 
     def joined(self) -> PartitionDir:
         """Return it with the files of its part in remote storage."""
-        above = () if self.tier is None else self.tier.files
-        return replace(self, files=(*above, *self.local().files))
+        if self.tier is None:
+            return self
+        above, sketch, own = self.tier.files, self.tier.sketch, self.local().files
+        return replace(
+            self,
+            files=Late(lambda: (*above, *own)),
+            sketch=None if sketch is None else Late(lambda: (*sketch, *own)),
+        )
 
     def local(self) -> PartitionDir:
         """Return it without the files of its part in remote storage."""
         if self.tier is None:
             return self
-        above = {one.path for one in self.tier.files}
-        return replace(self, files=tuple(one for one in self.files if one.path not in above))
+        own = tuple(one for one in self.files if not tiers.is_remote(one.path))
+        return replace(self, files=own, sketch=None)
 
     @property
     def is_remote(self) -> bool:
@@ -360,9 +370,10 @@ def _partition(
     absolute = file_system.absolute(path)
     name = partition_of(absolute)
     if plugin_directory(absolute):
-        files = tiers.unpacked(files)
-    else:
-        tiers.require_layout(path, (entry.name.name for entry in files))
+        unpacked = Late(lambda: tiers.unpacked(files))
+        sketch = Late(lambda: tiers.sketched(files))
+        return PartitionDir(path, name, unpacked, directories, sketch=sketch)
+    tiers.require_layout(path, (entry.name.name for entry in files))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)
     return PartitionDir(path, name, files, directories)

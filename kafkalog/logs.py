@@ -201,7 +201,7 @@ class Log:
         found = open_partition(self.path)
         if not self._tiers:
             return found
-        [whole, *_] = joined([found, *open_targets(self._tiers)], [found.topic])
+        [whole, *_] = joined([found, *open_targets(self._tiers, by_names=True)], [found.topic])
         assert isinstance(whole, PartitionDir), "the first target stays the first one"
         return whole
 

@@ -25,6 +25,7 @@ from formats.file_names import (
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.listing import Late
 from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
@@ -210,15 +211,21 @@ def _join(
     name = parts[0].name
     assert name is not None, "a directory is remote by its name"
     told = known.get((str(name.uid), name.partition))
-    found: dict[str, _Uploaded] = {}
-    for part in parts:
-        found.update(_uploaded(part, told, lineage))
+    found = _all_uploaded(parts, told, lineage)
+    is_sketch = told is not None and any(part.sketch is not None for part in parts)
     on_lineage = [one for one in found.values() if is_within(one.segment, lineage)]
     end = local.segments[0].base_offset if local.segments else None
     again = partial(with_tiers, tiers=[one.path for one in parts], metadata=metadata)
     by_themselves = {one: found[one].segment for one in found} if told is None else None
+
+    def files() -> tuple[FileEntry, ...]:
+        whole = _all_uploaded(parts, told, lineage, by_names=False) if is_sketch else found
+        wanted = [one for one in whole.values() if is_within(one.segment, lineage)]
+        return tuple(_below(_covering(wanted), end))
+
     tier = Tier(
-        files=tuple(_below(_covering(on_lineage), end)),
+        files=Late(files),
+        sketch=tuple(_below(_covering(on_lineage), end, cuts=False)) if is_sketch else None,
         end_offset=max((one.segment.end_offset + 1 for one in on_lineage), default=0),
         join=again,
         path=parts[0].path,
@@ -242,11 +249,34 @@ class _Uploaded:
         return OpenSegment(Segment(start, log, offsets, times, transactions, None))
 
 
+def _all_uploaded(
+    parts: Iterable[PartitionDir],
+    told: Mapping[str, RemoteSegment] | None,
+    lineage: Epochs,
+    *,
+    by_names: bool = True,
+) -> dict[str, _Uploaded]:
+    """Return the segments whose upload is finished, by their ids.
+
+    Args:
+        parts: the partition in tiers.
+        told: what the metadata say; None without them.
+        lineage: the leader epochs of the log.
+        by_names: whether what names tell of files is enough, if there are metadata.
+    """
+    found: dict[str, _Uploaded] = {}
+    for part in parts:
+        is_enough = by_names and told is not None and part.sketch is not None
+        files = part.sketch if is_enough else None
+        found.update(_uploaded(part.files if files is None else files, told, lineage))
+    return found
+
+
 def _uploaded(
-    part: PartitionDir, told: Mapping[str, RemoteSegment] | None, lineage: Epochs
+    listed: Iterable[FileEntry], told: Mapping[str, RemoteSegment] | None, lineage: Epochs
 ) -> Iterator[tuple[str, _Uploaded]]:
     """Yield the segments whose upload is finished; without metadata those that have a log."""
-    for (offset, segment_id), files in segments_in(part.files).items():
+    for (offset, segment_id), files in segments_in(listed).items():
         if FileKind.LOG not in files:
             continue
         if told is None:
@@ -304,7 +334,9 @@ def _order(one: _Uploaded) -> tuple[int, int, int]:
     return one.segment.start_offset, -one.segment.end_offset, -one.segment.changed_ms
 
 
-def _below(segments: Sequence[_Uploaded], end: int | None) -> Iterator[FileEntry]:
+def _below(
+    segments: Sequence[_Uploaded], end: int | None, *, cuts: bool = True
+) -> Iterator[FileEntry]:
     """Yield the files of segments, each cut off where the next one, or the local log, begins."""
     starts: list[int | None] = [*(one.segment.start_offset for one in segments[1:]), None]
     for one, following in zip(segments, starts, strict=True):
@@ -313,7 +345,7 @@ def _below(segments: Sequence[_Uploaded], end: int | None) -> Iterator[FileEntry
             return
         stop = min((some for some in (following, end) if some is not None), default=None)
         cut = None
-        if stop is not None and one.segment.end_offset >= stop:
+        if cuts and stop is not None and one.segment.end_offset >= stop:
             cut = _position_of(one, stop)
         for kind in (FileKind.LOG, *INDEX_KINDS):
             if (entry := one.files.get(kind)) is not None:

@@ -44,6 +44,7 @@ def open_targets(
     *,
     failed: Callable[[KafkaLogError], None] = raised,
     parents: Callable[[Parent], object] = lambda _: None,
+    by_names: bool = False,
 ) -> list[Target]:
     """Open what is at several paths.
 
@@ -53,11 +54,19 @@ def open_targets(
         failed: called with the error of a path or log directory that is left out; without it the
             first error is raised.
         parents: called with each directory that stands for the log directories below it.
+        by_names: whether manifests are read when files are looked at, and only then.
 
     Raises:
         KafkaLogError: as `open_path`, unless `failed` takes the error.
     """
-    return _each(open_any, paths, failed, parents)
+    return _each(open_any if by_names else _open_whole, paths, failed, parents)
+
+
+def _open_whole(path: str) -> Target | Parent:
+    found = open_any(path)
+    if isinstance(found, PartitionDir):
+        len(found.files)
+    return found
 
 
 def look_at_targets(

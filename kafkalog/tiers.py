@@ -26,6 +26,7 @@ from formats.file_names import (
     parse_file_name,
     parse_remote_directory_name,
     plugin_directory,
+    remote_suffix,
     segment_file_name,
 )
 from formats.late_classes import dataclass
@@ -57,6 +58,7 @@ class Tier:
 
     Attributes:
         files: of the segments before the local ones, under the names that they had in the log.
+        sketch: what names tell of these, if manifests would have to be read.
         end_offset: the end of what is in remote storage, which local segments may have, too.
         join: lists this part again, and joins it to a new listing of the partition.
         path: the directory of the partition in the tier; the first one, if there are several.
@@ -64,7 +66,8 @@ class Tier:
         logs: the paths of the logs that are there, by the ids of their segments.
     """
 
-    files: tuple[FileEntry, ...]
+    files: Sequence[FileEntry]
+    sketch: tuple[FileEntry, ...] | None
     end_offset: int
     join: Callable[[PartitionDir], PartitionDir] = field(compare=False, repr=False)
     path: str
@@ -122,7 +125,7 @@ def require_layout(path: str, names: Iterable[str]) -> None:
 
 
 def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """Return the files of segments that Aiven's plugin uploaded, as other tiers have them.
+    """Return the files of segments that Aiven's plugin uploaded, as the log that they are.
 
     An object stands for the files that are in it. An upload without a manifest was not finished:
     its objects belong to no segment. A manifest that cannot be used has an error.
@@ -151,10 +154,40 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
         for kind in (FileKind.LOG, *manifest.indexes):
             one = there.get(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
             if one is not None:
-                path = f"{stem}.{kind.replace('-', '_')}"
+                path = stem + remote_suffix(kind)
                 name = parse_file_name(os.path.basename(path))
                 found[path] = replace(one, path=path, name=name, size_bytes=manifest.size_of(kind))
-    return tuple(found.values())
+    whole = tuple(found.values())
+    return as_log(whole) if holds_segments(whole) else whole
+
+
+def sketched(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Return what names tell of `unpacked` files: all but sizes and transaction indexes.
+
+    Cost:
+        Reads the manifests of segments that were uploaded twice.
+    """
+    from kafkalog.paths.chunked import INDEX_FIELDS
+
+    always = {FileKind.LOG, *INDEX_FIELDS} - {FileKind.TRANSACTION_INDEX}
+    there = {entry.path: entry for entry in files}
+    stems: dict[int, list[str]] = {}
+    for entry in files:
+        stem, suffix = os.path.splitext(entry.path)
+        offset = parse_file_name(os.path.basename(stem + LOG)).offset
+        if suffix == MANIFEST and stem + LOG in there and offset is not None:
+            stems.setdefault(offset, []).append(stem)
+    again = [stem for found in stems.values() if len(found) > 1 for stem in found]
+    exact = [one for one in files if os.path.splitext(one.path)[0] in again]
+    sketch: list[FileEntry] = []
+    for stem in (found[0] for found in stems.values() if len(found) == 1):
+        for kind in always:
+            held = there.get(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
+            if held is not None:
+                path = stem + remote_suffix(kind)
+                name = parse_file_name(os.path.basename(path))
+                sketch.append(replace(held, path=path, name=name))
+    return as_log([*sketch, *(unpacked(exact) if exact else ())])
 
 
 def _read_manifests(paths: list[str]) -> dict[str, Manifest | KafkaLogError]:
@@ -181,7 +214,7 @@ def is_half_uploaded(entry: FileEntry) -> bool:
     """Return whether a file of a tier belongs to no segment, because its manifest is not there."""
     name = os.path.basename(entry.path)
     is_of_segment = is_of_aivens_plugin(name) or is_in_remote_storage(parse_file_name(name))
-    return entry.name.kind == FileKind.UNKNOWN and is_of_segment
+    return entry.error is None and entry.name.kind == FileKind.UNKNOWN and is_of_segment
 
 
 def is_remote(path: str) -> bool:

@@ -190,17 +190,20 @@ class UnifiedLog:
 
     def listed_again(self) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `list_partition`."""
-        from kafkalog.view import show
+        return self.shown_as(show(self.partition.listed_again()).partition)
 
-        again = UnifiedLog(
-            show(self.partition.listed_again()).partition,
+    def shown_as(self, partition: PartitionDir, end: int | None = None) -> UnifiedLog:
+        """Return the log with other files of its partition, same options; it may end earlier."""
+        ends = [one for one in (self._log_end_offset, end) if one is not None]
+        found = UnifiedLog(
+            partition,
             high_watermark=self._high_watermark,
             log_start_offset=self._log_start_offset,
-            log_end_offset=self._log_end_offset,
+            log_end_offset=min(ends, default=None),
             use_index=self.use_index,
         )
-        again.damage = self.damage
-        return again
+        found.damage = self.damage
+        return found
 
     @property
     def segments(self) -> tuple[Segment, ...]:

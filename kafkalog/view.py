@@ -35,6 +35,7 @@ from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
+from kafkalog.listing import Late
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
@@ -100,7 +101,7 @@ class Shown:
     """
 
     partition: PartitionDir
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     difference: Difference | None = None
 
 
@@ -119,7 +120,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         return _show(partition, view)
     shown = _show(partition.local(), view)
     whole, others = shown.partition.joined(), shown.segments[len(shown.partition.segments) :]
-    return replace(shown, partition=whole, segments=whole.segments + others)
+    return replace(shown, partition=whole, segments=Late(lambda: (*whole.segments, *others)))
 
 
 def _show(partition: PartitionDir, view: LogView) -> Shown:
@@ -135,7 +136,7 @@ def _show(partition: PartitionDir, view: LogView) -> Shown:
         except KafkaLogError as error:
             why = f"what the next start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
-    return found or Shown(partition, partition.segments)
+    return found or Shown(partition, Late(lambda: partition.segments))
 
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:

@@ -163,11 +163,18 @@ class Outcome:
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
-    def open_all(self, paths: Iterable[str]) -> list[LogDirListing | PartitionDir | FileEntry]:
-        """Open what is at the paths; report and leave out what cannot be opened."""
+    def open_all(
+        self, paths: Iterable[str], *, by_names: bool = False
+    ) -> list[LogDirListing | PartitionDir | FileEntry]:
+        """Open what is at the paths; report and leave out what cannot be opened.
+
+        Args:
+            paths: what the user has given.
+            by_names: as in `open_targets`.
+        """
         from kafkalog.targets import open_targets
 
-        return open_targets(paths, failed=self.error, parents=show_parent)
+        return open_targets(paths, failed=self.error, parents=show_parent, by_names=by_names)
 
     def meant(
         self,

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 if TYPE_CHECKING:
     from pathlib import Path
 
+TOPIC_ID = "qcTm-9etQeKXX6L9q4c_5w"
 _INDEXES = {
     "offset": ".index",
     "timestamp": ".timeindex",
@@ -91,6 +93,25 @@ def packed_sizes(values: list[int]) -> str:
     packed += last.to_bytes(4, "big")
     compressed = zstandard.ZstdCompressor().compress(packed)
     return base64.b64encode(compressed).decode()
+
+
+def uploaded(partition: Path, tier: Path, topic_id: str = TOPIC_ID) -> Path:
+    """Copy a partition's segments with records as `LocalTieredStorage` uploads them."""
+    target = tier / f"{partition.name}-{topic_id}"
+    target.mkdir(parents=True)
+    snapshots = sorted(partition.glob("*.snapshot"))
+    for number, log in enumerate(sorted(partition.glob("*.log"))):
+        if not log.stat().st_size:
+            continue
+        stem = f"{log.stem}-{'A' * 20}{number:02d}"
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            if log.with_suffix(suffix).exists():
+                shutil.copy(log.with_suffix(suffix), target / f"{stem}{suffix}")
+        after = [one for one in snapshots if one.stem > log.stem]
+        (target / f"{stem}.snapshot").write_bytes(after[0].read_bytes())
+        epochs = (partition / "leader-epoch-checkpoint").read_bytes()
+        (target / f"{stem}.leader_epoch_checkpoint").write_bytes(epochs)
+    return target
 
 
 def pack(directory: Path, target: Path, packing: Packing) -> Path:

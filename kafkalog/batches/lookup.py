@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.batches.sketches import searched
+from kafkalog.batches.timestamps import is_recovered, largest_timestamps
 from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
 from kafkalog.unified_log import UnifiedLog
@@ -122,6 +124,10 @@ def lookup_offset(
         CorruptDataError: the batch that holds the offset cannot be decoded.
         UnreadableError: a file cannot be read.
     """
+    return searched(log, lambda one: _lookup_offset(one, offset, isolation))
+
+
+def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=offset, by_timestamp=False)
     limit = log.fetch_bounds(isolation)[1]
@@ -186,16 +192,19 @@ def lookup_timestamp(
         CorruptDataError: the batch that would answer cannot be decoded.
         UnreadableError: a file cannot be read.
     """
+    return searched(log, lambda one: _lookup_timestamp(one, timestamp, isolation))
+
+
+def _lookup_timestamp(log: UnifiedLog, timestamp: int, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=timestamp, by_timestamp=True)
-    for segment in log.segments:
+    for segment, (largest, source) in largest_timestamps(log, timestamp):
+        comparison = "at or above" if largest >= timestamp else "below"
+        detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
+        search.note("segment", segment.log.path, detail, None)
+        if largest < timestamp:
+            continue
         with log.open_segment(segment) as opened:
-            largest, source = _largest_timestamp(log, opened)
-            comparison = "at or above" if largest >= timestamp else "below"
-            detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
-            search.note("segment", segment.log.path, detail, None)
-            if largest < timestamp:
-                continue
             record = _record_at_or_after(search, opened, timestamp)
             if record is None:
                 reason = "the first segment that reaches the timestamp holds no such record"
@@ -213,10 +222,15 @@ def lookup_special(
 
     Raises as `lookup_timestamp`.
     """
+    if special == Special.MAX_TIMESTAMP:
+        search, answer = _Search(log), Lookup(query=special, by_timestamp=True)
+        return search.finish(_below(log, _max_timestamp(search, answer), isolation))
+    return searched(log, lambda one: _lookup_special(one, special, isolation), shortens=False)
+
+
+def _lookup_special(log: UnifiedLog, special: Special, isolation: Isolation) -> Lookup:
     search = _Search(log)
     answer = Lookup(query=special, by_timestamp=True)
-    if special == Special.MAX_TIMESTAMP:
-        return search.finish(_below(log, _max_timestamp(search, answer), isolation))
     if special in (
         Special.EARLIEST_LOCAL,
         Special.LATEST_TIERED,
@@ -311,7 +325,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
     best, best_segment = (-1, 0), local[0] if local else None
     for segment in local:
         with log.open_segment(segment) as opened:
-            largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
+            largest = opened.largest_timestamp(recovered=is_recovered(log, opened), end=end)
         search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)
         if largest[0] > best[0]:
             best, best_segment = largest, segment
@@ -381,25 +395,6 @@ def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
         f"the record at offset {answer.offset} is not readable yet: {isolation} ends at {limit}"
     )
     return Lookup(query=answer.query, by_timestamp=answer.by_timestamp, reason=reason)
-
-
-def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
-    """Return whether a start would have scanned the segment: an active one, not closed cleanly.
-
-    In the view of a start, also a segment whose time index the start would rebuild.
-    """
-    loaded = log.partition.loaded
-    if loaded is not None and opened.time_index is None:
-        base = opened.segment.base_offset
-        return any(one.max_timestamp >= 0 for one in loaded.segments if one.base_offset == base)
-    return opened.segment.is_active and not log.was_closed
-
-
-def _largest_timestamp(log: UnifiedLog, opened: OpenSegment) -> tuple[int, str]:
-    timestamp, _ = opened.largest_timestamp(recovered=_recovered(log, opened))
-    if timestamp >= 0:
-        return timestamp, "time index"
-    return opened.segment.log.mtime_ms, "file time"
 
 
 def _epoch(batch: Batch) -> int | None:

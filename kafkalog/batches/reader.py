@@ -133,7 +133,9 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         selection = replace(selection, from_offset=start, to_offset=end)
         for transaction in log.hidden_transactions() if selection.read_committed else ():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
-    return replace(plan_segments(segments, selection), aborted=aborted, difference=difference)
+    return replace(
+        plan_segments(tuple(segments), selection), aborted=aborted, difference=difference
+    )
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:

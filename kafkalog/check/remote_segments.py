@@ -12,13 +12,14 @@ from formats import file_names
 from formats.file_names import (
     INDEXES_OBJECT,
     LOG,
-    MANIFEST,
     DirectoryState,
     FileKind,
     parse_file_name,
+    remote_file_name,
 )
 from kafkalog.check.batches import copies_check, directory_check
 from kafkalog.defects import make_defect
+from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.paths.chunked import manifest_at
 from kafkalog.remote_logs import lineage_in, metadata_of, parts_of, segments_known
@@ -27,14 +28,15 @@ from kafkalog.remote_metadata import (
     COPY_STARTED,
     DELETE_FINISHED,
     DELETE_STARTED,
+    RemoteSegments,
     is_within,
 )
-from kafkalog.tiers import segments_in
+from kafkalog.tiers import is_half_uploaded, segments_in
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.wording import counted, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from formats.file_names import FileName
     from kafkalog.check.batches import CheckedPartition
@@ -50,6 +52,8 @@ _STATES: Final = {
     DELETE_STARTED: "its deletion was begun",
     DELETE_FINISHED: "it was deleted",
 }
+_UNDER_WAY_MS: Final = 3_600_000
+"""How long an upload or a deletion counts as under way."""
 CONTRADICTS: Final = "remote-manifest-contradicts"
 _NEEDED: Final = (
     FileKind.LOG,
@@ -106,16 +110,21 @@ def _segment_text(*of: object) -> str:
 
 @copies_check
 def tiers_hold_what_the_metadata_say(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """Each segment whose upload is finished is in the tier, whole, and no other is."""
+    """Each segment whose upload is finished is in the tier, whole, and no other is.
+
+    Uploads and deletions that began a short time ago may be under way.
+    """
     directories = [one.directory for found in log_dirs for one in found.partitions]
     remote = [one for one in directories if one.is_remote]
     metadata = metadata_of(directories)
     known = segments_known(metadata) if remote and metadata else None
-    for directory in remote if known is not None else ():
+    for directory in remote:
         name = directory.name
         assert name is not None, "a directory is remote by its name"
-        assert known is not None
-        yield from _compared(directory, known.get((str(name.uid), name.partition), {}))
+        told = (known or {}).get((str(name.uid), name.partition)) or RemoteSegments()
+        yield from _half_uploaded(directory, told)
+        if known is not None:
+            yield from _compared(directory, told)
 
 
 @copies_check
@@ -153,17 +162,33 @@ def _between(local: PartitionDir, known: Iterable[RemoteSegment]) -> Iterator[tu
         at = max(at, end)
 
 
-def _compared(directory: PartitionDir, known: dict[str, RemoteSegment]) -> Iterator[Defect]:
+def _half_uploaded(directory: PartitionDir, known: Mapping[str, RemoteSegment]) -> Iterator[Defect]:
+    for entry in filter(is_half_uploaded, directory.files):
+        stem, _ = os.path.splitext(os.path.basename(entry.path))
+        segment_id = str(parse_file_name(stem + LOG).segment_id)
+        if not _is_under_way(known.get(segment_id)):
+            detail = "The remote segment has no manifest."
+            yield make_defect("remote-segment-orphan", entry.path, detail)
+
+
+def _is_under_way(told: RemoteSegment | None) -> bool:
+    """Return whether a broker may be uploading or deleting a segment now."""
+    if told is None or told.state not in (COPY_STARTED, DELETE_STARTED):
+        return False
+    return present_ms() - told.changed_ms < _UNDER_WAY_MS
+
+
+def _compared(directory: PartitionDir, known: Mapping[str, RemoteSegment]) -> Iterator[Defect]:
     uploaded = {
         segment_id: files for (_, segment_id), files in segments_in(directory.files).items()
     }
-    for segment_id, told in sorted(known.items(), key=lambda one: (one[1].start_offset, one[0])):
-        if told.state == COPY_FINISHED:
-            yield from _finished(directory, segment_id, told, uploaded.get(segment_id, {}))
+    for segment_id, one in sorted(known.items(), key=lambda one: (one[1].start_offset, one[0])):
+        if one.state == COPY_FINISHED:
+            yield from _finished(directory, segment_id, one, uploaded.get(segment_id, {}))
     for segment_id, files in uploaded.items():
-        state = known[segment_id].state if segment_id in known else None
-        if state != COPY_FINISHED:
-            yield _orphan(files, known.get(segment_id))
+        told = known.get(segment_id)
+        if (told is None or told.state != COPY_FINISHED) and not _is_under_way(told):
+            yield _orphan(files, told)
 
 
 def _finished(
@@ -173,11 +198,15 @@ def _finished(
     there: dict[FileKind, FileEntry],
 ) -> Iterator[Defect]:
     missing = [kind for kind in _NEEDED if kind not in there]
-    stem = f"{told.start_offset:020d}-{segment_id}"
+
+    def place_of(kind: FileKind) -> str:
+        name = remote_file_name(told.start_offset, segment_id, kind)
+        return os.path.join(directory.path, name)
+
     if FileKind.LOG in missing:
         yield make_defect(
             "remote-segment-missing",
-            os.path.join(directory.path, f"{stem}.log"),
+            place_of(FileKind.LOG),
             f"The upload of offsets {told.start_offset} to {told.end_offset} "
             f"({counted(told.size_bytes, 'byte')}) is finished, and its log is not there.",
             offset=told.start_offset,
@@ -187,7 +216,7 @@ def _finished(
     for kind in missing:
         yield make_defect(
             "remote-segment-missing",
-            os.path.join(directory.path, f"{stem}.{kind.replace('-', '_')}"),
+            place_of(kind),
             "The upload of the segment is finished, and this file is not there.",
             offset=told.start_offset,
         )
@@ -195,7 +224,7 @@ def _finished(
     if size != told.size_bytes:
         detail = f"The log has {counted(size, 'byte')}, the metadata say {told.size_bytes}."
         yield make_defect("remote-size-wrong", there[FileKind.LOG].path, detail)
-    place = os.path.join(directory.path, f"{stem}{MANIFEST}")
+    place = place_of(FileKind.MANIFEST)
     if not any(one.path == place and one.error is None for one in directory.files):
         return
     claims = manifest_at(place).claims

@@ -319,10 +319,7 @@ class Walk:
             yield make_defect("file-unreadable", entry.path, entry.error)
             return
         if is_half_uploaded(entry):
-            yield make_defect(
-                "remote-segment-orphan", entry.path, "The remote segment has no manifest."
-            )
-            return
+            return  # what the metadata say of it decides
         if entry.name.kind == FileKind.UNKNOWN:
             yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")
             return

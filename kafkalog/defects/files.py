@@ -343,7 +343,7 @@ _REMOTE: Final = (
               "the log.", "Nothing reads it. A deletion that was begun is tried again; others "
               "stay, and cost money.",
               "If no broker is uploading now, nothing needs the files.",
-              arises="The broker stopped during an upload or a deletion; an upload is under way.",
+              arises="The broker stopped during an upload or a deletion, and an hour has gone by.",
               example="The metadata do not know the segment."),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT64_MAX
-from formats.file_names import LOG
+from formats.file_names import FileKind, remote_file_name
 from formats.late_classes import dataclass
 from kafkalog.remote_metadata import (
     COPY_FINISHED,
@@ -276,7 +276,7 @@ def _by_offset(log: RemoteLog) -> list[str]:
 
 def _facts(tier: Tier, segment_id: str) -> SegmentFacts:
     segment = tier.segments[segment_id]
-    name = f"{segment.start_offset:020d}-{segment_id}{LOG}"
+    name = remote_file_name(segment.start_offset, segment_id, FileKind.LOG)
     told = TimestampSource.METADATA if segment.changed_ms >= 0 else TimestampSource.TIME_INDEX
     return SegmentFacts(
         base_offset=segment.start_offset,

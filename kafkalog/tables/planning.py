@@ -264,7 +264,7 @@ def tell_differences(
 
 def _shown(partition: PartitionDir, view: LogView) -> Target:
     shown = show(partition, view)
-    return Target(shown.partition, shown.segments, partition, shown.difference)
+    return Target(shown.partition, tuple(shown.segments), partition, shown.difference)
 
 
 def shown_now(partition: PartitionDir, view: LogView) -> Target:

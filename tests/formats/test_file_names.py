@@ -21,6 +21,7 @@ from formats.file_names import (
     parse_file_name,
     parse_remote_directory_name,
     partition_name,
+    remote_file_name,
     segment_file,
     segment_file_name,
 )
@@ -186,6 +187,25 @@ def test_segment_names_have_twenty_digits():
     assert segment_file_name(2**63 - 1, FileKind.OFFSET_INDEX) == f"{MAX}.index"
     assert segment_file(349, ".log.swap") == "00000000000000000349.log.swap"
     assert segment_file(-1, ".log") == "-00000000000000000001.log"
+
+
+def test_names_of_remote_files_are_parsed_as_what_they_name():
+    """`RemoteLogSegmentFileset.RemoteLogSegmentFileType` has these suffixes."""
+    segment_id = "5M8iwiofTIqTAfE-AavnCA"
+    wanted = {
+        FileKind.LOG: "log",
+        FileKind.OFFSET_INDEX: "index",
+        FileKind.TIME_INDEX: "timeindex",
+        FileKind.TRANSACTION_INDEX: "txnindex",
+        FileKind.PRODUCER_SNAPSHOT: "snapshot",
+        FileKind.LEADER_EPOCH_CHECKPOINT: "leader_epoch_checkpoint",
+    }
+    for kind, suffix in wanted.items():
+        name = remote_file_name(349, segment_id, kind)
+        assert name == f"00000000000000000349-{segment_id}.{suffix}"
+        assert parse_file_name(name).kind == kind
+    manifest = remote_file_name(349, segment_id, FileKind.MANIFEST)
+    assert manifest == f"00000000000000000349-{segment_id}.rsm-manifest"
 
 
 @pytest.mark.parametrize("digits", [21, 255, 5000, 100_000])

@@ -90,6 +90,16 @@ def plain(record: dict[str, Any]) -> dict[str, Any]:
     return {key: record[key] for key in ("offset", "timestamp", "key", "value", "leaderEpoch")}
 
 
+def segment_changes(log_dir: Path, segment_id: str) -> list[int]:
+    """Return when `__remote_log_metadata` says that the states of a remote segment began."""
+    records = library.Log(log_dir / "__remote_log_metadata-0").records(data=True)
+    decoded = (decode(PayloadKind.REMOTE_LOG_METADATA, one.key, one.value).value for one in records)
+    told = [one["data"] for one in decoded if one is not None]
+    return [
+        one["eventTimestampMs"] for one in told if one["remoteLogSegmentId"]["id"] == segment_id
+    ]
+
+
 def segments_told(log_dir: Path, partition: str) -> dict[str, int]:
     """Return the last state of each remote segment that `__remote_log_metadata` knows."""
     topic, _, number = partition.rpartition("-")

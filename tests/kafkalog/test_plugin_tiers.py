@@ -5,16 +5,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog as library
+from kafkalog.batches.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
+from kafkalog.check import remote_segments
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import list_partition
+from kafkalog.model import Isolation, Special
+from kafkalog.paths import chunked, object_store
 from kafkalog.paths.tier_keys import use_keys
-from tests.kafka.tiered import PARTITIONS, Tiered, as_told, plain, rows
+from kafkalog.remote_logs import joined
+from kafkalog.targets import open_targets, partitions_of
+from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
+from tests.counted_store import counted_store
+from tests.kafka.tiered import (
+    PARTITIONS,
+    Tiered,
+    as_told,
+    findings,
+    plain,
+    rows,
+    segment_changes,
+    segments_told,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.kafka.tiered import Run
@@ -101,3 +124,136 @@ def test_nothing_is_wrong_with_what_the_plugin_uploads(recorded: PluginTier, kaf
     assert summary["type"] == "summary"
     wrong = [row for row in found if row["type"] == "defect" and row["severity"] != "note"]
     assert not wrong
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_an_upload_counts_as_under_way_for_an_hour(
+    corpus_dir: Path,
+    kafkalog: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_half: bool,
+) -> None:
+    """The broker was shut down during an upload: an hour later its files are orphans.
+
+    Until then they are not, with or without a manifest; without metadata they are.
+    """
+    recorded = PluginTier(corpus_dir / "aiven" / "sealed")
+    use_keys(map(str, recorded.options[1::2]))
+    states = segments_told(recorded.log_dir, "transactions-0")
+    [segment_id] = [one for one, state in states.items() if state == 0]
+    [begun] = segment_changes(recorded.log_dir, segment_id)
+    found = recorded.remote("transactions-0")
+    remote = shutil.copytree(found, tmp_path / found.parent.name / found.name)
+    [manifest] = remote.glob(f"*-{segment_id}.rsm-manifest")
+    orphans = [str(manifest.with_suffix(".log"))]
+    if is_half:
+        manifest.unlink()
+        orphans = [str(manifest.with_suffix(suffix)) for suffix in (".indexes", ".log")]
+    metadata = recorded.log_dir / "__remote_log_metadata-0"
+    hour = 60 * 60 * 1000
+
+    def found_at(time: int, *paths: Path) -> list[str]:
+        monkeypatch.setattr(remote_segments, "present_ms", lambda: time)
+        told = findings(kafkalog, remote, *paths)
+        return [row["path"] for row in told if row["reference"] == "remote-segment-orphan"]
+
+    assert found_at(begun + hour - 1, metadata) == []
+    assert found_at(begun + hour, metadata) == orphans
+    assert found_at(begun + hour - 1) == (orphans if is_half else [])
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_lookups_read_the_manifest_of_one_segment(
+    corpus_dir: Path, kafkalog: Run, name: str, *, is_joined: bool
+) -> None:
+    """Its manifest, its indexes and a chunk of it; clients of the broker got the same answer.
+
+    By time, metadata tell which segment it is; without them, manifests of earlier ones are read.
+    """
+    recorded = PluginTier(corpus_dir / "aiven" / "zstd")
+    remote, told = recorded.remote(name), recorded.told[name]
+    key = f"bucket/{remote.relative_to(recorded.tier)}"
+    objects = {f"{key}/{path.name}": path.read_bytes() for path in remote.iterdir()}
+    assert len([one for one in objects if one.endswith(".rsm-manifest")]) > 10
+    records = recorded.records(name)
+    end = told["specials"]["latest-tiered"] + 1
+    with counted_store(objects) as store:
+        paths: list[Any] = [store.uri(key)]
+        if is_joined:
+            paths = [recorded.log_dir, *paths, "--topic", name.removesuffix("-0")]
+
+        def found(*question: object) -> dict[str, Any]:
+            chunked._manifest.cache_clear()
+            object_store.forget()
+            store.forget()
+            [row] = rows(kafkalog, "lookup-offset", *paths, *question)
+            return row
+
+        for record in records[:: len(records) // 7]:
+            row = found(record["offset"])
+            assert (row["offset"], row["timestamp"]) == (record["offset"], record["timestamp"])
+            assert store.counts["GET"] <= 3, store.asked
+        times = {time: offset for time, offset in told["times"].items() if 0 <= offset < end}
+        for time in [*times][:: len(times) // 7]:
+            assert found("--timestamp", time)["offset"] == times[time]
+            earlier = [one for one in objects if one.endswith(".log")
+                       and int(one.rpartition("/")[2][:20]) <= times[time]]  # fmt: skip
+            assert store.counts["GET"] <= (3 if is_joined else 4 * len(earlier)), store.asked
+        for special in ("earliest", "latest", "latest-tiered", "earliest-pending-upload"):
+            wanted = {"latest": end, "earliest-pending-upload": end} if not is_joined else {}
+            row = found("--special", special)
+            assert row["offset"] == wanted.get(special, told["specials"][special])
+            assert store.counts["GET"] <= 3, store.asked
+
+
+@pytest.mark.parametrize(
+    ("recorded", "harm"),
+    [*((packing, "none") for packing in PACKINGS), ("sealed", "manifest"), ("sealed", "log")],
+    indirect=["recorded"],
+)
+def test_lookups_by_names_are_those_in_the_whole_log(
+    recorded: PluginTier, tmp_path: Path, harm: str
+) -> None:
+    """Also if a manifest is no manifest, so that the log lacks its segment, or chunks are damaged.
+
+    Of a tier alone and with a log directory, where segments are cut off.
+    """
+    for name in PARTITIONS:
+        found = recorded.remote(name)
+        remote = shutil.copytree(found, tmp_path / found.parent.name / found.name)
+        if harm != "none":
+            suffix = "rsm-manifest" if harm == "manifest" else "log"
+            [*_, meant, _] = sorted(remote.glob(f"*.{suffix}"))
+            meant.write_bytes(bytes(20))
+        end = recorded.told[name]["specials"]["latest-tiered"] + 1
+        times = [int(one) for one in recorded.told[name]["times"]]
+        questions: list[Callable[[UnifiedLog], Lookup]] = [
+            partial(lookup_offset, offset=one)
+            for one in (*range(0, end, 47), end - 1, end, end + 1)
+        ]
+        questions += [partial(lookup_timestamp, timestamp=one) for one in times[::15]]
+        questions += [partial(lookup_special, special=one) for one in Special]
+        targets = open_targets([recorded.log_dir, remote])
+        [joined_log] = [
+            one for one in partitions_of(joined(targets)) if f"{one.topic}-{one.partition}" == name
+        ]
+        for partition in (list_partition(str(remote)), show(joined_log).partition):
+            assert partition.sketch is not None
+            for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+                for question in questions:
+                    answers = [
+                        answer_of(partial(question, isolation=isolation), UnifiedLog(one))
+                        for one in (partition, replace(partition, sketch=None))
+                    ]
+                    assert answers[0] == answers[1]
+
+
+def answer_of(question: Callable[[UnifiedLog], Lookup], log: UnifiedLog) -> object:
+    """Return an answer without how it was found, or the error."""
+    try:
+        return replace(question(log), steps=(), bytes_read=0)
+    except KafkaLogError as error:
+        return error.message

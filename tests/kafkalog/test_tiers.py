@@ -16,11 +16,10 @@ from kafkalog.parents import Parent
 from kafkalog.paths.source import Source
 from kafkalog.paths.tier_keys import use_keys
 from kafkalog.targets import open_targets
-from tests.packed_tiers import Packing, new_key, pack
+from tests.packed_tiers import TOPIC_ID, Packing, new_key, pack, uploaded
 from tests.stores import running_store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TOPIC_ID = "qcTm-9etQeKXX6L9q4c_5w"
 SEGMENT_ID = "5M8iwiofTIqTAfE-AavnCA"
 STEM = f"{0:020d}-{SEGMENT_ID}"
 
@@ -49,6 +48,23 @@ def test_a_tier_stands_for_its_logs(tmp_path: Path):
         open_path(str(tier))
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_topic_may_be_called_like_a_partition(tmp_path: Path, *, is_packed: bool):
+    """`events-2024-ID` is a topic of Aiven's plugin, or a partition of `LocalTieredStorage`."""
+    partition = shutil.copytree(EXAMPLES / "log-dir" / "payments-0", tmp_path / "events-2024-0")
+    remote = uploaded(partition, tmp_path / "tier")
+    if is_packed:
+        remote = pack(remote, tmp_path / "packed", Packing())
+        assert remote.parent.name == f"events-2024-{TOPIC_ID}"
+    tier = remote.parents[1] if is_packed else remote.parent
+    [found] = open_targets([tier])
+    assert isinstance(found, PartitionDir)
+    assert found.name is not None
+    assert (found.topic, found.partition, found.name.uid) == ("events-2024", 0, TOPIC_ID)
+    wanted = [one.offset for one in Log(partition).records()]
+    assert [one.offset for one in Log(found.path).records()] == wanted
+
+
 PACKINGS = {
     "plain": {},
     "zstd": {"compression": True},
@@ -57,23 +73,6 @@ PACKINGS = {
     "one-chunk": {"compression": True, "key": True, "chunk_size": 1 << 22},
 }
 LOGS = ("customers-0", "orders-0", "payments-0")
-
-
-def uploaded(partition: Path, tier: Path, topic_id: str = TOPIC_ID) -> Path:
-    """Copy a partition as `LocalTieredStorage` uploads it."""
-    target = tier / f"{partition.name}-{topic_id}"
-    target.mkdir(parents=True)
-    snapshots = sorted(partition.glob("*.snapshot"))
-    for number, log in enumerate(sorted(partition.glob("*.log"))):
-        stem = f"{log.stem}-{'A' * 20}{number:02d}"
-        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-            if log.with_suffix(suffix).exists():
-                shutil.copy(log.with_suffix(suffix), target / f"{stem}{suffix}")
-        after = [one for one in snapshots if one.stem > log.stem]
-        (target / f"{stem}.snapshot").write_bytes(after[0].read_bytes())
-        epochs = (partition / "leader-epoch-checkpoint").read_bytes()
-        (target / f"{stem}.leader_epoch_checkpoint").write_bytes(epochs)
-    return target
 
 
 def packed(tmp_path: Path, log: str, kind: str) -> tuple[Path, list[str]]:

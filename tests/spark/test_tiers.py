@@ -14,8 +14,8 @@ import pytest
 from kafkalog.paths import tier_keys
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.options import parse_options
-from tests.kafkalog.test_tiers import EXAMPLES, uploaded
-from tests.packed_tiers import Packing, new_key, pack
+from tests.kafkalog.test_tiers import EXAMPLES
+from tests.packed_tiers import Packing, new_key, pack, uploaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
