@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from formats.file_names import parse_file_name
-from kafkalog.engine import in_order
 from kafkalog.paths import file_system
 from kafkalog.remote_metadata import UNKNOWN
 
@@ -27,12 +26,18 @@ def largest_timestamps(log: UnifiedLog, wanted: int) -> Iterator[tuple[Segment, 
 
     A store is asked about one segment, then about as many more at the same time as before.
     """
-    done, segments = 0, log.segments
+    look = partial(_largest_timestamp, log, wanted)
+    segments = log.segments
     at_once = file_system.requests_at_once(log.partition.path)
+    if at_once < 2:
+        yield from zip(segments, map(look, segments), strict=True)
+        return
+    from kafkalog.engine import in_order
+
+    done = 0
     while done < len(segments):
         some = segments[done : 2 * done or 1]
-        found = in_order(partial(_largest_timestamp, log, wanted), some, at_once)
-        yield from zip(some, found, strict=True)
+        yield from zip(some, in_order(look, some, at_once), strict=True)
         done += len(some)
 
 

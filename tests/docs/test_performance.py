@@ -60,14 +60,14 @@ def test_rows_are_told_apart() -> None:
 
 
 def test_rows_measured_later_replace_those_of_a_page() -> None:
-    """A new row replaces the old one, with its bounds; a missing table is inserted in order."""
+    """A new row replaces the old one, with all its bounds; a missing table comes in its order."""
     head = "| what | wall s |\n| --- | ---: |\n"
     wanted = "## Wanted and measured\n\n| what | wanted | measured |\n| --- | --- | ---: |\n"
     old = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 2 |\n\n## Groups\n\n{head}| a | 1 |\n"
     old += f"| b | 2 |\n\n## Keys\n\n{head}| c | 3 |\n"
     new = f"# P\n\n{wanted}| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n{head}| b | 9 |\n\n"
     new += f"## Disk usage\n\nNote.\n\n{head}| d | 9 |\n"
-    expected = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n"
+    expected = f"# P\n\n{wanted}| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n"
     expected += f"{head}| a | 1 |\n| b | 9 |\n\n## Disk usage\n\nNote.\n\n{head}| d | 9 |\n\n"
     expected += f"## Keys\n\n{head}| c | 3 |\n"
     assert merged(old, new) == expected
