@@ -2,6 +2,8 @@
 
 Those with committed offsets and with values of Avro are written here, with an offset index.
 
+What needs Python is written by processes of their own: see `benchmarks.processes`.
+
 The same description gives the same bytes on every machine: `KafkaOracle` appends what its seeded
 generator makes, at a fixed time.
 """
@@ -18,7 +20,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tests.kafka import broker_data
-from tests.packed_tiers import Packing, pack, uploaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,8 +41,6 @@ SERVED = "four-partitions"
 AVRO = "avro-of-10-fields"
 TIERED = "tiered-1.2-GB"
 TIER, PACKED_TIER = "tier", "packed-tier"
-CHUNK_SIZE = 4 << 20
-"""As the plugin's documentation configures it."""
 AXIS_BYTES = 32_000_000
 
 SEED = 43
@@ -251,8 +250,8 @@ def _partition(home: Path, dataset: Dataset) -> Partition:
             shutil.copytree(home / "orders-0", copy)
     if dataset.is_tiered and not (home / PACKED_TIER).exists():
         shutil.rmtree(home / TIER, ignore_errors=True)
-        upload = uploaded(home / "orders-0", home / TIER)
-        pack(upload, home / PACKED_TIER, Packing(CHUNK_SIZE, compression=True))
+        places = (str(home / name) for name in ("orders-0", TIER, PACKED_TIER))
+        subprocess.run([sys.executable, "-m", "benchmarks.packed_tier", *places], check=True)
     return Partition(dataset, home / dataset.partition, facts["log"]["logEndOffset"])
 
 
