@@ -243,13 +243,15 @@ def merged(old: str, new: str) -> str:
             start = lines.index(f"## {title}")
             end = _end_of_table(lines, start)
             same = [at for at in range(start, end) if _name(lines[at]) == name]
+            for at in reversed(same):
+                del lines[at]
             place = same[0] if same else end
-            lines[place : place + len(same)] = rows
+            lines[place:place] = rows
     return "\n".join(lines) + "\n"
 
 
 def _name(line: str) -> str:
-    """What a row is about; several bounds on one follow each other."""
+    """What a row is about; there may be several bounds on it."""
     return line.split(" | ", maxsplit=1)[0]
 
 
