@@ -106,10 +106,9 @@ NOTES = {
     "broker's, when `find` took 1.4 s and 0.8 s on the same busy machine.",
     "For other programs": "`dump-segment --format ndjson` against Kafka's deep print, and "
     "`dump-segment --format parquet --to FILE`.",
-    "Decoding": "`export --value avro --schemas` to Parquet, against `export` without: the same "
-    "columns, and 10 fields of the values beside them: two longs, an int, a float, a double, two "
-    "texts, an enumeration, a boolean, and a union of null and text. The log is written by Python, "
-    "not by Kafka's classes.",
+    "Decoding": "`export --value avro --schemas` to Parquet, against `export` alone. It decodes "
+    "each value into 10 more columns: two longs, an int, a float, a double, two strings, an enum, "
+    "a boolean and a nullable string. Python writes the log, not Kafka's classes.",
     "SQL": "`sql` by DuckDB. `count(*)` against `verify --level quick`, which walks over "
     "headers; the count by key against `export` to Parquet and DuckDB over its files.",
     "Tiers": "`export` of a partition's segments in remote storage, against `export` of the same "

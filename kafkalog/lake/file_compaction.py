@@ -117,7 +117,7 @@ def _merge_files(target: LocalTarget, schema: Any, size: int, writing: Writing) 
     groups = list(_groups(target, sizes, size))
     if not groups:
         return Merged()
-    built = target.tree.beside()
+    built = target.tree.build_tree()
     require_space(built.root, sum(one.size_bytes for group in groups for one in group))
     number = len(_merges(sizes))
     made = [
@@ -144,7 +144,7 @@ def settle(target: LocalTarget) -> None:
     Raises:
         CorruptDataError: the last merge is none.
     """
-    target.tree.beside().discard()
+    target.tree.build_tree().discard()
     sizes = target.sizes()
     number = len(_merges(sizes)) - 1
     if number < 0:

@@ -120,7 +120,7 @@ def tasks_of(asked: SourceOptions, plan: Callable[[int], list[Split]]) -> list[t
 
 
 def _limited(plan: Callable[[int], list[Split]], size: int, most: int | None) -> list[Split]:
-    """Return splits of about a size, with at most so many offsets each."""
+    """Plan splits of about `size` bytes, each with at most `most` offsets."""
     splits = plan(size)
     if most is None:
         return splits
@@ -147,7 +147,7 @@ def _cut(splits: Sequence[Split], wanted: int) -> Iterator[Split]:
 
 
 def _parts(split: Split, count: int) -> Iterator[Split]:
-    """Cut a split into so many parts with as many offsets each, if it has so many."""
+    """Cut a split into `count` parts with about equally many offsets."""
     if count <= 1:
         yield split
         return

@@ -131,8 +131,8 @@ class FileTree:
             return len(names)
         return 0
 
-    def beside(self) -> FileTree:
-        """Return the tree next to this one in which new directories for it are built."""
+    def build_tree(self) -> FileTree:
+        """Return the sibling tree that new directories are built in."""
         return FileTree(f"{os.path.realpath(self.root)}{BUILDING_SUFFIX}", self._building)
 
     def link_directory(self, name: str, built: FileTree, without: Container[str]) -> None:
