@@ -44,7 +44,10 @@ class Entries:
         """Return what is left as pairs if that is little; None otherwise."""
         if self._block is None:
             return []
-        _, one, two = self._block
+        number, one, two = self._block
+        while len(one) <= FEW and (more := next(self._blocks, None)) is not None:
+            one, two = np.concatenate((one, more[1])), np.concatenate((two, more[2]))
+        self._block = number, one, two
         return list(zip(one.tolist(), two.tolist(), strict=True)) if len(one) <= FEW else None
 
     def pass_by(self) -> None:
