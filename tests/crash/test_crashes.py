@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -22,7 +21,8 @@ from tests.crash.served import (
     start_of_ours,
     starts_of_kafka,
 )
-from tests.kafka.conftest import SEED_VARIABLE, harness, oracle
+from tests.kafka.conftest import harness, oracle
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Enumeration:
     """A command that was run once, and the trees its crashes may leave, shared by the judges."""
 
     def __init__(self, command: Command, corpus_dir: Path, root: Path) -> None:
-        seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+        seed = new_seed()
         self.command = command
         self.words = f"{command.name}, seed {seed}"
         self.scratch = root / "state" / "log"

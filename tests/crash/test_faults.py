@@ -20,7 +20,7 @@ from kafkalog.recovery import StartMode
 from tests.crash.commands import COMMANDS, CRASHING, FAILING, Command, run_undo
 from tests.crash.disk import tries_everything
 from tests.crash.served import copy_and_start, mode_of
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
     The errors take turns too, and the seed chooses the first. A sample has half of the commands;
     `test_a_killed_process_leaves_a_whole_log` kills the other half.
     """
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     logs = logs_of(command, corpus_dir, tmp_path / "whole")
     failed: Counter[str] = Counter()
     calls = calls_of(command, corpus_dir, tmp_path)
@@ -146,7 +146,7 @@ def test_a_killed_process_leaves_a_whole_log(
     command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """SIGKILL comes at a random moment of the command's run."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     rng = random.Random(seed)
     began = time.monotonic()
     logs = logs_of(command, corpus_dir, tmp_path / "whole")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from tests.crash.commands import COMMANDS, PARTITION
 from tests.crash.disk import tries_everything
 from tests.crash.served import NOW_MS, copy_and_start
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +70,7 @@ def test_a_killed_command_leaves_a_whole_log(
     name: str, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """SIGKILL comes after the first change to a directory, which is late in the run."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     rng = random.Random(seed)
     command = next(one for one in COMMANDS if one.name == name)
     whole = tmp_path / "whole"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -20,8 +19,8 @@ from kafkalog.resurrection.run import run_resurrection
 from kafkalog.resurrection.sources import open_sources
 from tests.crash.disk import Recorder, crashes, put, tries_everything
 from tests.crash.test_faults import ERRORS, FAULTS, Fault
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, log_of, make, topic, write_metadata
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +33,6 @@ REPEATED = 12
 KILLS = 3
 PARTIAL = "new.kafkalog-partial"
 PROPERTIES = "out.properties"
-
-
-def new_seed() -> int:
-    return int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
 
 
 def prepared(root: Path) -> Path:

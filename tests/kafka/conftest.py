@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from tests.kafka import broker_data
 from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
 from tests.kafka.tiered import Tiered
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.kafka.spark_topics import Kafka
 
-SEED_VARIABLE = "KAFKALOG_SEED"
 MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "6"))
 
 
@@ -80,7 +79,7 @@ def broker(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_da
 
 @pytest.fixture(scope="session")
 def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.PastLife:  # noqa: ARG001
-    """Data of a real broker that was closed; its seed is new (repeat one with KAFKALOG_SEED)."""
+    """Data of a real broker that was closed; its seed is printed (repeat it with KAFKALOG_SEED)."""
     base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "first-life.lock"):
         return broker_data.run_first_life(base / "first-life", new_seed())
@@ -132,8 +131,3 @@ def shared_by_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory that all workers of pytest-xdist share, so that one broker is enough."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if base.name.startswith("popen-") else base
-
-
-def new_seed() -> int:
-    """Return a new seed each time, unless KAFKALOG_SEED sets one."""
-    return int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))

@@ -29,6 +29,7 @@ from tests.crash.disk import tries_everything
 from tests.kafka.test_living_broker import living_broker
 from tests.kafkalog.lake.appending import TABLE, iceberg
 from tests.kafkalog.lake.exporting import table_of
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,7 +246,7 @@ def test_tables_beside_a_working_broker(
 ) -> None:
     """A test has a few runs, and a soak a hundred; about half of them are killed."""
     assert harness is None
-    seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
+    seed = new_seed()
     sys.stderr.write(f"seed {seed}\n")
     chance = random.Random(seed)
     with living_broker(tmp_path, seed, "again") as broker:

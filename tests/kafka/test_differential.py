@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,10 +10,9 @@ import pytest
 from kafkalog.compaction.model import Dropped
 from kafkalog.recovery import Verdict
 from kafkalog.roll.replay import RollCondition
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.cases import run_cases
 from tests.kafka.differential.retentions import REASONS
-from tests.sampling import tries_everything
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +43,9 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     """The files, offsets and statistics are equal, and every expected event occurs.
 
     A run may stop after an eighth of the cases if they cover all expected events; in `make soak`
-    all of them run. Seeds are new each time; KAFKALOG_SEED starts with the seed that a failure
-    names.
+    all of them run. KAFKALOG_SEED starts with the seed that a failure names.
     """
-    first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
+    first = new_seed()
     share = cases // SHARES
     seen: Counter[str] = Counter()
     done = 0

@@ -13,7 +13,8 @@ from kafkalog.state.coordinators import partition_for
 from kafkalog.state.groups import read_groups
 from kafkalog.state.model import Moment, changed_offsets
 from kafkalog.state.transactions import read_transactions
-from tests.kafka.conftest import MOMENTS, new_seed
+from tests.kafka.conftest import MOMENTS
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from kafkalog.configs import ConfigSources
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from tests.crash.disk import tries_everything
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +67,7 @@ def compacted(source: Path, target: Path, first_dirty: int, map_memory: int | No
 @pytest.fixture(scope="module")
 def beginnings() -> dict[str, tuple[int, ...]]:
     """Where the dirty part starts, by codec: everywhere, or in one place each, by the seed."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     print("seed", seed)
     drawn = random.Random(seed).sample(FIRST_DIRTY, len(FIRST_DIRTY))
     return {

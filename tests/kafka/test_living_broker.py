@@ -24,6 +24,7 @@ import pytest
 
 from tests.kafka import broker_data
 from tests.kafka.living_spark import SparkReads
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,7 +279,7 @@ def test_readers_and_checks_beside_a_working_broker(
 ) -> None:
     """At least two rounds, for KAFKALOG_LIVING_SECONDS; in a soak, half an hour."""
     assert harness is None
-    seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
+    seed = new_seed()
     sys.stderr.write(f"seed {seed}\n")
     rounds = 0
     seen: list[Seen] = []

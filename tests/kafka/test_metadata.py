@@ -15,9 +15,8 @@ from kafkalog.state.metadata import metadata
 from kafkalog.state.model import Moment
 from tests.conftest import STATES_43, state
 from tests.kafka import broker_data
-from tests.kafka.conftest import new_seed
 from tests.metadata_logs import write_metadata_log
-from tests.sampling import sampled
+from tests.sampling import new_seed, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.recovery import StartMode, Verdict
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.starts import Start
 from tests.odd_log_dirs import ODD_LOG_DIRS, make
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +27,8 @@ ROUNDS = 3
 def test_odd_log_dirs_start_as_kafkas(
     oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """Each partition that Kafka can load, in each mode; seeds are new each time."""
-    first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    """Each partition that Kafka can load, in each mode, with several seeds."""
+    first = new_seed()
     outcome = Outcome()
     for kind in (kind for kind in ODD_LOG_DIRS if kind.is_loadable):
         for seed in range(first, first + ROUNDS):

@@ -15,7 +15,7 @@ from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict
 from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafka import broker_data
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_broker_starts_on_what_was_recovered(
 
     The broker's own topics grow while it runs.
     """
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     print("seed", seed)
     rng = random.Random(seed)
     log_dir = tmp_path / "log"

@@ -20,8 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.producing import cluster
 from tests.conftest import State, state
-from tests.kafka.conftest import new_seed
-from tests.sampling import tries_everything
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

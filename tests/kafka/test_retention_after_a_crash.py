@@ -12,7 +12,6 @@ import pytest
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
 from kafkalog.retention import judge_partition
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.differential.retentions import (
     PARTITION,
     START_MS,
@@ -20,6 +19,7 @@ from tests.kafka.differential.retentions import (
     small_log,
     written,
 )
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ LOGS = 25
 
 def test_largest_timestamps_after_a_crash_are_kafkas(oracle: Oracle, tmp_path: Path) -> None:
     """A killed broker left preallocated indexes; our times are those that the next start finds."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     print("seed", seed)
     rng = random.Random(seed)
     for number in range(LOGS):

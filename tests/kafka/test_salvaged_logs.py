@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ from kafkalog.log_dir import open_path
 from kafkalog.rescue import salvage
 from tests.builders import flip
 from tests.kafka import broker_data
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafkalog.rescue.hurt_logs import Damage, frames_while_sane
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +103,7 @@ def test_a_broker_serves_a_salvaged_log_directory(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
     """The directory has no mark of a clean shutdown, so that the broker scans all of it."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     print("seed", seed)
     damages = hurt(broker, tmp_path / "hurt", random.Random(seed))
     out = tmp_path / "salvaged"
@@ -127,7 +126,7 @@ def test_a_broker_takes_salvaged_partitions_as_its_own(
     brokers: Brokers, broker: BrokerData, tmp_path: Path
 ) -> None:
     """Moved into the log directory of a broker that was shut down cleanly, they are not scanned."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     print("seed", seed)
     damages = hurt(broker, tmp_path / "hurt", random.Random(seed))
     log_dir = tmp_path / "log-dir"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producers import LeaderEpochs
 from kafkalog.text_files import read_offset_checkpoint
 from tests.crash.disk import tries_everything
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +118,7 @@ def kafkas(answer: dict[str, Any], name: str) -> tuple[str | None, Any]:
 def test_malformed_small_files_are_read_as_kafka_reads_them(
     oracle: Oracle, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     rng = random.Random(seed)
     wrong, errors = [], set()
     count = 2000 if tries_everything() else MUTATIONS

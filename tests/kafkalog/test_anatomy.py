@@ -35,7 +35,7 @@ from kafkalog.payloads.kinds import payload_kind_at
 from kafkalog.producers import read_producer_snapshot
 from tests import builders
 from tests.crash.disk import tries_everything
-from tests.sampling import sampled
+from tests.sampling import new_seed, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -115,7 +115,7 @@ def test_fields_tile_damaged_copies(
     corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Files with flipped, removed or added bytes: every byte still belongs to one field."""
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = new_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     files = [one for one in kafka_files(corpus_dir) if 0 < one.stat().st_size < 1 << 16]

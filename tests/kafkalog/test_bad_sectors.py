@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from tests.bad_disk import SECTOR, BadDisk
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 from tests.sweeps import covers
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def test_every_batch_beside_bad_sectors_is_read(
     tell: Callable[[str], None],
 ):  # fmt: skip
     """Every other batch is checked and counted; each bad byte is part of a finding."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     rng = random.Random(seed)
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     whole = batches_of(log)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.disk import tries_everything
-from tests.kafka.conftest import SEED_VARIABLE
+from tests.sampling import new_seed
 from tests.sweeps import small_log
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def try_faults(
         tell: receives how much was tried.
         about: make only calls about this path fail, each of them.
     """
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     rng = random.Random(seed)
 
     def run(fault: Fault | None) -> tuple[Result, Faults]:

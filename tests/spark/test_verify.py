@@ -14,6 +14,7 @@ from tests.conftest import STATES_28, STATES_43, State, state
 from tests.crash.disk import tries_everything
 from tests.kafkalog.check.test_tasks import damages, make_partition
 from tests.kafkalog.check.twins_by_tasks import verdict
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ def shares(corpus_dir: Path) -> dict[Level, Sequence[State]]:
               for name in names]  # fmt: skip
     if tries_everything():
         return dict.fromkeys(Level, states)
-    seed = random.SystemRandom().randrange(1 << 31)
+    seed = new_seed()
     print("seed", seed)
     random.Random(seed).shuffle(states)
     torn = [one for one in states if one.name == "crash-1-torn"]

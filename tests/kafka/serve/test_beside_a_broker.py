@@ -11,11 +11,10 @@ import pytest
 from formats.error_codes import ErrorCode
 from tests.crash.disk import tries_everything
 from tests.kafka.booted import answers
-from tests.kafka.conftest import new_seed
 from tests.kafka.serve import beside, served
 from tests.kafka.serve.conftest import WHOLE
 from tests.kafka.serve.drawn_requests import Drawer
-from tests.sampling import sampled
+from tests.sampling import new_seed, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

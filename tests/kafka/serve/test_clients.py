@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.disk import tries_everything
-from tests.kafka.conftest import new_seed
 from tests.kafka.serve import readers
 from tests.kafka.serve.readers import FOREIGN, FOREIGN_VARIABLE, ISOLATIONS, READERS, Reader
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

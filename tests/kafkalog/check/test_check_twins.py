@@ -32,7 +32,7 @@ from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, w
 from tests.crash.disk import tries_everything
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
-from tests.sampling import examples
+from tests.sampling import drawn_for, examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,13 +89,13 @@ def assert_twins(
 
 
 @pytest.fixture
-def levels() -> Iterator[tuple[Level, ...]]:
-    """Yield the levels for each log: all, or one in turn, starting with one by the seed."""
-    seed = random.SystemRandom().randrange(len(Level))
-    print("seed", seed)
+def levels(request: pytest.FixtureRequest) -> Iterator[tuple[Level, ...]]:
+    """Yield the levels for each log: all, or one in turn, starting with one that is drawn."""
     every = tuple(Level)
+    first = drawn_for(request.node.name).randrange(len(every))
+    print("first", every[first])
     return (
-        every if tries_everything() else (every[n % len(every)],) for n in itertools.count(seed)
+        every if tries_everything() else (every[n % len(every)],) for n in itertools.count(first)
     )
 
 

@@ -21,7 +21,7 @@ from tests.kafkalog.check.every_bit import (
 )
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
 from tests.kafkalog.check.undetectable import CLASSES, class_of, is_explained
-from tests.sampling import sampled
+from tests.sampling import new_seed, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ def test_each_bit_is_reported_or_of_a_published_class(
     small: SmallLogDir, log_dir: Path, tell: Callable[[str], None]
 ):
     """It flips a seeded share of the bits that `python -m tests.kafkalog.check.every_bit` flips."""
-    seed = random.SystemRandom().randrange(1 << 31)
+    seed = new_seed()
     bits = random.Random(seed).sample(bits_of(small, log_dir), BITS)
     trials = list(flip(small, log_dir, bits))
     missed = [trial for trial in trials if not trial.found]
@@ -93,7 +93,7 @@ def is_as_good(path: Path, data: bytes, size: int) -> bool:
 
 def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
     """The seed chooses the sizes; a sample takes one file in four."""
-    seed = random.SystemRandom().randrange(1 << 31)
+    seed = new_seed()
     print("seed", seed)
     rng, before = random.Random(seed), findings(log_dir)
     for path in sampled(small.files(log_dir), 4):

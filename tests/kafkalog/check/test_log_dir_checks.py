@@ -18,6 +18,7 @@ from tests.builders import batch, copy_tree, flip, frames, message, write_log
 from tests.crash.disk import tries_everything
 from tests.kafkalog.check.every_bit import metadata_read_once
 from tests.kafkalog.check.moved import foreign, move_replica
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -334,7 +335,7 @@ def digits(data: bytes, rng: random.Random) -> Iterator[bytes]:
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, HIGH_WATERMARKS, ".kafka_cleanshutdown"])
 def test_every_digit_of_a_closed_broker_counts(closed: Path, name: str):
     """After a clean shutdown each number is also known from another place."""
-    seed = random.SystemRandom().randrange(1 << 31)
+    seed = new_seed()
     data = (closed / name).read_bytes()
     with metadata_read_once():
         for changed in digits(data, random.Random(seed)):

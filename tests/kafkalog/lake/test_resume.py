@@ -19,11 +19,12 @@ from kafkalog.lake import Export, ExportRequest, FileFormat, Writing
 from kafkalog.tables import Request, TableName
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.lake.exporting import export, files_of, table_of
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = new_seed()
 
 
 def logs(root: Path, partitions: int = 3, segments: int = 10, batches: int = 3) -> Path:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from kafkalog.lake.files import row_groups
 from kafkalog.tables.schemas import SCHEMAS, TableName
+from tests.sampling import new_seed
 
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = new_seed()
 HEADERS = SCHEMAS[TableName.RECORDS].field("headers").type
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from typing import TYPE_CHECKING
@@ -14,9 +13,9 @@ from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode
 from kafkalog.repair import perform_recovery, plan_recovery
 from tests.crash.disk import Recorder, crashes, put, tries_everything
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +52,7 @@ def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """The files are the same, byte for byte; each run tries other states of each scenario."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    seed = new_seed()
     wrong, count = [], 0
     for scenario in scenarios:
         partition = scenario.copy(tmp_path)

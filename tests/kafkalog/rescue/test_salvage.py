@@ -31,6 +31,7 @@ from tests.kafkalog.rescue.hurt_logs import (
     frames_while_sane,
     kafka_records,
 )
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from tests.conftest import State
@@ -226,7 +227,7 @@ def test_what_no_damage_touched_is_salvaged(
         corpus_dir / release / f"{state}.expected" / "records" / f"{original.name}.ndjson"
     )
     for number in range(ROUNDS):
-        seed = int(os.environ.get("KAFKALOG_SEED", "0")) + number
+        seed = new_seed() + number
         damage = Damage(
             original, tmp_path / f"{number}" / original.name, random.Random(f"{kind} {seed}")
         )

@@ -14,6 +14,7 @@ from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.tables.test_records import as_read, rows_of
+from tests.sampling import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 COLUMNS = ("topic", "partition", "offset", "timestamp_ms")
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = new_seed()
 HOUR_MS = 3_600_000
 
 
