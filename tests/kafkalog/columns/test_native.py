@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
 import zlib
 from pathlib import Path
 
+import crc32c as wheel
 import numpy as np
 import pytest
 
@@ -149,6 +151,26 @@ def test_a_kernel_is_its_python_source():
         )
         found.append((stopped, wide.tolist(), sums.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("_level")
+def test_checksums_side_by_side():
+    """Ranges of any sizes and both kinds, three of which are summed together where they can be."""
+    chance = random.Random(7)
+    data = np.frombuffer(chance.randbytes(40_000), np.uint8)
+    for count in (1, 2, 3, 4, 7, 40):
+        sizes = [chance.choice((0, 1, 7, 8, 9, 100, 900)) for _ in range(count)]
+        legacy = [chance.random() < 0.1 for _ in range(count)]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        starts = ends - sizes
+        wanted = [
+            (zlib.crc32 if old else wheel.crc32c)(data[start:end].tobytes())
+            for start, end, old in zip(starts, ends, legacy, strict=True)
+        ]
+        for check in (k.crc_ranges, k.crc_ranges.function):
+            sums = np.zeros(count, np.int64)
+            check(data, starts, ends, np.array(legacy), sums)
+            assert sums.tolist() == wanted
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.int32), np.zeros((2, 2), np.int64),
