@@ -70,24 +70,30 @@ _OF_BYTES: Final = (
 
 def _row_sizes(column: Any) -> NDArray[np.int64]:
     """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
+    sizes = np.zeros(len(column), np.int64)
+    width = _add_sizes(sizes, column)
+    sizes += width
+    return sizes
+
+
+def _add_sizes(sizes: NDArray[np.int64], column: Any) -> int:
+    """Add to the bytes of each row those that differ; return those that all rows have."""
     kind = column.type
     if pa.types.is_struct(kind):
-        parts = [_row_sizes(part) for part in column.flatten()]
-        return np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(len(column), np.int64)
+        return sum(_add_sizes(sizes, part) for part in column.flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         items = column.values if not pa.types.is_map(kind) else pa.StructArray.from_arrays(
             [column.keys, column.items], ["key", "value"]
         )  # fmt: skip
         ends = np.concatenate(([0], np.cumsum(_row_sizes(items))))
         offsets = column.offsets.to_numpy()
-        result: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]]
-        return result
+        sizes += ends[offsets[1:]] - ends[offsets[:-1]]
+        return 0
     if any(is_kind(kind) for is_kind in _OF_BYTES):
-        lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(lengths, np.int64)
-    if pa.types.is_null(kind):
-        return np.zeros(len(column), np.int64)
-    return np.full(len(column), max(kind.bit_width // 8, 1), np.int64)
+        lengths = pc.binary_length(column).fill_null(0)
+        sizes += lengths.to_numpy(zero_copy_only=False)
+        return 0
+    return 0 if pa.types.is_null(kind) else max(kind.bit_width // 8, 1)
 
 
 class CountedFile:
