@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
+from kafkalog.jit.fast_path import kernels_work
 from kafkalog.typed.avro_columns import AvroColumns, UnsupportedSchemaError
 from kafkalog.typed.schema_size import SchemaSize, brief
 
@@ -141,7 +142,7 @@ class _Writer(NamedTuple):
 
 def _columns(tree: Any, kind: Any) -> AvroColumns | None:
     try:
-        return AvroColumns(tree, kind)
+        return AvroColumns(tree, kind) if kernels_work() else None
     except UnsupportedSchemaError:
         return None
 

@@ -1,8 +1,8 @@
 """Avro by columns: each step reads one field of thousands of values at once.
 
 fastavro makes a Python object of each field, which takes several times as long as all the rest of
-an export. This reads what is frequent, records of plain fields, and leaves to fastavro all values
-that are odd in any way, so that it alone says what does not decode.
+an export. This reads what is frequent, records of plain fields, by kernels, and leaves to fastavro
+all values that are odd in any way, so that it alone says what does not decode.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from formats.constants import INT32_MAX
+from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.columns.arrow import binary
+from kafkalog.typed import avro_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-_VARINT_SIZE_MAX: Final = 10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS: Final = tuple(
     int((one - _EPOCH).total_seconds()) * 1_000_000
@@ -29,11 +30,11 @@ _MICROS: Final = tuple(
 _DAYS: Final = tuple(one.toordinal() - date(1970, 1, 1).toordinal() for one in (date.min, date.max))
 _DAY_MS: Final = 86_400_000
 # What Python's dates and times can hold; fastavro judges the rest.
-_BOUNDS: Final[dict[tuple[str, str], tuple[int, ...] | None]] = {
+_BOUNDS: Final[dict[tuple[str, str], tuple[int, ...]]] = {
     ("int", ""): (-INT32_MAX - 1, INT32_MAX),
     ("int", "date"): _DAYS,
     ("int", "time-millis"): (0, _DAY_MS - 1),
-    ("long", ""): None,
+    ("long", ""): (-INT64_MAX - 1, INT64_MAX),
     ("long", "time-micros"): (0, _DAY_MS * 1000 - 1),
     ("long", "timestamp-millis"): (_MICROS[0] // 1000, _MICROS[1] // 1000),
     ("long", "timestamp-micros"): _MICROS,
@@ -78,7 +79,7 @@ class AvroColumns:
 
 
 class _Values:
-    """Values, and how far they are read; what is odd is noted, and reading goes on somewhere."""
+    """Values, and how far they are read; what is odd is noted, and read as zeros."""
 
     def __init__(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
@@ -87,58 +88,24 @@ class _Values:
         self.at = starts.astype(np.int64)
         self.ends = ends
         self.odd = np.zeros(len(starts), bool)
-        self._last = len(data) - 1
 
-    def byte(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Read a byte of each value."""
-        found = self.data[np.minimum(self.at[rows], self._last)]
-        self.at[rows] += 1
-        return found
-
-    def numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(self, rows: NDArray[np.int64], least: int, most: int) -> NDArray[np.int64]:
         """Read a zigzag varint of each value."""
-        byte = self.byte(rows)
-        found = (byte & 0x7F).astype(np.uint64)
-        longer = (byte >= 0x80).nonzero()[0]
-        for i in range(1, _VARINT_SIZE_MAX):
-            if not len(longer):
-                break
-            byte = self.byte(rows[longer])
-            found[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * i)
-            if i == _VARINT_SIZE_MAX - 1:  # the last byte has one bit
-                self.odd[rows[longer[byte > 1]]] = True
-                break
-            longer = longer[byte >= 0x80]
-        signs = -(found & np.uint64(1)).astype(np.int64)
-        result: NDArray[np.int64] = (found >> np.uint64(1)).astype(np.int64) ^ signs
-        return result
+        found = np.empty(len(rows), np.int64)
+        avro_kernels.read_numbers(self.data, self.at, self.ends, self.odd, rows, least, most, found)
+        return found
 
     def fixed(self, rows: NDArray[np.int64], size: int) -> NDArray[np.uint8]:
         """Read the given number of bytes of each value."""
-        places = self.at[rows, None] + np.arange(size)
-        found: NDArray[np.uint8] = self.data[np.minimum(places, self._last)]
-        self.at[rows] += size
+        found = np.zeros(len(rows) * size, np.uint8)
+        avro_kernels.read_fixed(self.data, self.at, self.ends, self.odd, rows, size, found)
         return found
 
     def sized(self, rows: NDArray[np.int64], kind: Any) -> Any:
         """Read bytes with their size before them, as a `pyarrow.Array` of a type."""
-        sizes = self.numbers(rows)
-        ends = self.ends[rows]
-        starts = np.minimum(self.at[rows], ends)
-        is_odd = (self.at[rows] > ends) | (sizes < 0) | (sizes > ends - starts)
-        self.odd[rows[is_odd]] = True
-        sizes[is_odd] = 0
-        self.at[rows] = starts + sizes
-        # Every other of these is what lies between two values.
-        offsets = np.empty(2 * len(rows), np.int32)
-        offsets[::2] = starts
-        offsets[1::2] = starts + sizes
-        everything = pa.Array.from_buffers(
-            pa.binary(),
-            max(len(offsets) - 1, 0),
-            [None, pa.py_buffer(offsets), pa.py_buffer(self.data)],
-        )
-        return everything.take(pa.array(np.arange(0, len(offsets), 2))).cast(kind)
+        starts, sizes = np.empty((2, len(rows)), np.int64)
+        avro_kernels.read_sized(self.data, self.at, self.ends, self.odd, rows, starts, sizes)
+        return binary(self.data, starts, sizes).cast(kind)
 
 
 def _reader(node: Any, kind: Any) -> Callable[[_Values, NDArray[np.int64]], Any]:
@@ -164,7 +131,7 @@ def _reader(node: Any, kind: Any) -> Callable[[_Values, NDArray[np.int64]], Any]
     if name in ("float", "double"):
         code = "<f4" if name == "float" else "<f8"
         size = int(code[-1])
-        return lambda values, rows: pa.array(values.fixed(rows, size).view(code)[:, 0])
+        return lambda values, rows: pa.array(values.fixed(rows, size).view(code))
     if name in ("bytes", "string"):
         return lambda values, rows: values.sized(rows, kind)
     raise UnsupportedSchemaError
@@ -186,8 +153,7 @@ def _union(node: list[Any], kind: Any) -> Callable[[_Values, NDArray[np.int64]],
     read = _reader(node[place], kind)
 
     def union(values: _Values, rows: NDArray[np.int64]) -> Any:
-        branches = values.numbers(rows)
-        values.odd[rows[(branches < 0) | (branches >= len(node))]] = True
+        branches = values.numbers(rows, 0, len(node) - 1)
         is_there = branches == place
         there = rows[is_there]
         found = read(values, there)
@@ -203,33 +169,17 @@ def _union(node: list[Any], kind: Any) -> Callable[[_Values, NDArray[np.int64]],
 def _enum(symbols: list[str]) -> Callable[[_Values, NDArray[np.int64]], Any]:
     texts = pa.array(symbols, pa.string())
 
-    def enum(values: _Values, rows: NDArray[np.int64]) -> Any:
-        places = values.numbers(rows)
-        is_odd = (places < 0) | (places >= len(symbols))
-        values.odd[rows[is_odd]] = True
-        places[is_odd] = 0
-        return texts.take(pa.array(places))
-
-    return enum
+    return lambda values, rows: texts.take(pa.array(values.numbers(rows, 0, len(symbols) - 1)))
 
 
-def _integer(
-    bounds: tuple[int, ...] | None, kind: Any
-) -> Callable[[_Values, NDArray[np.int64]], Any]:
+def _integer(bounds: tuple[int, ...], kind: Any) -> Callable[[_Values, NDArray[np.int64]], Any]:
     width = np.int32 if kind.bit_width == 32 else np.int64
-
-    def integer(values: _Values, rows: NDArray[np.int64]) -> Any:
-        found = values.numbers(rows)
-        if bounds is not None:
-            is_odd = (found < bounds[0]) | (found > bounds[1])
-            values.odd[rows[is_odd]] = True
-            found[is_odd] = 0
-        return pa.array(found.astype(width)).view(kind)
-
-    return integer
+    return lambda values, rows: pa.array(
+        values.numbers(rows, *bounds).astype(width, copy=False)
+    ).view(kind)
 
 
 def _boolean(values: _Values, rows: NDArray[np.int64]) -> Any:
-    found = values.byte(rows)
+    found = values.fixed(rows, 1)
     values.odd[rows[found > 1]] = True
     return pa.array(found != 0)
