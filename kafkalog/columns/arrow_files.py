@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
 from kafkalog.targets import partition_around
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 # For 100-byte texts, a third larger than zstd in two thirds of the time.
@@ -30,8 +31,18 @@ _STATISTICS: Final = (
 )  # fmt: skip
 
 
+# A column of which so many rows hold nearly as many values would only lose by a dictionary.
+_SAMPLE_ROWS: Final = 1 << 15
+_UNIQUE_PART: Final = 0.8
+_UNIQUE_BITS: Final = 32
+
+
 def parquet_writer(
-    file: BinaryIO, schema: Any, codec: str = CODEC, level: int | None = None
+    file: BinaryIO,
+    schema: Any,
+    codec: str = CODEC,
+    level: int | None = None,
+    unique: Collection[str] = (),
 ) -> Any:
     """Return a `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
 
@@ -40,6 +51,7 @@ def parquet_writer(
         schema: schema of the record batches.
         codec: `none`, `snappy`, `zstd`, `lz4` or `gzip`.
         level: level of the codec; None for its default.
+        unique: more columns whose values hardly repeat, by the names that Parquet gives them.
     """
     import pyarrow.parquet as pq
 
@@ -49,10 +61,35 @@ def parquet_writer(
         schema,
         compression=codec,
         compression_level=level,
-        use_dictionary=[name for name in _leaves(schema) if name not in (*_UNIQUE, *rising)],
+        use_dictionary=[
+            name for name in _leaves(schema) if name not in {*_UNIQUE, *rising, *unique}
+        ],
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
         write_statistics=[name for name in _STATISTICS if name in schema.names],
     )
+
+
+def unique_leaves(table: Any) -> Iterator[str]:
+    """Yield columns of a table, by the names that Parquet gives them, whose values hardly repeat.
+
+    What is in lists and maps, and types of a few bytes, are not looked at.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name not in _UNIQUE and column.num_chunks:
+            yield from _unique_leaves_of(name, column.chunk(0)[:_SAMPLE_ROWS])
+
+
+def _unique_leaves_of(name: str, column: Any) -> Iterator[str]:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for field, one in zip(kind, column.flatten(), strict=True):
+            yield from _unique_leaves_of(f"{name}.{field.name}", one)
+        return
+    is_wide = pa.types.is_primitive(kind) and kind.bit_width >= _UNIQUE_BITS
+    if not (is_wide or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return
+    if pc.count_distinct(column, "only_valid").as_py() > _UNIQUE_PART * len(column):
+        yield name
 
 
 def _leaves(schema: Any) -> Iterator[str]:

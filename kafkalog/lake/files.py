@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from kafkalog.codecs import crc32c
-from kafkalog.columns.arrow_files import parquet_writer
+from kafkalog.columns.arrow_files import parquet_writer, unique_leaves
 from kafkalog.lake.model import BytesForm, Codec, FileFormat
 
 if TYPE_CHECKING:
@@ -126,9 +126,16 @@ class CountedFile:
 
 @contextmanager
 def table_writer(
-    file: CountedFile, schema: Any, writing: Writing
+    file: CountedFile, schema: Any, writing: Writing, first: Any = None
 ) -> Iterator[Callable[[Any], object]]:
     """Provide a function that writes a `pyarrow.Table`; the file ends with the block.
+
+    Args:
+        file: where to write.
+        schema: the schema of the tables.
+        writing: how they are written.
+        first: the first of them, if it is known: columns whose values hardly repeat in it get no
+            dictionary in Parquet.
 
     Cost:
         For Parquet and Arrow, the encoded bytes of one table; for text, its values as Python
@@ -136,7 +143,9 @@ def table_writer(
     """
     if writing.form == FileFormat.PARQUET:
         assert writing.codec is not None, "chosen when it was made"
-        with parquet_writer(cast("BinaryIO", file), schema, writing.codec) as writer:
+        unique = () if first is None else tuple(unique_leaves(first))
+        del first
+        with parquet_writer(cast("BinaryIO", file), schema, writing.codec, unique=unique) as writer:
             yield lambda table: writer.write_table(table, row_group_size=writing.row_group_rows)
     elif writing.form == FileFormat.ARROW:
         compression = None if writing.codec == Codec.NONE else str(writing.codec)

@@ -142,7 +142,7 @@ class Rows:
             schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
         with target.create(self.part.file) as file:
             counted = CountedFile(file)
-            with table_writer(counted, schema, writing) as write:
+            with table_writer(counted, schema, writing, first) as write:
                 write(first)
                 del first
                 for group in groups:

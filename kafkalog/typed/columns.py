@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from kafkalog.typed.model import Decoder, TypedColumn
 
-# How many rows, and how many bytes of them, are Python objects at a time.
-_ROWS_AT_ONCE: Final = 4096
+# How many rows are decoded at a time, how many bytes of them, and how many as Python objects: calls
+# for few rows take longer than their work, and each is a chance to wait for the GIL.
+_ROWS_AT_ONCE: Final = 1 << 15
 _SIZE_AT_ONCE: Final = 4 << 20
+_OBJECTS_AT_ONCE: Final = 4096
 # With how many schemas of a range decoding by columns is tried.
 _SCHEMAS_MAX: Final = 16
 _TOO_LARGE: Final = f"larger than {VALUE_SIZE_MAX} bytes"
@@ -95,12 +97,13 @@ def _by_columns(
     content = np.frombuffer(raw, np.uint8)
     size = prefix_size(column.framing)
     is_whole = ends - starts >= size
-    head = content[np.minimum(starts[:, None] + np.arange(size), len(content) - 1)]
     for _ in range(_SCHEMAS_MAX):
         if not is_whole.any():
             return None, everything
         one = int(is_whole.argmax())
-        has_it = is_whole & (head == head[one]).all(axis=1)
+        has_it = is_whole.copy()
+        for i in range(size):
+            has_it &= content.take(starts + i, mode="clip") == content[starts[one] + i]
         schema_id, _ = split(column.framing, content[starts[one] : ends[one]].tobytes())
         is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not size)
         columns = decoder.by_columns(schema_id) if is_wanted else None
@@ -123,6 +126,16 @@ def _by_columns(
 
 def _by_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
     """Decode one value after the other."""
+    parts: list[Any] = []
+    failures: list[Undecoded] = []
+    for start in range(0, len(data), _OBJECTS_AT_ONCE):
+        array, odd = _some_values(column, decoder, data.slice(start, _OBJECTS_AT_ONCE))
+        parts.append(array)
+        failures += [replace(one, row=start + one.row) for one in odd]
+    return pa.concat_arrays(parts), failures
+
+
+def _some_values(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, list[Undecoded]]:
     values: list[Any] = []
     failures: list[Undecoded] = []
     decode, unframed = decoder.decode, column.unframed
