@@ -8,10 +8,11 @@ from random import Random
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkalog.typed import Framing, TypedColumn, TypedForm
+from kafkalog.typed import Framing, TypedColumn, TypedForm, avro, columns
 from kafkalog.typed.columns import typed_column
 
 PLAIN: tuple[Any, ...] = (
@@ -83,8 +84,10 @@ def damaged(data: bytes, rng: Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_both_ways_say_the_same(seed: int) -> None:
+def test_both_ways_say_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)
+    monkeypatch.setattr(columns, "_ROWS_AT_ONCE", rng.choice((7, 1 << 15)))
+    monkeypatch.setattr(columns, "_OBJECTS_AT_ONCE", rng.choice((3, 4096)))
     schema = schema_of(rng)
     older = {**schema, "fields": schema["fields"][:-1]}
     other = {**schema, "name": "Other"}
@@ -122,3 +125,25 @@ def test_most_values_are_read_by_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     array, failures = typed_column(column, column.decoder(), pa.array(values, pa.binary()))
     assert not failures
     assert array.to_pylist() == rows
+
+
+def test_a_number_of_more_than_64_bits_is_left_to_fastavro() -> None:
+    """The tenth byte of a number has one bit; the kernel must not lose what more there is."""
+    column = TypedColumn("value", TypedForm.AVRO, b'"long"')
+    decoder = column.decoder()
+    found = decoder.by_columns(None)  # type: ignore[attr-defined]
+    values = [b"\xff" * 9 + last for last in (b"\1", b"\2", b"\x7f", b"\xff")]
+    ends = np.arange(1, len(values) + 1) * 10
+    data = np.frombuffer(b"".join(values), np.uint8)
+    array, is_right = found.decode(data, ends - 10, ends)
+    assert is_right.tolist() == [True, False, False, False]
+    assert array[0].as_py() == decoder.decode(values[0]) == -(1 << 63)
+
+
+def test_without_kernels_fastavro_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps by columns are kernels, which not every processor has."""
+    monkeypatch.setattr(avro, "kernels_work", lambda: False)
+    column = TypedColumn("value", TypedForm.AVRO, b'"long"')
+    array, failures = typed_column(column, column.decoder(), pa.array([b"\4", b""], pa.binary()))
+    assert array.to_pylist() == [2, None]
+    assert [one.row for one in failures] == [1]
