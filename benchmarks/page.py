@@ -81,9 +81,6 @@ Where targets were missed when this was written, the time went to:
   whole process adds 0.25 s of start-up and the end.
 - *compaction and cp*: `cp` copies in the kernel, and syncs nothing; it takes 0.15 s for 300 MB.
 - *Parquet*: one thread reads and decodes, while one writes; pyarrow's writing takes more than half.
-- *Avro of 10 fields*: one thread alone decodes the values in 1.8 s and writes their columns in 1.2
-  s; the whole export without them takes 1.6 s of processor time. Why the two threads of the export
-  gain so little together is not known yet.
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers.
 - *export of a tier of Aiven's plugin*: other programs kept both processors busy while it was
