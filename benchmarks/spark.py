@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks import sink
 from kafkalog.tables import Bounds, Request, plan_splits
 from tests.kafka import broker_data
 
@@ -31,7 +33,7 @@ HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000
 CONNECTOR = Path(__file__).parent / "connector"
 JARS = ("spark-sql-kafka-*", "spark-token-provider-*", "kafka-clients-*", "commons-pool2-*")
-OURS = ("export_local", "export_spark", "count_local", "count_spark",
+OURS = ("export_local", "export_spark", "export_iceberg", "count_local", "count_spark",
         "count_rewritten", "hour_spark", "verify_local", "verify_spark", "compact_local",
         "compact_spark")  # fmt: skip
 KAFKAS = ("export_kafka", "count_kafka")
@@ -52,6 +54,15 @@ addition. The files are in the page cache. Data, measurement and this page:
 python -m benchmarks.spark --to docs/spark-performance.md
 ```
 
+"""
+
+
+CONNECT = f"""
+*{sink.NAME}* is Iceberg's own sink in Kafka Connect with a live broker: two tasks of one process
+write topic, partition, offset, timestamp and value into a table of a catalog in an SQLite file,
+not partitioned, and commit every {sink.COMMIT_S} s; it ends when a snapshot has all rows.
+*export_iceberg* writes the same columns into such a table, partitioned by topic and day, and
+commits once. Neither writes keys: no transform of Kafka's own puts a key into the row.
 """
 
 
@@ -88,6 +99,7 @@ WISHES = (
     Wish("verify --level deep, against the local engine", "verify_local", "verify_spark", 0.7),
     Wish("compact, against the local engine", "compact_local", "compact_spark", 0.7),
     Wish("export to Parquet, against Spark's Kafka source", "export_kafka", "export_spark", 5),
+    Wish("export to Iceberg, against Kafka Connect's sink", sink.NAME, "export_iceberg", 5),
     Wish("count, against Spark's Kafka source", "count_kafka", "count_spark", 5),
     Wish("verify, 2 processors against 1", "verify_spark on 1", "verify_spark", 1.7),
     Wish("compact, 2 processors against 1", "compact_spark on 1", "compact_spark", 1.7),
@@ -101,7 +113,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, or use it")
     parser.add_argument("--records", type=int, default=RECORDS, help=f"a partition ({RECORDS})")
     parser.add_argument("--runs", type=int, default=3, help="of each job that count (3)")
+    parser.add_argument("--only", metavar="REGEX", default="", help="the jobs with such names")
     options = parser.parse_args()
+    kafkas, ours, scaled = (
+        tuple(name for name in names if re.search(options.only, name))
+        for names in (KAFKAS, OURS, SCALED)
+    )
     broker_data.build()
     jars = _connector()
     with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as temporary:
@@ -109,9 +126,14 @@ def main() -> None:
         home.mkdir(parents=True, exist_ok=True)
         seen: dict[str, Took] = {}
         with _broker(home, options.records) as (bootstrap, pid):
-            seen |= _measure(home, 2, options.runs, KAFKAS, bootstrap, pid, jars)
-        seen |= _measure(home, 2, options.runs, OURS)
-        alone = _measure(home, 1, options.runs, SCALED)
+            seen |= _measure(home, 2, options.runs, kafkas, bootstrap, pid, jars)
+            if re.search(options.only, sink.NAME):
+                rows = PARTITIONS * options.records
+                took = sink.measure_sink(home, bootstrap, pid, rows, options.runs)
+                print(f"{sink.NAME}: {took}", file=sys.stderr, flush=True)
+                seen[sink.NAME] = Took(*took)
+        seen |= _measure(home, 2, options.runs, ours)
+        alone = _measure(home, 1, options.runs, scaled)
         seen |= {f"{name} on 1": took for name, took in alone.items()}
         text = _page(home / "logs", options, seen)
     if options.to is None:
@@ -157,6 +179,8 @@ def _measure(
     broker_pid: int = -1, jars: str = "",
 ) -> dict[str, Took]:  # fmt: skip
     """Run jobs in one process, bound to some processors; return what each took."""
+    if not jobs:
+        return {}
     scratch = home / "scratch"
     scratch.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.spark_jobs", str(home / "logs"), str(scratch),
@@ -191,12 +215,14 @@ def _page(log_dir: Path, options: argparse.Namespace, seen: Mapping[str, Took]) 
         "packages": ", ".join(f"{one} {version(one)}" for one in ("pyspark", "pyarrow", "numpy")),
     }
     share = _share_of_an_hour(log_dir, size)
-    wishes = [(wish.name, f"≥ {wish.at_least:g} times", *_verdict(seen, wish)) for wish in WISHES]
+    wishes = [(wish.name, f"≥ {wish.at_least:g} times", *_verdict(seen, wish))
+              for wish in WISHES if {wish.first, wish.second} <= seen.keys()]  # fmt: skip
     met = "met" if share <= 0.08 else "**missed**"
     wishes.append(("bytes read for an hour of the day", "≤ 8 %", f"{share:.1%}", met))
     rates = [
         (name, f"{took.wall_s:.2f}", f"{took.cpu_s:.2f}",
-         f"{took.broker_s:.2f}" if name in KAFKAS else "-", f"{size / took.wall_s / 1e6:,.0f}")
+         f"{took.broker_s:.2f}" if name in (*KAFKAS, sink.NAME) else "-",
+         f"{size / took.wall_s / 1e6:,.0f}")
         for name, took in seen.items()
     ]  # fmt: skip
     return "\n".join(
@@ -206,7 +232,7 @@ def _page(log_dir: Path, options: argparse.Namespace, seen: Mapping[str, Took]) 
             _table(("what", "wanted", "measured", "verdict"), wishes),
             MISSED,
             "## Seconds\n",
-            _table(("job", "s", "CPU s", "broker's CPU s", "MB/s of the log"), rates),
+            _table(("job", "s", "CPU s", "broker's CPU s", "MB/s of the log"), rates) + CONNECT,
         ]
     )
 

@@ -30,10 +30,10 @@ from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import KafkaLogError
 from kafkalog.journal.run import Run
-from kafkalog.lake import Export, ExportRequest
+from kafkalog.lake import Export, ExportRequest, TableFormat, appending, local_catalog
 from kafkalog.lake.model import Writing
 from kafkalog.log_dir import LogDirListing, open_path
-from kafkalog.model import Level
+from kafkalog.model import Level, Replicas
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.queries import run_query
@@ -123,6 +123,24 @@ class Jobs:
             with Export(asked, str(target)) as export:
                 export.run(engine)
                 return sum(part.rows for part in export.summary().parts)
+
+        return self.measured(job)
+
+    def export_iceberg(self) -> object:
+        """To an Iceberg table, with the columns that Kafka Connect's sink can write."""
+        place = self.scratch / "warehouse"
+        shutil.rmtree(place, ignore_errors=True)
+        asked = ExportRequest(
+            (str(self.log_dir),), Request(replicas=Replicas.BEST),
+            columns=("offset", "timestamp", "value"), table_format=TableFormat.ICEBERG,
+            append=True,
+        )  # fmt: skip
+        catalog = local_catalog(str(place))
+
+        def job() -> object:
+            with appending(asked, "lake.kafka.orders", catalog=catalog) as run:
+                run.run(self.local)
+                return sum(part.rows for part in run.summary().parts)
 
         return self.measured(job)
 
