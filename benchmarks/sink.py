@@ -143,7 +143,7 @@ def _ask(port: int, method: str, path: str, document: object = None) -> None:
 def _catalog(place: Path) -> Catalog:
     """A catalog in an SQLite file with the table, which is empty."""
     shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(place / CATALOG) as file:
         file.execute("PRAGMA journal_mode=WAL")  # who counts rows does not keep out who commits
     file.close()
