@@ -22,6 +22,7 @@ from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columns import kernels as k
 from kafkalog.columns import legacy_kernels as old
 from kafkalog.columns.budget import LARGE_SIZE, SIZE_AT_ONCE
+from kafkalog.columns.crc_kernels import crc_ranges
 from kafkalog.columns.header_table import batch_at
 from kafkalog.columns.unpacking import unpack_plain
 from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
@@ -200,7 +201,7 @@ class Chunk:
         ends = starts + headers[k.SIZE]
         starts += np.where(legacy, c.MAGIC_POSITION, c.ATTRIBUTES_POSITION)
         sums = np.zeros(self.count, np.int64)
-        k.crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
+        crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
         valid: NDArray[np.bool_] = sums == headers[k.CRC]
         return valid
 

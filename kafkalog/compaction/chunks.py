@@ -17,6 +17,7 @@ from kafkalog.check.checkpoints import why_not_rewritten
 from kafkalog.codecs import compress, native
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, Rows, Turn
+from kafkalog.columns.crc_kernels import crc_ranges
 from kafkalog.compaction import kernels as r
 from kafkalog.compaction import pack_kernels as p
 from kafkalog.compaction.model import read_otherwise
@@ -281,6 +282,6 @@ def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
     ends = starts + plan[r.NEW_SIZE, made]
     sums = np.zeros(len(starts), np.int64)
     legacy = np.zeros(len(starts), np.bool_)
-    k.crc_ranges(out, starts + c.ATTRIBUTES_POSITION, ends, legacy, sums)
+    crc_ranges(out, starts + c.ATTRIBUTES_POSITION, ends, legacy, sums)
     places = (starts + c.CRC_POSITION)[:, None] + np.arange(4)
     out[places] = sums.astype(">u4").view(np.uint8).reshape(-1, 4)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import subprocess
 
 MODULES: Final = (
-    "columns.byte_kernels", "columns.kernels", "columns.legacy_kernels", "columns.fact_kernels",
-    "compaction.kernels", "text.value_kernels", "text.kafka_kernels", "text.object_kernels",
-    "compaction.pack_kernels", "roll.kernels", "columns.unpack_kernels",
+    "columns.byte_kernels", "columns.crc_kernels", "columns.kernels", "columns.legacy_kernels",
+    "columns.fact_kernels", "compaction.kernels", "text.value_kernels", "text.kafka_kernels",
+    "text.object_kernels", "compaction.pack_kernels", "roll.kernels", "columns.unpack_kernels",
     "typed.avro_kernels",
 )  # fmt: skip
 """The modules that hold kernels."""

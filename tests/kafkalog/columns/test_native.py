@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from kafkalog.columns import kernels as k
+from kafkalog.columns.crc_kernels import crc_ranges
 from kafkalog.errors import UnsupportedError
 from kafkalog.jit import library
 from kafkalog.jit.native import declared_kernels
@@ -134,8 +135,8 @@ def test_a_kernel_is_its_python_source():
     data = np.frombuffer(Path("examples/log-dir/orders-0/00000000000000000000.log").read_bytes(),
                          np.uint8)  # fmt: skip
     found = []
-    for scan, check in ((k.scan_headers, k.crc_ranges),
-                        (k.scan_headers.function, k.crc_ranges.function)):  # fmt: skip
+    for scan, check in ((k.scan_headers, crc_ranges),
+                        (k.scan_headers.function, crc_ranges.function)):  # fmt: skip
         wide = np.zeros((k.HEADER_FIELDS, 50), np.int64)
         table = wide[:, :20]
         count, _, _ = stopped = scan(data, 0, len(data), 1000, len(data), table)
@@ -167,7 +168,7 @@ def test_checksums_side_by_side():
             (zlib.crc32 if old else wheel.crc32c)(data[start:end].tobytes())
             for start, end, old in zip(starts, ends, legacy, strict=True)
         ]
-        for check in (k.crc_ranges, k.crc_ranges.function):
+        for check in (crc_ranges, crc_ranges.function):
             sums = np.zeros(count, np.int64)
             check(data, starts, ends, np.array(legacy), sums)
             assert sums.tolist() == wanted
