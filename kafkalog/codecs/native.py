@@ -11,7 +11,7 @@ import ctypes
 import sys
 from functools import cache
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
 _ZSTD_MODULE: Final = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 
@@ -41,6 +41,14 @@ FUNCTIONS: Final = (
 def addresses() -> tuple[int, ...]:
     """Return the address of each function, or 0."""
     return tuple(_address(module, name) for module, name in FUNCTIONS)
+
+
+@cache
+def decompress_whole() -> Any:
+    """Return libzstd's `ZSTD_decompress`, for whole frames of a known size; None if missing."""
+    address = _address(_ZSTD_MODULE, "ZSTD_decompress")
+    size, place = ctypes.c_size_t, ctypes.c_void_p
+    return ctypes.CFUNCTYPE(size, place, size, ctypes.c_char_p, size)(address) if address else None
 
 
 def _address(module: str, name: str) -> int:

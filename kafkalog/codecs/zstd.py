@@ -5,11 +5,13 @@ Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalize
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from typing import Any, Final
 
 from formats.constants import ZSTD
+from kafkalog.codecs.native import decompress_whole
 from kafkalog.codecs.output import Output, damage
 
 _MAGIC: Final = 0xFD2FB528
@@ -39,6 +41,41 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
             position = len(view) if end is None else end
     except package.ZstdError as error:
         raise damage(ZSTD, str(error).rpartition(": ")[2]) from error
+
+
+def decompress_known(data: bytes, size_max: int) -> bytes | bytearray:
+    """Decompress a frame that states its size, in one call where libzstd can be called.
+
+    Raises:
+        ValueError: it is something else, or larger.
+
+    Cost:
+        Memory for what it states, which is not more than `size_max`.
+    """
+    package = _package()
+    try:
+        size = package.get_frame_info(data).decompressed_size
+        if size is None or size > size_max:
+            raise ValueError(f"it would have {size} bytes, where {size_max} are most")
+        if (made := _in_one_call(data, size)) is not None:
+            return made
+        decompressor = package.ZstdDecompressor()  # says what is wrong
+        found: bytes = decompressor.decompress(data, size + 1)
+    except package.ZstdError as error:
+        raise ValueError(str(error)) from None
+    if len(found) != size or not decompressor.eof:
+        raise ValueError(f"it has other than the {size} bytes it states")
+    return found
+
+
+def _in_one_call(data: bytes, size: int) -> bytearray | None:
+    """Return the content of frames with so many bytes; None if that cannot be had so."""
+    whole = decompress_whole()
+    if whole is None or not size:
+        return None
+    made = bytearray(size)
+    place = (ctypes.c_char * size).from_buffer(made)
+    return made if whole(ctypes.addressof(place), size, data, len(data)) == size else None
 
 
 def _package() -> Any:

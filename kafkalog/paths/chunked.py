@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
 from base64 import b64decode
 from collections import OrderedDict
 from functools import lru_cache
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 from formats.file_names import INDEXES_OBJECT, LOG, MANIFEST, FileKind, parse_file_name
 from formats.late_classes import dataclass
+from kafkalog.codecs.zstd import decompress_known
 from kafkalog.errors import (
     BytesUnreadableError,
     CorruptDataError,
@@ -202,7 +202,7 @@ def _number(value: object) -> int:
 
 def _chunk_sizes(packed: bytes) -> list[int]:
     """Decode what `ChunkSizesBinaryCodec` encodes: the last size in full, others above a base."""
-    data = _decompressed(packed, 4 * _CHUNKS_MAX + 16)
+    data = decompress_known(packed, 4 * _CHUNKS_MAX + 16)
     count = int.from_bytes(data[:4], "big")
     if count < 2:
         if len(data) != 4 + 4 * count:
@@ -216,30 +216,6 @@ def _chunk_sizes(packed: bytes) -> list[int]:
         base + int.from_bytes(body[at * width : (at + 1) * width], "big") for at in range(count - 1)
     ]
     return [*sizes, int.from_bytes(data[-4:], "big")]
-
-
-def _decompressed(data: bytes, size_max: int) -> bytes:
-    """Decompress a zstd frame that states its size, as the plugin writes them.
-
-    Raises:
-        ValueError: it is something else, or larger.
-    """
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-
-    try:
-        size = zstd.get_frame_info(data).decompressed_size
-        if size is None or size > size_max:
-            raise ValueError(f"it would have {size} bytes, where {size_max} are most")
-        decompressor = zstd.ZstdDecompressor()
-        found = decompressor.decompress(data, size + 1)
-    except zstd.ZstdError as error:
-        raise ValueError(str(error)) from None
-    if len(found) != size or not decompressor.eof:
-        raise ValueError(f"it has other than the {size} bytes it states")
-    return found
 
 
 class ChunkedSource(Source):
@@ -262,7 +238,7 @@ class ChunkedSource(Source):
             position, size = manifest.indexes.get(kind, (0, 0))
             self._starts, self._step = (position, position + size), max(size, 1)
         self.size_bytes = self.stored_bytes = manifest.size_of(kind)
-        self._chunks: OrderedDict[int, bytes] = OrderedDict()
+        self._chunks: OrderedDict[int, bytes | bytearray] = OrderedDict()
         self._lock = Lock()
         self._object = _as_it_is(stem + (LOG if kind == FileKind.LOG else INDEXES_OBJECT))
         self.mtime_ms = self._object.mtime_ms
@@ -298,11 +274,11 @@ class ChunkedSource(Source):
         while len(buffer):
             number, start = divmod(position, self._step)
             with self._lock:
-                part = self._chunk(number)[start : start + len(buffer)]
+                part = memoryview(self._chunk(number))[start : start + len(buffer)]
             buffer[: len(part)] = part
             buffer, position = buffer[len(part) :], position + len(part)
 
-    def _chunk(self, number: int) -> bytes:
+    def _chunk(self, number: int) -> bytes | bytearray:
         """Return a chunk of the file as it was uploaded, from those read last or the object."""
         if number in self._chunks:
             self._chunks.move_to_end(number)
@@ -317,10 +293,9 @@ class ChunkedSource(Source):
                 raise ValueError("the object ends before it does")
             if self._data_key is not None:
                 data = opened_chunk(data, self._data_key, self._manifest.aad)
-            if self._is_compressed:
-                data = _decompressed(data, size)
-            if len(data) != size:
-                raise ValueError(f"it has {counted(len(data), 'byte')} in place of {size}")
+            found = decompress_known(data, size) if self._is_compressed else data
+            if len(found) != size:
+                raise ValueError(f"it has {counted(len(found), 'byte')} in place of {size}")
         except (ValueError, FileChangedError) as error:
             raise announced(
                 BytesUnreadableError(
@@ -330,10 +305,10 @@ class ChunkedSource(Source):
                     hint="Restore the object from a version or a backup of the storage.",
                 )
             ) from None
-        self._chunks[number] = data
+        self._chunks[number] = found
         if len(self._chunks) > _CHUNKS_KEPT:
             self._chunks.popitem(last=False)
-        return data
+        return found
 
     def _pread(self, position: int, size: int) -> bytes:
         chunk = bytearray(size)
