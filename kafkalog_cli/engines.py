@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,7 @@ from kafkalog.paths.requests import requests
 from kafkalog_cli.options import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.engine import Engine
 
@@ -83,27 +84,32 @@ class SparkChoice:
         return self.master is not None or bool(self.conf)
 
     @contextmanager
-    def open(self) -> Iterator[Any]:
-        """Open a `pyspark.sql.SparkSession`, which ends with the block.
+    def start(self) -> Iterator[Callable[[], Any]]:
+        """Start a `pyspark.sql.SparkSession`, which ends with the block; what it gets waits for it.
 
         Raises:
             UsageError: a setting is not NAME=VALUE, the timeout not a duration, or requests are
                 bounded.
-            KafkaLogError: as `spark_session`.
+            KafkaLogError: as `starting_session`.
         """
         conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
         timeout_s = parse_duration(self.connect_timeout)
         requests().leave()
-        from kafkalog.spark.session import spark_session
+        from kafkalog.spark.session import starting_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
 
         show_pandas()
-        with _broken_pipes_raised(), ExitStack() as opened:
-            with waiting_for("starting Spark …", enabled=not self.quiet):
-                session = opened.enter_context(
-                    spark_session(self.master or _MASTER, conf, connect_timeout_s=timeout_s)
-                )
+        master = self.master or _MASTER
+        with (
+            _broken_pipes_raised(),
+            starting_session(master, conf, connect_timeout_s=timeout_s) as started,
+        ):
+
+            def session() -> Any:
+                with waiting_for("starting Spark …", enabled=not self.quiet):
+                    return started()
+
             yield session
 
 
@@ -137,17 +143,27 @@ class EngineChoice:
         """Open the engine, which ends with the block; Spark starts only on request.
 
         Raises:
-            KafkaLogError: as `SparkChoice.open`.
+            KafkaLogError: as `SparkChoice.start`.
         """
+        with self.start() as engine:
+            yield engine()
+
+    @contextmanager
+    def start(self) -> Iterator[Callable[[], Engine]]:
+        """Start the engine while the block plans; what it gets waits for it. Raises as `open`."""
         if not self.is_spark:
             from kafkalog.engine import LocalEngine
 
-            yield self._shown(LocalEngine(self.threads))
+            yield lambda: self._shown(LocalEngine(self.threads))
             return
-        with self.spark.open() as session:
+        with self.spark.start() as session:
             from kafkalog.spark.engine import SparkEngine, parallelism_of
 
-            yield self._shown(SparkEngine(session, parallelism_of(session)))
+            def engine() -> Engine:
+                opened = session()
+                return self._shown(SparkEngine(opened, parallelism_of(opened)))
+
+            yield cache(engine)
 
     def _shown(self, engine: Engine) -> Engine:
         """Return the engine with a progress bar, if somebody would see it."""

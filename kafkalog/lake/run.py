@@ -140,6 +140,11 @@ class Export:
         self._held.close()
 
     @property
+    def has_ended(self) -> bool:
+        """Whether an export is complete there, as far as that is known without a plan."""
+        return self._target.has(SUCCESS)
+
+    @property
     def missing(self) -> list[Part]:
         """The parts that do not exist yet."""
         return [part for part in self.plan.parts if part.number not in self._found]

@@ -31,7 +31,8 @@ from pyspark.sql.pandas.types import from_arrow_schema  # public ways need a JVM
 from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import bounds_of
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.reading import batch_tasks, hearers_of, joined_tasks
+from kafkalog.spark.plans import PLANS, tasks_in
+from kafkalog.spark.reading import hearers_of, joined_tasks
 from kafkalog.spark.source import SplitPartition, TableReader
 from kafkalog.tables.model import TableName
 from kafkalog.tables.reading import constants_of, count_split, read_split
@@ -182,7 +183,7 @@ class AggregatingDataSource(DataSource):
         return "kafkalog_aggregates"
 
     def _asked(self) -> tuple[SourceOptions, Aggregation]:
-        own = (OPTION, AT_ONCE)
+        own = (OPTION, AT_ONCE, PLANS)
         others = {name: value for name, value in self.options.items() if name.lower() not in own}
         return parse_options(others), Aggregation.of_json(self.options[OPTION])
 
@@ -196,22 +197,32 @@ class AggregatingDataSource(DataSource):
         """Return the reader of the table that the condition narrows."""
         del schema  # a user's own
         at_once = self.options.get(AT_ONCE)
-        return _Reader(*self._asked(), None if at_once is None else int(at_once))
+        plans = self.options.get(PLANS)
+        return _Reader(*self._asked(), None if at_once is None else int(at_once), plans)
+
+
+def narrowed(asked: SourceOptions, wanted: Aggregation) -> SourceOptions:
+    """Return the options of a read, with what the condition says of the rows."""
+    rows = _rows_of(asked, wanted)
+    bounds = bounds_of(_filters(wanted.condition, rows), asked.request.bounds)
+    return replace(asked, request=replace(asked.request, bounds=bounds))
+
+
+def _rows_of(asked: SourceOptions, wanted: Aggregation) -> Any:
+    return table_schema(asked.request.table, wanted.columns or ["partition"], text=asked.as_text)
 
 
 class _Reader(TableReader):
-    def __init__(self, asked: SourceOptions, wanted: Aggregation, at_once: int | None) -> None:
+    def __init__(
+        self, asked: SourceOptions, wanted: Aggregation, at_once: int | None, plans: str | None
+    ) -> None:
         self._wanted = wanted
         self._at_once = None if asked.tasks_min or asked.records_max else at_once
-        table = asked.request.table
-        rows = table_schema(table, wanted.columns or ["partition"], text=asked.as_text)
-        bounds = bounds_of(_filters(wanted.condition, rows), asked.request.bounds)
-        narrowed = replace(asked, request=replace(asked.request, bounds=bounds))
-        super().__init__(narrowed, rows)
+        super().__init__(narrowed(asked, wanted), _rows_of(asked, wanted), plans)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks: fewer than for rows, unless the options say how many."""
-        tasks = batch_tasks(self._asked)
+        tasks = tasks_in(self._plans, self._asked)
         if self._at_once is not None:
             tasks = joined_tasks(tasks, self._at_once)
         return [SplitPartition(task) for task in tasks]

@@ -262,7 +262,11 @@ def require_batch(edges: Edges) -> None:
 
 
 def planned(
-    paths: Sequence[str], request: Request, edges: Edges, gaps: Callable[[Target], object]
+    paths: Sequence[str],
+    request: Request,
+    edges: Edges,
+    gaps: Callable[[Target], object],
+    find: Callable[[Sequence[str], Request], list[Target]] = find_targets,
 ) -> list[Split]:
     """Return the splits of a table between two edges. Raises as `plan_splits`, and `Edges`."""
     at_ms = present_ms()
@@ -280,7 +284,7 @@ def planned(
     is_cut = bool(edges.start or edges.end) and request.table in OF_LOGS
 
     with file_system.listings_held(paths):
-        targets = find_targets(paths, request)
+        targets = find(paths, request)
         for edge in (edges.start, edges.end) if is_cut else ():
             if edge is not None:
                 edge.require_known(key_of(target.partition) for target in targets)

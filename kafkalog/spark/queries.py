@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +13,12 @@ from kafkalog.paths import file_system
 from kafkalog.paths.tier_keys import keys_in_use
 from kafkalog.spark.frames import read_frame
 from kafkalog.spark.job import is_remote
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.plans import PLANS, hand_over, noted_requests
 from kafkalog.spark.settings import PUSHES_FILTERS, has_data_sources
 from kafkalog.tables import TableName
 from kafkalog.tables.model import Answer, columns_for, is_named
+from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import SCHEMAS, table_schema
 from kafkalog.targets import look_at_targets
 
@@ -22,11 +27,19 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog.spark.reading import Find
+    from kafkalog.spark.source import KafkaLogDataSource
+
 _UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def run_query(
-    session: SparkSession, query: str, paths: Sequence[str], options: Mapping[str, str]
+    session: SparkSession,
+    query: str,
+    paths: Sequence[str],
+    options: Mapping[str, str],
+    scratch: str | None = None,
+    find: Find = find_targets,
 ) -> Answer:
     """Run a query over the tables of some logs.
 
@@ -40,6 +53,9 @@ def run_query(
         query: one statement.
         paths: log directories, partition directories or logs.
         options: options of the data source.
+        scratch: a directory that stays while rows are fetched, for what is planned in this process,
+            which may know the logs already; if None, or over Spark Connect, Spark's own plans.
+        find: how logs are found here.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -53,8 +69,11 @@ def run_query(
     given = {**options, "paths": sources}
     if files := [os.path.abspath(path) for _, path, _ in keys_in_use().keys]:
         given["tierKey"] = json.dumps(files)
-    load = _loads(session, given) if has_data_sources() else partial(_framed, session, given)
     looks = has_data_sources() and not is_remote(session)
+    plans = tempfile.mkdtemp(dir=scratch) if looks and scratch is not None else None
+    if plans is not None:
+        given[PLANS] = plans
+    load = _loads(session, given) if has_data_sources() else partial(_framed, session, given)
     first = _unplanned(session, given) if looks else load
     tables = {
         table: columns_for(query, table_schema(table).names, SCHEMAS[table].names)
@@ -63,11 +82,15 @@ def run_query(
     for table, columns in tables.items():
         first(table, columns).createOrReplaceTempView(table)
     frame = session.sql(query)
-    shorter = _in_two_steps(session, query, given, frame) if has_data_sources() else None
+    shorter = _in_two_steps(session, query, given, frame, find) if has_data_sources() else None
     if shorter is not None:
         frame = shorter
     elif looks:
-        for table, columns in (tables | _used_columns(frame)).items():
+        used = _used_columns(frame)
+        if plans is not None:
+            for table in used:
+                _plan(given, table, plans, find)
+        for table, columns in (tables | used).items():
             load(table, columns).createOrReplaceTempView(table)
         frame = session.sql(query)
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
@@ -78,16 +101,9 @@ def _loads(
     session: SparkSession, options: Mapping[str, str]
 ) -> Callable[[TableName, Sequence[str]], DataFrame]:
     """Return what loads columns of a table from the data source."""
-    from kafkalog.spark.source import KafkaLogDataSource
+    from kafkalog.spark.source import KafkaLogDataSource, PlannedDataSource
 
-    session.dataSource.register(KafkaLogDataSource)
-    pushes = session.conf.get(PUSHES_FILTERS) or "false"  # off in sessions of others
-    reader = session.read.format("kafkalog").options(**options).option("filterPushdown", pushes)
-
-    def load(table: TableName, columns: Sequence[str]) -> DataFrame:
-        return reader.option("table", table).option("columns", ",".join(columns)).load()
-
-    return load
+    return _loader(session, options, PlannedDataSource if PLANS in options else KafkaLogDataSource)
 
 
 def _unplanned(
@@ -96,13 +112,29 @@ def _unplanned(
     """Return what loads columns of a table for Spark's optimizer, which would plan real ones."""
     from kafkalog.spark.source import UnplannedDataSource
 
-    session.dataSource.register(UnplannedDataSource)
-    reader = session.read.format(UnplannedDataSource.name()).options(**options)
+    return _loader(session, options, UnplannedDataSource)
+
+
+def _loader(
+    session: SparkSession, options: Mapping[str, str], source: type[KafkaLogDataSource]
+) -> Callable[[TableName, Sequence[str]], DataFrame]:
+    session.dataSource.register(source)
+    pushes = session.conf.get(PUSHES_FILTERS) or "false"  # off in sessions of others
+    reader = session.read.format(source.name()).options(**options).option("filterPushdown", pushes)
 
     def load(table: TableName, columns: Sequence[str]) -> DataFrame:
         return reader.option("table", table).option("columns", ",".join(columns)).load()
 
     return load
+
+
+def _plan(options: Mapping[str, str], table: TableName, plans: str, find: Find) -> None:
+    """Plan the scans of a table here, each with the filters that the optimizer has pushed down."""
+    own = {name: value for name, value in options.items() if name != PLANS}
+    asked = parse_options({**own, "table": table})
+    noted = [one for one in noted_requests(plans) if one.table == table]
+    for request in dict.fromkeys(noted or [asked.request]):
+        hand_over(plans, replace(asked, request=request), find)
 
 
 def _framed(
@@ -113,10 +145,10 @@ def _framed(
 
 
 def _in_two_steps(
-    session: SparkSession, query: str, options: Mapping[str, str], frame: DataFrame
+    session: SparkSession, query: str, options: Mapping[str, str], frame: DataFrame, find: Find
 ) -> DataFrame | None:
     """Return the same answer, joined from what tasks return of each group, if they can do so."""
-    from kafkalog.spark.aggregates import AT_ONCE, OPTION, AggregatingDataSource
+    from kafkalog.spark.aggregates import AT_ONCE, OPTION, AggregatingDataSource, narrowed
     from kafkalog.spark.rewriting import VIEW, two_steps
 
     in_utc = session.conf.get("spark.sql.session.timeZone") in _UTC
@@ -131,7 +163,13 @@ def _in_two_steps(
     first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
     found = session.sql(steps.query).toDF(*frame.columns)
     types = [[field.dataType for field in one.schema.fields] for one in (frame, found)]
-    return found if types[0] == types[1] else None
+    if types[0] != types[1]:
+        return None
+    if PLANS in options:
+        own = {name: value for name, value in options.items() if name != PLANS}
+        asked = parse_options({**own, "table": steps.table})
+        hand_over(options[PLANS], narrowed(asked, steps.first), find)
+    return found
 
 
 def tables_of(query: str) -> list[TableName]:

@@ -23,6 +23,7 @@ from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode
 from kafkalog.tables import read_split
 from kafkalog.tables.moved import LOSS_HINT
+from kafkalog.tables.planning import find_targets
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import table_schema
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
+    from kafkalog.tables.model import Request
     from kafkalog.tables.planning import Target
+
+    Find = Callable[[Sequence[str], Request], list[Target]]
 
 _BATCH_SIZE: Final = 4 << 20
 _ROUNDS: Final = 3
@@ -70,8 +74,12 @@ def joined_tasks(tasks: Sequence[tuple[Split, ...]], at_once: int) -> list[tuple
     return [tuple(chain.from_iterable(tasks[i : i + count])) for i in range(0, len(tasks), count)]
 
 
-def batch_tasks(asked: SourceOptions) -> list[tuple[Split, ...]]:
+def batch_tasks(asked: SourceOptions, find: Find = find_targets) -> list[tuple[Split, ...]]:
     """Return the tasks of a batch, at least one: given none, Spark would make an empty one.
+
+    Args:
+        asked: the options.
+        find: how logs are found.
 
     Raises:
         UsageError: an edge is one that a batch cannot have, or that a log has not; else as
@@ -87,7 +95,7 @@ def batch_tasks(asked: SourceOptions) -> list[tuple[Split, ...]]:
 
     def plan(size: int) -> list[Split]:
         sized = replace(request, split_bytes=size)
-        return planned(asked.paths, sized, asked.edges, missing)
+        return planned(asked.paths, sized, asked.edges, missing, find)
 
     with file_system.listings_held(asked.paths):
         return tasks_of(asked, plan) or [()]

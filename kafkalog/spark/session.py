@@ -15,7 +15,8 @@ import tempfile
 import time
 import warnings
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import EngineError, KafkaLogError, UsageError
@@ -42,7 +43,7 @@ from kafkalog.spark.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -136,6 +137,12 @@ END_TIMEOUT_S: Final = 15.0
 _JVM_START_S: Final = 120.0
 _JVM_STOP_S: Final = 15.0
 _LOOK_S: Final = 0.1
+_SET_BY_PYSPARK: Final = (
+    "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+)  # fmt: skip
+"""Variables that a thread sets while a session starts. They have to exist: for new ones the C
+library moves the environment, which the client of a store may be reading."""
 _PREFIX: Final = "kafkalog-spark-"
 _LOCK: Final = "session.lock"
 _Result = TypeVar("_Result")
@@ -174,25 +181,41 @@ def spark_session(
         About 4 to 8 seconds with a driver of its own. The driver takes `spark.driver.memory`;
         by default at most 3 GiB with local masters, else 1 GiB.
     """
+    with starting_session(
+        master, conf, connect_timeout_s=connect_timeout_s, end_timeout_s=end_timeout_s
+    ) as started:
+        yield started()
+
+
+@contextmanager
+def starting_session(
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    *,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    end_timeout_s: float = END_TIMEOUT_S,
+) -> Iterator[Callable[[], SparkSession]]:
+    """Start a session while the block does other work; what it gets waits for the session.
+
+    Arguments, errors and cost are those of `spark_session`. A start that fails is an error where
+    the session is asked for; a session that nobody asks for ends with the block as well.
+    """
     check_master(master)
     require_pyspark()
     conf = dict(conf or {})
     session = _open_already(master)
     if session is not None:
         with errors_as_ours():
-            yield session
+            yield lambda: session
     elif is_connect(master):
         require_connect()
 
-        with (
-            silent_loggers(),
-            errors_as_ours(),
-            remote_session(master, conf, connect_timeout_s) as session,
-        ):
-            yield session
+        with silent_loggers(), errors_as_ours(), ExitStack() as opened:
+            remote = remote_session(master, conf, connect_timeout_s)
+            yield cache(lambda: opened.enter_context(remote))
     else:
-        with _own_driver(master, conf, connect_timeout_s, end_timeout_s) as session:
-            yield session
+        with _own_driver(master, conf, connect_timeout_s, end_timeout_s) as started:
+            yield started
 
 
 def _open_already(master: str) -> SparkSession | None:
@@ -216,30 +239,31 @@ def _open_already(master: str) -> SparkSession | None:
 @contextmanager
 def _own_driver(
     master: str, conf: Mapping[str, str], timeout_s: float, end_timeout_s: float
-) -> Iterator[SparkSession]:
+) -> Iterator[Callable[[], SparkSession]]:
     from kafkalog.spark.settings import DriverProcess, java_options
 
     find_java()
     if master.startswith("spark://"):
         _look_for_master(master, timeout_s)
     with (
-        _directory() as directory,
+        scratch_directory() as directory,
         environment(driver_environment(master, conf)),
         silent_loggers(),
+        ExitStack() as held,
     ):
         settings = driver_settings(master, conf, directory, java_options(directory))
         process = DriverProcess(directory, settings)
-        session = None
+        held.enter_context(environment({n: os.environ.get(n, "") for n in _SET_BY_PYSPARK}))
+        connected = in_thread(partial(_connected, process, master, timeout_s))
         try:
             with errors_as_ours():  # the text of some is in the JVM
-                session = _connected(process, master, timeout_s)
-                yield session
+                yield connected.result
         except OSError as raised:
             if process.is_alive:
                 raise
             raise driver_lost() from raised
         finally:
-            _end(process, session, end_timeout_s)
+            _end(process, connected, end_timeout_s)
 
 
 def _look_for_master(master: str, timeout_s: float) -> None:
@@ -317,15 +341,19 @@ def _pass_over(*_: object) -> None:
     """Ignore the broken sockets of a dying JVM; its waiters get an error."""
 
 
-def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float) -> None:
+def _end(process: DriverProcess, connected: Future[SparkSession], timeout_s: float) -> None:
     """Stop the session, end the JVM, and make pyspark forget both."""
+    session = None
     try:
+        if connected.done() and connected.exception() is None:
+            session = connected.result()
         if session is not None and process.is_alive:
             with suppress(Exception):  # from a dying driver: it is ended below
                 call_within(_JVM_STOP_S, session.stop)
         process.end(timeout_s)
     finally:
         process.kill()
+        wait([connected], _JVM_STOP_S)  # a start that nobody waited for fails now
         _forget(session)
 
 
@@ -348,8 +376,8 @@ def _forget(session: Any) -> None:
 
 
 @contextmanager
-def _directory() -> Iterator[str]:
-    """Create a directory for one session. After an error of Spark its log stays there.
+def scratch_directory() -> Iterator[str]:
+    """Create a directory for a session or a query. After an error of Spark its log stays there.
 
     The next session removes leftovers of killed processes: a lock shows which are alive.
     """

@@ -28,7 +28,8 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.errors import UsageError
 from kafkalog.spark.offsets import bounds_of, key_of, require_batch
 from kafkalog.spark.options import parse_options, require_stream
-from kafkalog.spark.reading import batch_tasks, columns_of, read_task, tasks_of
+from kafkalog.spark.plans import PLANS, note_request, tasks_in
+from kafkalog.spark.reading import columns_of, read_task, tasks_of
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail, refuse_loss
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.options import SourceOptions
     from kafkalog.tables import Split
-    from kafkalog.tables.model import Offsets
+    from kafkalog.tables.model import Offsets, Request
     from kafkalog.unified_log import UnifiedLog
 
 
@@ -136,6 +137,9 @@ class KafkaLogDataSource(DataSource):
     options and credentials, which Spark shows as it shows all options.
     """
 
+    plans: str | None = None
+    """A directory in which plans may be found."""
+
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
@@ -150,7 +154,7 @@ class KafkaLogDataSource(DataSource):
         asked = parse_options(self.options)
         require_batch(asked.edges)
         kind = FilteringReader if asked.pushes_filters else TableReader
-        return kind(asked, _chosen(asked, schema))
+        return kind(asked, _chosen(asked, schema), self.plans)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's
         """Return the reader that follows the logs."""
@@ -160,7 +164,20 @@ class KafkaLogDataSource(DataSource):
         return TailReader(asked, _chosen(asked, schema))
 
 
-class UnplannedDataSource(KafkaLogDataSource):
+class PlannedDataSource(KafkaLogDataSource):
+    """The tables for a query whose program has planned them; see `kafkalog.spark.plans`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__({name: options[name] for name in options if name.lower() != PLANS})
+        self.plans = options.get(PLANS)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "kafkalog_planned"
+
+
+class UnplannedDataSource(PlannedDataSource):
     """The tables without rows: from these Spark tells what a query uses of a table.
 
     Spark's optimizer plans a read as soon as a query has a filter.
@@ -174,6 +191,9 @@ class UnplannedDataSource(KafkaLogDataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of nothing."""
         del schema
+        asked = parse_options(self.options)
+        if asked.pushes_filters and self.plans is not None:
+            return _FilteringNoRows(asked.request, self.plans)
         return _NoRows()
 
 
@@ -185,16 +205,28 @@ class _NoRows(DataSourceReader):
         raise AssertionError(partition)
 
 
+class _FilteringNoRows(_NoRows):
+    def __init__(self, request: Request, plans: str) -> None:
+        self._request = request
+        self._plans = plans
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
+        bounds = bounds_of(filters, self._request.bounds)
+        note_request(self._plans, replace(self._request, bounds=bounds))
+        return filters
+
+
 class TableReader(DataSourceReader):
     """Reads a table, some splits per task."""
 
-    def __init__(self, asked: SourceOptions, schema: Any) -> None:
+    def __init__(self, asked: SourceOptions, schema: Any, plans: str | None = None) -> None:
         self._asked = asked
         self._schema = schema
+        self._plans = plans
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
-        return [SplitPartition(task) for task in batch_tasks(self._asked)]
+        return [SplitPartition(task) for task in tasks_in(self._plans, self._asked)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one task."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
@@ -20,6 +21,7 @@ from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.paths import file_system
+from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.remote_logs import joined
 from kafkalog.tables.merged_log import best_targets
@@ -204,6 +206,31 @@ def find_targets(
     if request.replicas != Replicas.BEST:
         return targets
     return best_targets(targets, failed, merges=request.merges_copies)
+
+
+def targets_among(
+    found: Sequence[Target], of: Request, paths: Sequence[str], request: Request
+) -> list[Target]:
+    """Do what `find_targets` does, from what it has found in a store for another request.
+
+    Args:
+        found: what it has found, all copies of each log.
+        of: the request, for any partition. What asks for other logs is looked for anew.
+        paths, request: as in `find_targets`, whose errors are raised.
+    """
+    same = replace(
+        of, table=request.table, replicas=request.replicas, bounds=request.bounds,
+        split_bytes=request.split_bytes, gaps_when_read=request.gaps_when_read,
+    )  # fmt: skip
+    is_same = (same, of.joins_tiers) == (request, request.joins_tiers)
+    is_all = of.replicas == Replicas.ALL and of.bounds.topics is None
+    is_other = request.bounds.topics is not None or request.table == TableName.DEFECTS
+    if is_other or not (is_all and is_same and all(map(is_object, paths))):
+        return find_targets(paths, request)  # on a disk they are looked at when the plan is made
+    wanted = [one for one in found if _is_wanted(one.partition, request, is_named=True)]
+    if request.replicas != Replicas.BEST:
+        return wanted
+    return best_targets(wanted, [], merges=request.merges_copies)
 
 
 def _require_contents(meant: Sequence[PartitionDir | Target]) -> None:

@@ -299,14 +299,17 @@ def _catalog(
 
 
 def _exported(run: Export, choice: EngineChoice, outcome: Outcome, watch: Watch) -> ExportSummary:
-    with watch.run() as watched, run as export:
+    with watch.run() as watched, ExitStack() as opened:
+        # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
+        started = None if run.has_ended else opened.enter_context(choice.start())
+        export = opened.enter_context(run)
         outcome.differs(export.differences)
         for lost in export.lost:
             outcome.finding(lost)
         watched.planned(export)
         if export.missing:
-            with choice.open() as engine:
-                export.run(engine)
+            engine = opened.enter_context(choice.open()) if started is None else started()
+            export.run(engine)
         else:
             export.run(None)
         summary = export.summary()
@@ -328,7 +331,7 @@ def _commits(
     """
     from kafkalog_cli.outcome import show_note
 
-    with choice.open() as engine:
+    with choice.start() as engine:
         is_first = True
         while True:
             began = time.monotonic()
@@ -348,7 +351,10 @@ def _commits(
 
 
 def _round(
-    run: Callable[[], Append | IcebergAppend], engine: Engine, outcome: Outcome, watch: Watch
+    run: Callable[[], Append | IcebergAppend],
+    engine: Callable[[], Engine],
+    outcome: Outcome,
+    watch: Watch,
 ) -> Iterator[ExportSummary]:
     """Complete an interrupted run, then add what is new."""
     is_continued = True
@@ -356,7 +362,7 @@ def _round(
         with watch.run() as watched, run() as one:
             outcome.differs(one.differences)
             watched.planned(one)
-            one.run(engine)
+            one.run(engine())
             summary = one.summary()
             watched.done(summary)
             yield summary

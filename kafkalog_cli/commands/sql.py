@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.datasets.model import Tables
+    from kafkalog.spark.reading import Find
     from kafkalog.tables.model import Answer, PartitionEnd
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
@@ -176,6 +177,8 @@ def _run_in_spark(
     query: str, tables: Tables, spark: SparkChoice, form: Format, bytes_form: BytesFormat
 ) -> int:
     _use_utc()
+    from kafkalog.paths.file_system import listings_held
+    from kafkalog.targets import look_at_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.queries import write_answer
 
@@ -191,42 +194,55 @@ def _run_in_spark(
         options["replicas"] = tables.replicas
     if tables.disorder_ms is not None:
         options["maxTimestampDisorderMs"] = str(tables.disorder_ms)
-    differences, ends = _looked_at(query, tables)
-    outcome.differs(differences)
-    with spark.open() as session:
+    look_at_targets(tables.paths)  # a path that is wrong is told before anything starts
+    with spark.start() as session, listings_held(tables.paths):
+        from kafkalog.spark.session import scratch_directory
+
+        find, differences, ends = _looked_at(query, tables)
+        outcome.differs(differences)
+        opened = session()
         from kafkalog.spark.queries import run_query
 
         outcome.leaves_out(ends)
-        answer = _answer_of(partial(run_query, session, query, tables.paths), options, outcome)
-        write_answer(answer, form, bytes_form, outcome.defect)
+        run = partial(run_query, opened, query, tables.paths)
+        with scratch_directory() as scratch:
+            answer = _answer_of(run, options, outcome, scratch, find)
+            write_answer(answer, form, bytes_form, outcome.defect)
     return outcome.status
 
 
-def _looked_at(query: str, tables: Tables) -> tuple[list[Difference], list[PartitionEnd]]:
-    """Return how views of logs differ from their files, and where logs end if that matters."""
-    from kafkalog.paths.file_system import listings_held
+def _looked_at(query: str, tables: Tables) -> tuple[Find, list[Difference], list[PartitionEnd]]:
+    """Look at all logs.
+
+    Returns:
+        How they are found again, how their views differ from their files, and where they end if
+        that matters.
+    """
     from kafkalog.tables.model import is_named, partition_ends
-    from kafkalog.tables.planning import find_targets
+    from kafkalog.tables.planning import find_targets, targets_among
 
     every = replace(tables, replicas=tables.replicas or Replicas.ALL)
     request = every.request(TableName.RECORDS)
-    with listings_held(tables.paths):
-        targets = find_targets(tables.paths, request)
-        ends = partition_ends(targets, request) if is_named(query, TableName.RECORDS) else []
-    return [one.difference for one in targets if one.difference is not None], ends
+    targets = find_targets(tables.paths, request)
+    ends = partition_ends(targets, request) if is_named(query, TableName.RECORDS) else []
+    differences = [one.difference for one in targets if one.difference is not None]
+    return partial(targets_among, targets, request), differences, ends
 
 
 def _answer_of(
-    run: Callable[[dict[str, str]], Answer], options: dict[str, str], outcome: Outcome
+    run: Callable[..., Answer],
+    options: dict[str, str],
+    outcome: Outcome,
+    *here: str | Find,
 ) -> Answer:
-    """Run a query, and again without what is lost, which is reported."""
+    """Run a query, and again without what is lost, which is reported; see `run_query`."""
     from kafkalog.defects import make_defect
     from kafkalog.errors import OffsetsMissingError
     from kafkalog.spark.job import errors_as_ours
 
     try:
         with errors_as_ours():
-            answer = run(options)
+            answer = run(options, *here)
             first = list(islice(answer.rows, 1))  # all logs are planned before the first row
     except OffsetsMissingError as error:
         place = error.path or ""

@@ -183,7 +183,7 @@ def test_spark_starts_only_on_request(
         started.append(True)
         raise UnsupportedError("Spark is not started here.")
 
-    monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.open", start)
+    monkeypatch.setattr("kafkalog_cli.engines.SparkChoice.start", start)
     for words, is_spark in [
         ([LOG_DIR], False),
         ([f"{LOG_DIR}/orders-0", "--engine", "spark"], True),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import EngineError, UnsupportedError, UsageError
-from kafkalog.spark.session import _connected, _directory, spark_session
+from kafkalog.spark.session import _connected, scratch_directory, spark_session
 from kafkalog.spark.settings import DriverProcess, find_java, require_connect
 from tests.spark.cluster import QUICK, connect_server, free_port, running_processes
 from tests.spark.driver import REPOSITORY, start_driver, wait_for_files
@@ -144,6 +144,32 @@ def test_interrupt_ends_all(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.parametrize("raised", ["UsageError('no plan')", "KeyboardInterrupt()"])
+def test_a_session_that_is_not_asked_for_ends_with_the_block(raised: str, tmp_path: Path) -> None:
+    """Nothing is left of it, and the error is that of the block."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    script = f"""
+import time
+from kafkalog.errors import UsageError
+from kafkalog.spark.session import starting_session
+try:
+    with starting_session("local[1]", {QUICK!r}) as started:
+        time.sleep(4)
+        raise {raised}
+except (UsageError, KeyboardInterrupt) as error:
+    print(repr(error))
+"""
+    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, check=False, env={**os.environ, **own},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, raised, "")
+    assert list(temporary.iterdir()) == []
+    assert not [one for *_, one in running_processes() if bytes(tmp_path) in one]
+
+
 def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     """One line with the place of the log, the only file that is kept."""
     directory = tmp_path / "tasks"
@@ -214,8 +240,9 @@ def test_what_a_killed_session_left_goes_with_the_next(
 ) -> None:
     """Its settings can hold secrets. Live sessions, kept logs and foreign files stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    script = "import os; from kafkalog.spark.session import _directory; opened = _directory(); "
-    command = [sys.executable, "-c", f"{script}opened.__enter__(); os.kill(os.getpid(), 9)"]
+    script = "import os; from kafkalog.spark.session import scratch_directory as directory; "
+    then = "opened = directory(); opened.__enter__(); os.kill(os.getpid(), 9)"
+    command = [sys.executable, "-c", f"{script}{then}"]
     subprocess.run(command, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
     [dead] = tmp_path.iterdir()
     (dead / "spark.conf").write_text("secret")
@@ -223,9 +250,9 @@ def test_what_a_killed_session_left_goes_with_the_next(
     kept.mkdir()
     (kept / "spark.log").write_text("why")
     (tmp_path / "another").mkdir()
-    with _directory() as first:
+    with scratch_directory() as first:
         assert not dead.exists()
-        with _directory() as second:
+        with scratch_directory() as second:
             assert os.path.isdir(first)
             assert os.path.isdir(second)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["another", kept.name]
