@@ -47,6 +47,7 @@ PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "backport
 def main() -> None:
     """Make the data, measure row after row, write the page: after each row what there is so far."""
     options = parse_arguments()
+    processes.exit_on_signals()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which the command sets for itself
     _check_what_is_needed()
     broker_data.build()

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from benchmarks.processes import on_cpus
+from benchmarks.processes import exit_on_signals, on_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -269,6 +269,7 @@ def measure(name: str, partition: Path, scratch: Path) -> dict[str, Any]:
 
 def main(argv: list[str], answers: IO[str]) -> None:
     """Measure, or be what is measured."""
+    exit_on_signals()
     if argv[0] == "--work":
         work(*argv[1:])
         return

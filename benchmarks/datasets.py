@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -174,7 +175,7 @@ class Partition:
 def copy_with_links(home: Path, target: Path) -> None:
     """Copy a log directory for a program that puts new logs in the place of old ones.
 
-    The logs are the same files.
+    The logs are the same files. All is synced, so that no program has to wait for another's bytes.
     """
     shutil.rmtree(target, ignore_errors=True)
     for path in home.rglob("*"):
@@ -185,6 +186,7 @@ def copy_with_links(home: Path, target: Path) -> None:
                 place.hardlink_to(path)
             else:
                 shutil.copy2(path, place)
+    os.sync()
 
 
 def provide(wanted_sets: Iterable[Dataset], root: Path) -> dict[str, Partition]:

@@ -167,6 +167,7 @@ def main() -> None:
         [made] = [one for one in extremes() if one.name == name]
         made.make(Path(home), options.scale)
         return
+    processes.exit_on_signals()
     broker_data.build()
     with tempfile.TemporaryDirectory(prefix="kafkalog-extremes-") as scratch:
         logs = [one for one in extremes() if re.search(options.only, one.name)]

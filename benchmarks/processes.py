@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ SHORT_SECONDS = 5.0
 LONG_SECONDS = 20.0
 RUNS_LONG_MAX = 3
 _CHUNK = 1 << 20
+_GRACE_S = 10.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class FailedError(Exception):
@@ -69,6 +73,34 @@ class Pair:
     """None: not compared."""
 
 
+def exit_on_signals() -> None:
+    """Exit on SIGTERM and SIGINT as by `sys.exit`, so that what was started is ended first."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals that come in the block count after it: what it starts is known then."""
+    seen: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: seen.append(number)) for one in _SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in seen:
+            os.kill(os.getpid(), number)
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that leads a group, and all that it started in it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(_GRACE_S)
+
+
 @contextmanager
 def on_cpus(count: int) -> Iterator[None]:
     """Processes started in here are bound to so many processors."""
@@ -87,7 +119,7 @@ def run(
     *,
     statuses: Collection[int] | None = (0,),
 ) -> Run:
-    """Run a command from start to end.
+    """Run a command from start to end, in a group of processes that ends with an exception here.
 
     Args:
         command: what to run.
@@ -101,14 +133,22 @@ def run(
     """
     stdout = subprocess.PIPE if read else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
-        with on_cpus(cpus):
-            started = time.perf_counter()
-            process = subprocess.Popen(command, stdout=stdout, stderr=errors)
-        if process.stdout and read:
-            with process.stdout as pipe:
-                while chunk := pipe.read(_CHUNK):
-                    read(chunk)
-        _, status, usage = os.wait4(process.pid, 0)
+        process = None
+        try:
+            with _signals_later(), on_cpus(cpus):
+                started = time.perf_counter()
+                process = subprocess.Popen(
+                    command, stdout=stdout, stderr=errors, start_new_session=True
+                )
+            if process.stdout and read:
+                with process.stdout as pipe:
+                    while chunk := pipe.read(_CHUNK):
+                        read(chunk)
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            if process is not None:
+                end_group(process)
+            raise
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if statuses is not None and process.returncode not in statuses:

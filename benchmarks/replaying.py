@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.processes import exit_on_signals
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the records")
     parser.add_argument("--rounds", type=int, default=3, help="how often; the median counts")
     given = parser.parse_args()
+    exit_on_signals()
     broker_data.build()
     place = Path(tempfile.mkdtemp(prefix="kafkalog-replaying-"))
     try:

@@ -29,6 +29,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.processes import exit_on_signals
 from benchmarks.replaying import running_broker
 from tests.kafka import broker_data
 
@@ -228,6 +229,7 @@ def main() -> None:
     parser.add_argument("log_dir", type=Path)
     parser.add_argument("records", type=int, help="of each partition")
     given = parser.parse_args()
+    exit_on_signals()
     records = given.records * len([*given.log_dir.glob(f"{TOPIC}-*")])
     if given.client == "first-record":
         taken = first_record(given.log_dir)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import sink
+from benchmarks.processes import exit_on_signals
 from kafkalog.tables import Bounds, Request, plan_splits
 from tests.kafka import broker_data
 
@@ -119,6 +120,7 @@ def main() -> None:
         tuple(name for name in names if re.search(options.only, name))
         for names in (KAFKAS, OURS, SCALED)
     )
+    exit_on_signals()
     broker_data.build()
     jars = _connector()
     with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as temporary:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.processes import exit_on_signals
 from kafkalog.codecs import crc32c
 from tests.builders import BASE_TIME, batch, record
 from tests.counted_store import CountedStore, serve
@@ -183,6 +184,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX", help="commands like this")
     parser.add_argument("--serve", action="store_true", help="be the store")
     options = parser.parse_args()
+    exit_on_signals()
     if options.serve:
         asyncio.run(_serve(options))
         return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import time
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +20,6 @@ from benchmarks.processes import Figures, Pair
 from benchmarks.row import Wanted, beside_codec, on_processors
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows
 from docgen.pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_page_has_every_row() -> None:
@@ -156,3 +155,23 @@ def test_gil_of_a_process_is_seen() -> None:
             process.stdin.close()
         shares[work] = spy.held_s / 0.5
     assert shares[counting] > 2 * shares[sleeping]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_benchmark_that_is_ended_ends_what_it_measures(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """And what that has started: a broker or a server would disturb all later ones."""
+    told = tmp_path / "process"
+    measured = ["sh", "-c", f"sleep 600 & echo $! > {told}.new && mv {told}.new {told} && wait"]
+    program = "import sys; from benchmarks import processes; processes.exit_on_signals(); "
+    program += "processes.run(sys.argv[1:], 1)"
+    with subprocess.Popen([sys.executable, "-c", program, *measured], cwd=ROOT) as benchmark:
+        while not told.exists():
+            assert benchmark.poll() is None
+            time.sleep(0.01)
+        benchmark.send_signal(number)
+    assert benchmark.returncode == 128 + number
+    state = Path("/proc") / told.read_text().strip() / "stat"
+    while state.exists() and ") Z " not in state.read_text():  # killed, it is gone at once
+        time.sleep(0.01)
