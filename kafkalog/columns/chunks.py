@@ -390,9 +390,12 @@ class ChunkReader:
         self._size_max = CHUNK_SIZE_MAX
         self._doubled = doubled
 
-    def shrink(self) -> None:
-        """Read smaller chunks from now on, since they grow too large when decompressed."""
-        self._size_max = max(self._size_max // 2, CHUNK_SIZE_MIN)
+    def shrink(self, size: int) -> None:
+        """Read smaller chunks from now on: one of this size grew too large when decompressed.
+
+        Others of that size, read before this was known, tell nothing more.
+        """
+        self._size_max = max(min(size // 2, self._size_max), CHUNK_SIZE_MIN)
 
     def resume(self, position: int) -> None:
         """Continue at another position, with small steps at first."""

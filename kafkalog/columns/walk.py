@@ -172,7 +172,7 @@ class Walk:
         if result.error is not None:
             raise result.error
         if produced > max(_OUTPUT_OF_CHUNK, task.chunk.size_bytes):
-            self.reader.shrink()
+            self.reader.shrink(task.chunk.size_bytes)
 
     def _free(self, task: Task) -> None:
         task.chunk.workspace.release()

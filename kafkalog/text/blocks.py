@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 BLOCK_SIZE_MIN: Final = 1 << 14
-BLOCK_SIZE_MAX: Final = 1 << 23
+BLOCK_SIZE_MAX: Final = 1 << 24
 """Text of a chunk fits in one: each further call of a kernel has to wait for the GIL twice."""
 _KEPT_MAX: Final = 4
 
@@ -98,7 +98,8 @@ class TextFormat:
         """
         state = np.array((first, 0, *more), np.int64)
         ends = np.empty(last, np.int64)
-        block = size = min(max(expected, BLOCK_SIZE_MIN), BLOCK_SIZE_MAX)
+        # In few sizes, so that a block serves again for another chunk: new memory is slow.
+        block = size = min(max(1 << expected.bit_length(), BLOCK_SIZE_MIN), BLOCK_SIZE_MAX)
         out = self._take(size)
         done = first
         while True:
