@@ -72,8 +72,8 @@ Where targets were missed when this was written, the time went to:
   MB*, a third of *rebuild-index*, a quarter of *deep print, 300 MB*. `cat` takes 0.4 s for the 4 GB
   of *shallow*: six times faster than Kafka's tool would be faster than reading.
 - *deep print*: a chunk of 2 MB is read, decoded and printed in a few calls of kernels; between them
-  two threads wait for each other's Python. The machine was slower than for older rows, by a half
-  for Kafka's tool: seconds and GB/s are those of that day, and ratios are of the same run.
+  two threads wait for each other's Python. Seconds and GB/s are those of the machine's day (Kafka's
+  own print of 300 MB took 7 to 11 s on different days); ratios are of the same run.
 - *compaction*: half of the time is spent in the kernels (checksums, decoding, hashes of keys, the
   map, new batches), a third in the operating system (reading, writing and syncing the file, fresh
   pages, removing the old file), the rest in Python, once per 2 MB. The log is decoded once to judge
@@ -83,8 +83,6 @@ Where targets were missed when this was written, the time went to:
 - *Parquet*: one thread reads and decodes, while one writes; pyarrow's writing takes more than half.
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers.
-- *export of a tier of Aiven's plugin*: other programs kept both processors busy while it was
-  measured, so that its time is that of the processors: 14 s, 4 of them to decompress chunks.
 - *1 and 2 processors*: a thread that waits for a processor while it holds the GIL counts as one
   that holds it. In `verify` a third of the samples are in the calls that wake another thread.
 """

@@ -10,8 +10,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 _ZSTD_MODULE: Final = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 
@@ -51,9 +56,17 @@ def decompress_whole() -> Any:
     return ctypes.CFUNCTYPE(size, place, size, ctypes.c_char_p, size)(address) if address else None
 
 
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return find_spec(module)
+    except ValueError:  # another thread imports it: until that ends, it is there without a spec
+        package = import_module(module.rpartition(".")[0])
+        return PathFinder.find_spec(module, package.__path__)
+
+
 def _address(module: str, name: str) -> int:
     try:
-        found = find_spec(module)
+        found = _spec(module)
         if found is None or not found.has_location:
             return 0
         function = getattr(ctypes.CDLL(found.origin), name)
