@@ -145,7 +145,7 @@ def run(
                     while chunk := pipe.read(_CHUNK):
                         read(chunk)
             _, status, usage = os.wait4(process.pid, 0)
-        except BaseException:
+        except BaseException:  # raised again, so that even Ctrl-C leaves no process behind
             if process is not None:
                 end_group(process)
             raise

@@ -69,7 +69,7 @@ def decompress_known(data: bytes, size_max: int) -> bytes | bytearray:
 
 
 def _in_one_call(data: bytes, size: int) -> bytearray | None:
-    """Return the content of frames with so many bytes; None if that cannot be had so."""
+    """Decompress frames of this total size; return None if libzstd cannot do it in one call."""
     whole = decompress_whole()
     if whole is None or not size:
         return None

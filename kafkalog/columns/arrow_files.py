@@ -31,7 +31,7 @@ _STATISTICS: Final = (
 )  # fmt: skip
 
 
-# A column of which so many rows hold nearly as many values would only lose by a dictionary.
+# Parquet writes no dictionary for a column if more than this part of the sampled values differ.
 _SAMPLE_ROWS: Final = 1 << 15
 _UNIQUE_PART: Final = 0.8
 _UNIQUE_BITS: Final = 32

@@ -194,7 +194,7 @@ def _evaluate(expression: Any, schema: Any) -> None:
     """Raise `UsageError` if an expression cannot be a filter on these columns."""
     try:
         ds.InMemoryDataset(schema.empty_table()).scanner(filter=expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:  # a wrong filter
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:  # no filter
         words = str(error).partition("\n")[0].rstrip(".")
         raise UsageError(f"This is no filter on these columns: {words}.") from error
 

@@ -65,7 +65,7 @@ def delta_schema(place: str, schema: Any) -> Any:
         ) from error
     try:
         return Schema.from_arrow(schema)
-    except Exception as error:  # deltalake and arro3 raise exceptions of their own, some bare
+    except Exception as error:  # deltalake and arro3 raise bare `Exception`, too
         raise UnsupportedError(
             f"Delta cannot have these columns: {_words(error)}.",
             hint="Choose others with --columns.",

@@ -141,8 +141,8 @@ _SET_BY_PYSPARK: Final = (
     "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",
 )  # fmt: skip
-"""Variables that a thread sets while a session starts. They have to exist: for new ones the C
-library moves the environment, which the client of a store may be reading."""
+"""Variables that pyspark sets in a thread. Set them before: adding one makes the C library move the
+environment while the client of a store may be reading it."""
 _PREFIX: Final = "kafkalog-spark-"
 _LOCK: Final = "session.lock"
 _Result = TypeVar("_Result")
@@ -195,7 +195,7 @@ def starting_session(
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     end_timeout_s: float = END_TIMEOUT_S,
 ) -> Iterator[Callable[[], SparkSession]]:
-    """Start a session while the block does other work; what it gets waits for the session.
+    """Start a session in the background; the block gets a function that waits for it.
 
     Arguments, errors and cost are those of `spark_session`. A start that fails is an error where
     the session is asked for; a session that nobody asks for ends with the block as well.

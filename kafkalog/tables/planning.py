@@ -215,7 +215,7 @@ def targets_among(
 
     Args:
         found: what it has found, all copies of each log.
-        of: the request, for any partition. What asks for other logs is looked for anew.
+        of: that request, for any partition. If `request` asks for other logs, they are searched.
         paths, request: as in `find_targets`, whose errors are raised.
     """
     same = replace(

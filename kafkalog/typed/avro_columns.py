@@ -79,7 +79,7 @@ class AvroColumns:
 
 
 class _Values:
-    """Values, and how far they are read; what is odd is noted, and read as zeros."""
+    """Reads values field by field; marks a value that it cannot read as odd, and reads zeros."""
 
     def __init__(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]

@@ -194,7 +194,7 @@ def _run_in_spark(
         options["replicas"] = tables.replicas
     if tables.disorder_ms is not None:
         options["maxTimestampDisorderMs"] = str(tables.disorder_ms)
-    look_at_targets(tables.paths)  # a path that is wrong is told before anything starts
+    look_at_targets(tables.paths)  # report a wrong path before Spark starts
     with spark.start() as session, listings_held(tables.paths):
         from kafkalog.spark.session import scratch_directory
 

@@ -1,4 +1,4 @@
-"""Logs of a store that were found once are not looked for again: the same ones, no requests."""
+"""A second request reuses the logs found for the first, and asks the store nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.counted_store import counted_store
 
 
 def test_what_was_found_once_answers_narrower_requests():
-    """It is what would be found anew, and asks the store nothing unless other logs are meant."""
+    """The result equals a new search. Only a request for other logs asks the store."""
     objects = log_dir(4, 2) | {
         name.replace("topic-0-0", "__consumer_offsets-0"): data
         for name, data in log_dir(1, 2).items()
