@@ -2,8 +2,9 @@
 
 `python -m benchmarks.stores --help`. The store is a process on this machine that answers each
 request after a delay, and counts it. Its log directory was closed cleanly: partitions of several
-segments, each with its indexes and its snapshot. A command runs until its first row, its first file
-or its first task is there; then it is stopped, and the store says what it was asked for.
+segments, each with its indexes and its snapshot. A command runs until its first row or file is
+there; then it is stopped. The store says what it was asked for, and when a task first read: no plan
+reads a segment that is not the active one.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from tests.builders import BASE_TIME, batch, record
 from tests.counted_store import CountedStore, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 BATCHES: Final = 48
 VALUE_BYTES: Final = 4000
 TOPIC_PARTITIONS: Final = 100
 PREFIX: Final = "kafka"
-_SECONDS_MAX: Final = 3600
+_FIRST_LOG: Final = f"{0:020d}.log"
+_QUIET_S: Final = 2.0
 _IN_SPARK: Final = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -97,6 +99,24 @@ def log_dir(partitions: int, segments: int) -> dict[str, bytes]:
     return found
 
 
+class TimedStore(CountedStore):
+    """A store that knows when a task first read a segment since it was last asked for counts."""
+
+    read_ms = 0
+
+    def answer(
+        self, method: str, target: str, headers: Mapping[str, str]
+    ) -> tuple[int, str, bytes]:
+        """Do what `CountedStore` does; the counts say when a task began to read, in epoch ms."""
+        status, head, body = super().answer(method, target, headers)
+        if target == "/_counts":
+            body += f" read-ms={self.read_ms}".encode()
+            self.read_ms = 0
+        elif method == "GET" and target.endswith(_FIRST_LOG):
+            self.read_ms = self.read_ms or time.time_ns() // 1_000_000
+        return status, head, body
+
+
 @dataclass(frozen=True)
 class Command:
     """What is measured: its words, and how it is seen that its work has begun."""
@@ -123,11 +143,13 @@ def commands(to: Path) -> list[Command]:
     ]
 
 
-def measured(command: Command, store: CountedStore, to: Path) -> tuple[float, dict[str, int]]:
-    """Return the seconds until the work of a command begins, and the requests until then."""
+def measured(
+    command: Command, store: CountedStore, to: Path
+) -> tuple[float, float, dict[str, int]]:
+    """Return the seconds until a task reads and until its result, and the requests until then."""
     words = [word.replace("{uri}", store.uri(PREFIX)) for word in command.words]
-    before = asked_of(store)
-    began = time.monotonic()
+    before = _settled(store)
+    began = time.time()
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         try:
@@ -137,16 +159,17 @@ def measured(command: Command, store: CountedStore, to: Path) -> tuple[float, di
             else:
                 line = process.stdout.readline()
                 if line == b"ready\n":  # a session of Spark takes some seconds to start
-                    began = time.monotonic()
+                    began = time.time()
                     line = process.stdout.readline()
-            took, now = time.monotonic() - began, asked_of(store)
+            took, now = time.time() - began, asked_of(store)
             peak = _peak_mb(process.pid)
             if process.poll():
                 raise SystemExit(f"{command.name} ended with status {process.returncode}.")
         finally:
             with_children(process.pid, signal.SIGKILL)
     counts = {kind: now[kind] - before.get(kind, 0) for kind in now if kind != "at-once"}
-    return took, {**counts, "at-once": now["at-once"], "MB": peak}
+    reads = now["read-ms"] / 1000 - began if now["read-ms"] else took
+    return reads, took, {**counts, "at-once": now["at-once"], "MB": peak}
 
 
 def with_children(pid: int, number: int) -> None:
@@ -173,6 +196,16 @@ def asked_of(store: CountedStore) -> dict[str, int]:
     words = connection.getresponse().read().decode().split()
     connection.close()
     return {kind: int(number) for kind, _, number in (word.partition("=") for word in words)}
+
+
+def _settled(store: CountedStore) -> dict[str, int]:
+    """Return what the store was asked for, once workers of the last command no longer ask."""
+    while (before := asked_of(store)) and sum(before.values()):
+        time.sleep(_QUIET_S)
+        now = asked_of(store)
+        if all(now.get(kind) == before.get(kind) for kind in ("LIST", "HEAD", "GET")):
+            return now
+    return before
 
 
 def main() -> None:
@@ -202,23 +235,24 @@ def main() -> None:
 
 def _table(store: CountedStore, options: argparse.Namespace) -> Iterator[str]:
     segments = options.partitions * options.segments
-    yield "| command | s | LIST | HEAD | GET | a segment | at once | memory, MB |"
-    yield "|---" * 8 + "|"
+    titles = ("command", "s until a task reads", "s", "LIST", "HEAD", "GET", "a segment", "at once")
+    yield f"| {' | '.join(titles)} | memory, MB |"
+    yield "|---" * (len(titles) + 1) + "|"
     with tempfile.TemporaryDirectory(prefix="kafkalog-stores-") as scratch:
         for number, one in enumerate(commands(Path(scratch) / "to")):
             if not re.search(options.only, one.name):
                 continue
             to = Path(scratch) / f"to-{number}"
             words = tuple(word.replace(str(Path(scratch) / "to"), str(to)) for word in one.words)
-            took, found = measured(Command(one.name, words, one.sees_file), store, to)
+            reads, took, found = measured(Command(one.name, words, one.sees_file), store, to)
             asked = [found.get(kind, 0) for kind in ("LIST", "HEAD", "GET")]
             each = sum(asked) / segments
-            cells = [f"`{one.name}`", f"{took:.1f}", *map(str, asked), f"{each:.2f}"]
-            yield f"| {' | '.join(cells)} | {found['at-once']} | {found['MB']} |"
+            cells = [f"`{one.name}`", f"{reads:.1f}", f"{took:.1f}", *map(str, asked)]
+            yield f"| {' | '.join(cells)} | {each:.2f} | {found['at-once']} | {found['MB']} |"
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    store = CountedStore(log_dir(options.partitions, options.segments), options.delay / 1000)
+    store = TimedStore(log_dir(options.partitions, options.segments), options.delay / 1000)
     server = await serve(store)
     print(store.port, flush=True)
     async with server:
