@@ -242,17 +242,27 @@ class MetaProperties:
 _SIZE_MAX = 1 << 20  # each of these files has only a few lines
 
 
+PLAIN_PROPERTIES: Final = re.compile(r"(?:#[^\r\n\\]*\n|[\w.-]+=[\w.,:/@-]*\n)*", re.ASCII)
+"""What brokers write: lines that mean what they say."""
+
+
 def read_properties(path: str) -> dict[str, str]:
     """Read a file of Java properties, unescaped; the last of equal keys wins.
+
+    Plain files do without the library, which takes 50 ms to load.
 
     Raises:
         CorruptDataError: an escape is malformed.
         NotFoundError, UnreadableError: the file cannot be read.
     """
+    text = read_file(path, _SIZE_MAX).decode("iso-8859-1")
+    if PLAIN_PROPERTIES.fullmatch(text):
+        pairs = (line.partition("=") for line in text.split("\n")[:-1] if line[0] != "#")
+        return {name: value for name, _, value in pairs}
     import javaproperties
 
     try:
-        return dict(javaproperties.loads(read_file(path, _SIZE_MAX).decode("iso-8859-1")))
+        return dict(javaproperties.loads(text))
     except ValueError as error:
         raise _malformed(path, f"{error}.") from error
 

@@ -158,7 +158,9 @@ class BatchColumns:
 
 
 def joined(parts: Sequence[BatchColumns]) -> BatchColumns:
-    """Join the columns of consecutive batches, read at one level; the result owns its memory."""
+    """Join the columns of consecutive batches, read at one level."""
+    if len(parts) == 1:
+        return parts[0]
     facts = [part.facts for part in parts if part.facts is not None]
     refusals: list[tuple[int, KafkaLogError]] = []
     seen: list[tuple[int, Any]] = []
@@ -334,7 +336,8 @@ def _walk(
 def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[BatchColumns | Turn]:
     """Yield the batches of a chunk; large batches wait for their turn."""
     valid = np.ones(chunk.count, np.bool_) if level == Level.QUICK else chunk.crc_valid
-    found = BatchColumns(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
+    # The chunk's own headers make room for those of the next.
+    found = BatchColumns(chunk.headers.copy(), valid, record_facts.markers_of_chunk(chunk))
     if level == Level.DEEP:
         seen: list[Any] = []
         facts, refusals = yield from record_facts.facts_of_chunk(
@@ -356,8 +359,7 @@ def _gathered(found: Iterator[BatchColumns | Defect]) -> Iterator[BatchColumns |
     try:
         for one in found:
             if isinstance(one, BatchColumns):
-                # The memory of its headers is reused for the next.
-                held.append(replace(one, headers=one.headers.copy()))
+                held.append(one)
                 batches += one.count
                 records += 0 if one.facts is None else int(one.facts[h.FOUND].sum())
                 if batches < _GATHERED_MIN and records < _GATHERED_RECORDS_MIN:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import struct
 import time
 import tracemalloc
 from typing import TYPE_CHECKING
 
 import crc32c as wheel
+import javaproperties
 import pytest
 
 from formats.file_names import FileKind
@@ -17,6 +19,7 @@ from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError,
 from kafkalog.model import ProducerState
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
+    PLAIN_PROPERTIES,
     MetaProperties,
     NoTopicIdError,
     read_clean_shutdown,
@@ -74,6 +77,19 @@ def test_properties_are_escaped_as_java_does(file: Path):
     """§6.8: escapes, continued lines, Latin-1, the last of equal keys."""
     file.write_bytes(b"a\\:b=\\u0041\\\n  x\nk=\xe9\nk=2\n! comment\n")
     assert read_properties(str(file)) == {"a:b": "Ax", "k": "2"}
+
+
+def test_plain_properties_are_those_of_the_library(file: Path):
+    """What is read without the library is what it reads, and what is not plain goes to it."""
+    rng = random.Random(11)
+    pieces = ["#", "!", "\n", "=", "a", "b.c", ":", "/x", " ", "\\", "\r", "\x85", "1=2\n", "#a\n"]
+    plain = 0
+    for _ in range(4000):
+        text = "".join(rng.choices(pieces, k=rng.randrange(1, 9)))
+        file.write_text(text, encoding="iso-8859-1", newline="")
+        assert read_properties(str(file)) == javaproperties.loads(text), text
+        plain += bool(PLAIN_PROPERTIES.fullmatch(text))
+    assert plain > 100
 
 
 @pytest.mark.parametrize(
