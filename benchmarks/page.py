@@ -99,8 +99,8 @@ NOTES = {
     "once, in addition: a consumer of librdkafka (confluent-kafka 2.16.1) that compares the keys "
     "of the 10 million records of 1.2 GB took 58 s and 8.8 s of processor time, without the "
     "broker's, when `find` took 1.4 s and 0.8 s on the same busy machine.",
-    "For other programs": "`dump-segment --format ndjson` against Kafka's deep print, and "
-    "`dump-segment --format parquet --to FILE`.",
+    "For other programs": "`dump-segment`, as a table and with `--format ndjson`, against "
+    "Kafka's deep print, and `dump-segment --format parquet --to FILE`.",
     "Decoding": "`export --value avro --schemas` to Parquet, against `export` alone. It decodes "
     "each value into 10 more columns: two longs, an int, a float, a double, two strings, an enum, "
     "a boolean and a nullable string. Python writes the log, not Kafka's classes.",

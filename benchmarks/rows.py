@@ -65,7 +65,7 @@ def index_rows() -> list[Row]:
 
 
 def export_rows() -> list[Row]:
-    """Records for other programs; Kafka's tool has only its own text to offer."""
+    """Records for people and other programs; Kafka's tool has only its own text to offer."""
     table = "For other programs"
     ndjson = ("kafkalog", "dump-segment", "{partition}", "--format", "ndjson")
     export = "{kafkalog} dump-segment {partition} --format parquet --to {to}"
@@ -73,6 +73,7 @@ def export_rows() -> list[Row]:
     print_all = ("DumpLogSegments", "--files", "{logs}", *DEEP)
     fast = Wanted("M records/s", at_least=1.5)
     return [
+        Row(table, "table, 300 MB", sized("300 MB"), ndjson[:3], print_all),
         Row(table, "NDJSON, 300 MB", sized("300 MB"), ndjson, print_all, wanted=(times(6),)),
         Row(table, "NDJSON, 4 GB", sized("4 GB"), ndjson, wanted=(MEMORY,)),
         Row(table, "Parquet, 300 MB", sized("300 MB"), parquet, wanted=(fast,)),

@@ -43,6 +43,8 @@ _PIECE_SIZE = 1 << 16  # characters
 
 def printable(text: str) -> str:
     r"""Return the text with everything on which a terminal could act written as \xNN or \uNNNN."""
+    if text.isprintable():  # Python's own idea of it leaves out more, and is quick
+        return text
     if is_long(text):  # the replacement takes a list of strings meanwhile
         return "".join(map(printable, in_pieces(text)))
     return UNSAFE.sub(_escape, text)
@@ -61,7 +63,8 @@ def bytes_text(data: bytes) -> str:
         return "0x" + data.hex()
     if data == b"null":
         return '"null"'
-    is_plain = UNSAFE.search(text) is None and data not in (b'""', b'"null"')
+    is_plain = text.isprintable() or UNSAFE.search(text) is None
+    is_plain = is_plain and data not in (b'""', b'"null"')
     return text if is_plain else "0x" + data.hex()
 
 

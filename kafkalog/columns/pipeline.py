@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.scan_steps import Format, Work
+    from kafkalog.model import TimestampType
 
 
 def read_contents(
@@ -237,12 +238,14 @@ def records_of(rows: Rows, chunk: Chunk) -> list[Record]:
     pairs = np.empty((4, int(counts.sum())), np.int64)
     k.expand_headers(arena, table[k.HEADERS_POSITION], counts, pairs)
     headers = iter(pairs.T.tolist())
-    batches: dict[int, Batch] = {}
+    data = arena.data
+    batches: dict[int, tuple[Batch, TimestampType]] = {}
     found = []
     for ordinal, offset, timestamp, key, key_size, value, value_size, _, count in table.T.tolist():
-        batch = batches.get(ordinal)
-        if batch is None:
-            batch = batches[ordinal] = chunk.batch(ordinal)
+        if ordinal not in batches:
+            one = chunk.batch(ordinal)
+            batches[ordinal] = one, one.timestamp_type
+        batch, timestamp_type = batches[ordinal]
         sequence = -1
         if batch.base_sequence >= 0:
             delta = wrap_int64(offset - batch.base_offset)  # the offset itself may have wrapped
@@ -252,10 +255,10 @@ def records_of(rows: Rows, chunk: Chunk) -> list[Record]:
                 batch=batch,
                 offset=offset,
                 timestamp=timestamp,
-                timestamp_type=batch.timestamp_type,
-                key=None if key_size < 0 else arena[key : key + key_size].tobytes(),
-                value=None if value_size < 0 else arena[value : value + value_size].tobytes(),
-                headers=tuple(_header(arena, *next(headers)) for _ in range(count)),
+                timestamp_type=timestamp_type,
+                key=None if key_size < 0 else bytes(data[key : key + key_size]),
+                value=None if value_size < 0 else bytes(data[value : value + value_size]),
+                headers=tuple(_header(data, *next(headers)) for _ in range(count)) if count else (),
                 sequence=sequence,
             )
         )
@@ -270,10 +273,8 @@ def record_of(rows: Rows, chunk: Chunk, row: int) -> Record:
     return record
 
 
-def _header(
-    arena: NDArray[np.uint8], key: int, key_size: int, value: int, value_size: int
-) -> Header:
+def _header(data: memoryview, key: int, key_size: int, value: int, value_size: int) -> Header:
     return Header(
-        arena[key : key + key_size].tobytes(),
-        None if value_size < 0 else arena[value : value + value_size].tobytes(),
+        bytes(data[key : key + key_size]),
+        None if value_size < 0 else bytes(data[value : value + value_size]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import FileEntry
-from kafkalog_cli.output.records import BATCH, RECORD, probe
+from kafkalog_cli.output.records import BATCH, PLAIN_TITLES, RECORD, probe
 from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
 
@@ -72,7 +73,7 @@ def read_rows(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """Yield lists of rows, blocks of text and defects, in order.
+    """Yield lists of values, `Cells`, blocks of text and defects, in order.
 
     Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.
@@ -81,7 +82,13 @@ def read_rows(
 
     plan = plan_reading(target, selection)
     if style.form == Format.TABLE or not view.names:
-        yield from read_contents(plan, Restored(), progress, batches=batches)
+        is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
+        if is_plain and style.form == Format.TABLE and not sys.stdout.isatty():
+            from kafkalog_cli.output.bulk_cells import PlainCells
+
+            yield from read_contents(plan, PlainCells(style.shown), progress, batches=batches)
+        else:
+            yield from read_contents(plan, Restored(), progress, batches=batches)
         return
 
     from kafkalog.text.objects import FIELDS, BatchLines, RecordLines

@@ -317,8 +317,11 @@ class Dump:
                 writer.write(value)
 
     def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
-        """Write lists of values, blocks of text and defects."""
+        """Write lists of values, cells, blocks of text and defects."""
+        from kafkalog_cli.output.bulk_cells import Cells
+
         writer = self._open(name, self._labelled(view))
+        labels = self._label[: len(self.style.titles)]
         for content in found:
             if isinstance(content, Defect):
                 self.outcome.count(content)
@@ -326,6 +329,9 @@ class Dump:
             elif isinstance(content, list):
                 for value in content:
                     writer.write(value)
+            elif isinstance(content, Cells):
+                for cells in content.rows:
+                    writer.write_cells((*labels, *cells))
             else:
                 writer.write_text(content)
 

@@ -164,9 +164,13 @@ class Column(Generic[T]):
     tone: Callable[[T], Tone | None] | None = None
 
     def text(self, value: T) -> str:
-        """Return the printable cell of a value."""
+        """Return the cell of a value, which need not be printable."""
         assert callable(self.cell), "`ObjectType.view` has replaced the name of a field"
-        text = printable(str(self.cell(value)))
+        return str(self.cell(value))
+
+    def toned(self, value: T) -> str:
+        """Return the printable cell of a value, with its tone if it has one."""
+        text = printable(self.text(value))
         tone = None if self.tone is None else self.tone(value)
         return text if tone is None else Toned(text, tone)
 

@@ -26,6 +26,8 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import Tone, bytes_cell, bytes_value, compression_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog_cli.output.objects import Style, View
 
 
@@ -239,8 +241,26 @@ def record_view(style: Style) -> View[Record]:
     )
 
 
+PLAIN_TITLES: Final = ("OFFSET", "TIME", "KEY", "VALUE", "HEADERS")
+"""The titles of `record_view` if records are neither decoded nor have states."""
+
+
+def plain_cells(
+    style: Style,
+    offsets: Sequence[int],
+    timestamps: Sequence[int],
+    keys: Sequence[str],
+    values: Sequence[str],
+) -> list[tuple[str, ...]]:
+    """Return the cells under `PLAIN_TITLES` of data records without headers."""
+    times = [time_text(one, style) for one in timestamps]
+    return list(zip(map(str, offsets), times, keys, values, [""] * len(times), strict=True))
+
+
 def headers_cell(record: Record, style: Style) -> str:
     """Return the cell of a record's headers."""
+    if not record.headers:
+        return ""
     return ", ".join(
         f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.bytes_form)}"
         for header in record.headers

@@ -6,7 +6,7 @@ import os
 import re
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
 from kafkalog.wording import UNSAFE, bytes_text, counted, in_pieces, is_long, printable
@@ -93,6 +93,7 @@ def compression_name(batch: Batch) -> str:
     return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
 
 
+_SECOND_WIDTH = len("2026-11-21T04:00:00")
 _LEGIBLE_WIDTH = 16  # if less than this is left for the text, lines may be too long
 
 
@@ -196,12 +197,19 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
     """
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
+    second, ms = divmod(timestamp_ms, 1000)
     try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, zone)
+        time, offset = _second_text(second, zone)
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
-    text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return f"{time}.{ms:03}{offset}"
+
+
+@lru_cache(maxsize=64)
+def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
+    """Return a second as text, and its offset from UTC."""
+    text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
+    return text[:_SECOND_WIDTH], text[_SECOND_WIDTH:]
 
 
 def left_overs_text(number: int, *, is_done: bool) -> str:

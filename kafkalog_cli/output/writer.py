@@ -68,10 +68,11 @@ class Writer(Generic[T]):
     view: View[T]
     form: Format
     on_defect: Callable[[Defect], None]
-    _pending: list[list[str]] = field(default_factory=list)
+    _pending: list[Sequence[str]] = field(default_factory=list)
     _pending_size: int = 0
     _widths: list[int] = field(default_factory=list)
     _rows: int = 0
+    _is_terminal: bool = field(default_factory=lambda: terminal_width() is not None)
 
     def __enter__(self) -> Self:
         if self.form == Format.JSON:
@@ -89,13 +90,20 @@ class Writer(Generic[T]):
     def write(self, value: T) -> None:
         """Write one value."""
         if self.form == Format.TABLE:
-            cells = [column.text(value) for column in self.view.columns]
-            self._pending.append(cells)
-            self._pending_size += sum(map(len, cells))
-            if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
-                self.flush()
+            if self._is_terminal:
+                cells = [column.toned(value) for column in self.view.columns]
+            else:  # `flush` looks at whole columns, which takes less time
+                cells = [column.text(value) for column in self.view.columns]
+            self.write_cells(cells)
         else:
             self.write_row(self.view.row(value))
+
+    def write_cells(self, cells: Sequence[str]) -> None:
+        """Write a row of a table, given the cells of all columns."""
+        self._pending.append(cells)
+        self._pending_size += sum(map(len, cells))
+        if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
+            self.flush()
 
     def write_row(self, row: Row) -> None:
         """Write one object of any type; not for tables."""
@@ -134,22 +142,23 @@ class Writer(Generic[T]):
         if not self._pending:
             return
         first = not self._widths
-        titles: list[str] = [Toned(column.title, Tone.TITLE) for column in self.view.columns]
+        titles: Sequence[str] = [Toned(column.title, Tone.TITLE) for column in self.view.columns]
         lines = [titles, *self._pending] if first else self._pending
-        columns = zip(*lines, strict=True)
+        columns = [_printable(cells) for cells in zip(*lines, strict=True)]
         widths = [_column_width(cells) for cells in columns]
         self._widths = [
             max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
         ]
-        terminal = terminal_width()
+        terminal = terminal_width() if self._is_terminal else None
         upper = [column.below for column in self.view.columns].count(False)
-        if terminal is None or self._width(len(widths)) <= terminal:
+        if terminal is None:
+            _put("".join(f"{row.rstrip()}\n" for row in self._aligned(columns)))
+        elif self._width(len(widths)) <= terminal:
             for line in lines:
-                row = self._padded(line)
-                if terminal is not None and cell_width(row) > terminal:
-                    row = "\n".join(wrapped("  ".join(line), first="", width=terminal, hanging=2))
-                elif terminal is not None:
+                if cell_width(self._padded(line)) <= terminal:
                     row = self._padded(line, show=_coloured)
+                else:
+                    row = "\n".join(wrapped("  ".join(line), first="", width=terminal, hanging=2))
                 _put(f"{row}\n")
         elif upper < len(widths) and self._width(upper) <= terminal:
             for line in lines:
@@ -163,7 +172,19 @@ class Writer(Generic[T]):
         """Return the width of a row of the first columns."""
         return sum(self._widths[:columns]) + 2 * (columns - 1)
 
-    def _padded(self, cells: list[str], show: Callable[[str], str] = str) -> str:
+    def _aligned(self, columns: Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yield the rows of some columns."""
+        aligned = []
+        for cells, width, column in zip(columns, self._widths, self.view.columns, strict=True):
+            align = str.rjust if column.right else str.ljust
+            if "".join(cells).isascii():
+                aligned.append([align(cell, width) for cell in cells])
+            else:
+                wide = (width - cell_width(cell) + len(cell) for cell in cells)
+                aligned.append([align(cell, room) for cell, room in zip(cells, wide, strict=True)])
+        return map("  ".join, zip(*aligned, strict=True))
+
+    def _padded(self, cells: Sequence[str], show: Callable[[str], str] = str) -> str:
         """Return a row of the first columns, each cell as `show` shows it."""
         padded = []
         for cell, width, column in zip(cells, self._widths, self.view.columns, strict=False):
@@ -171,7 +192,7 @@ class Writer(Generic[T]):
             padded.append(blanks + show(cell) if column.right else show(cell) + blanks)
         return "  ".join(padded).rstrip()
 
-    def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
+    def _print_folded(self, lines: Sequence[Sequence[str]], terminal: int, *, first: bool) -> None:
         """Print a table too wide for the terminal: rich folds its cells.
 
         If even the columns that should stay whole are too wide, all fold: nothing is cut off.
@@ -204,13 +225,17 @@ def _coloured(cell: str) -> str:
     return painted(cell, cell.tone, sys.stdout) if isinstance(cell, Toned) else cell
 
 
+def _printable(cells: Sequence[str]) -> Sequence[str]:
+    return cells if "".join(cells).isprintable() else [printable(cell) for cell in cells]
+
+
 def _column_width(cells: Sequence[str]) -> int:
     """Return the width of a column; a far longer cell makes only its own row longer."""
-    widths = sorted(map(cell_width, cells))
-    return max((width for width in widths if width <= _WIDE), default=widths[0])
+    widths = list(map(len if "".join(cells).isascii() else cell_width, cells))
+    return max((width for width in widths if width <= _WIDE), default=min(widths))
 
 
-def _words_below(cells: list[str], width: int) -> list[str]:
+def _words_below(cells: Sequence[str], width: int) -> list[str]:
     """Return the lines below a row; none if there is nothing to say."""
     if all(cell == "-" for cell in cells):
         return []

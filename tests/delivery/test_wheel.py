@@ -15,6 +15,7 @@ from tests.delivery.conftest import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+INSTALLED_SIZE_MAX = 90_000_000  # without compiled modules, which `pip` adds
 QUICK = ["tests/kafkalog/columns/test_fact_twins.py", "tests/kafkalog/columns/test_unpacking.py"]
 
 
@@ -29,18 +30,25 @@ def all_suites() -> list[str]:
     return [*names, "--ignore=tests/kafkalog/columns/test_native.py"]
 
 
+def install(python: Path, *what: str | Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, "--constraint", ROOT / "constraints.txt", *what], check=True)
+
+
 def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
-    """Those of reading facts and decompressing; in `make soak` all, each with a sample of cases."""
+    """Those of reading facts and decompressing; in `make soak` all, each with a sample of cases.
+
+    What a user installs without extras stays small: most of it is numpy.
+    """
     environment = tmp_path / "environment"
     python = environment / "bin" / "python"
     suites, more = (all_suites(), ["polars"]) if tries_everything() else (QUICK, [])
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile",
-         "--constraint", ROOT / "constraints.txt", f"{wheel}[arrow]",
-         "pytest", "pytest-xdist", "hypothesis", "zstandard", *more],
-        check=True,
-    )  # fmt: skip
+    install(python, wheel)
+    packages = next((environment / "lib").glob("python*/site-packages"))
+    size = sum(path.stat().st_size for path in packages.rglob("*") if not path.is_symlink())
+    assert size < INSTALLED_SIZE_MAX, f"{size:,}"
+    install(python, f"{wheel}[arrow]", "pytest", "pytest-xdist", "hypothesis", "zstandard", *more)
     found = "import importlib.util as i, kafkalog; print(i.find_spec('numba'), kafkalog.__file__)"
     place = tmp_path / "place"
     shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))

@@ -150,7 +150,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("how", BYTES)
-@pytest.mark.parametrize("form", ["ndjson", "json", "csv"])
+@pytest.mark.parametrize("form", ["ndjson", "json", "csv", "table"])
 def test_texts_are_escaped_the_same(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str, how: str
 ):
@@ -170,6 +170,28 @@ def test_texts_are_escaped_the_same(
     ]  # fmt: skip
     path = write_log(tmp_path, batch(0, records), batch(2**62, records[:300], base_time=-(2**63)))
     assert_same(capfdbinary, path, "--records", "--format", form, "--bytes", how)
+
+
+@pytest.mark.parametrize("how", BYTES)
+@pytest.mark.parametrize(
+    "odd",
+    [None, b"", b"null", b'""', b'"null"', b"\t", b"\xff", "漢字".encode(), b"\xc2\xad", b"0x"],
+)
+def test_cells_of_plain_columns(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], odd: bytes | None, how: str
+):
+    """One odd key or value among plain ones, and a marker or a header near plain records."""
+    plain = [record(i, b"key-%d" % i, b"value %d" % i) for i in range(60)]
+    path = write_log(
+        tmp_path,
+        batch(0, [*plain[:20], record(20, odd, b"v"), *plain[21:]]),
+        batch(60, [*plain[:59], record(59, b"k", odd)], base_time=-5),
+        batch(120, plain, base_time=10**15),
+        batch(180, [record(0, b"\0\0\0\1", bytes(6))], attributes=0x30, producer=(7, 0, -1)),
+        batch(181, [*plain[:59], record(59, b"k", b"v", headers=[(b"h", odd)])]),
+    )
+    assert assert_same(capfdbinary, path.parent, "--records", "--bytes", how)[1]
+    assert_same(capfdbinary, path.parent, "--records", "--bytes", how, "--limit", 75, "--exact")
 
 
 def test_every_size_of_text_ends_where_it_should(

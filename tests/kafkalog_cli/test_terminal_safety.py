@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.wording import UNSAFE
 from tests.builders import SEGMENT, batch, message, record, write_log
 from tests.conftest import Result
 
@@ -43,6 +44,13 @@ RAW_TEXT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+
+
+def test_nothing_unsafe_is_printable_for_python():
+    """So a text that is printable for Python needs no further look."""
+    unsafe = [code for code in range(sys.maxunicode + 1) if UNSAFE.match(chr(code))]
+    assert len(unsafe) > 2000, "surrogates among them"
+    assert not any(chr(code).isprintable() for code in unsafe)
 
 
 def is_safe(data: bytes | str) -> bool:

@@ -1,0 +1,81 @@
+"""Records of large logs as cells of a table, without an object for each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from formats import constants as c
+from kafkalog.columns import kernels as k
+from kafkalog.columns.pipeline import Restored
+from kafkalog.columns.scan_steps import Part
+from kafkalog_cli.output.records import plain_cells
+from kafkalog_cli.output.text import BytesFormat, bytes_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog_cli.output.objects import Style
+
+    Bytes = NDArray[np.uint8]
+    Column = NDArray[np.int64]
+
+_QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise
+_CELLS_SIZE: Final = 500  # memory of a row, besides the bytes of its key and value
+
+
+class Cells(NamedTuple):
+    """Rows of a table, each with the cells under `PLAIN_TITLES`."""
+
+    rows: list[tuple[str, ...]]
+
+
+class PlainCells(Restored):
+    """A format for records: `Cells`, or lists of `Record`s where some are not plain data."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
+        """See `scan_steps.RecordFormat`."""
+        table = rows.table
+        is_control = chunk.headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
+        if table[k.HEADERS_COUNT].any() or is_control[table[k.ORDINAL]].any():
+            yield from super().of_rows(rows, chunk)
+            return
+        cells = plain_cells(
+            self._style,
+            table[k.OFFSET].tolist(),
+            table[k.TIMESTAMP].tolist(),
+            self._contents(rows.arena, table[k.KEY_POSITION], table[k.KEY_SIZE]),
+            self._contents(rows.arena, table[k.VALUE_POSITION], table[k.VALUE_SIZE]),
+        )
+        size = int(table[[k.KEY_SIZE, k.VALUE_SIZE]].clip(0).sum()) + _CELLS_SIZE * len(cells)
+        yield Part(Cells(cells), len(cells), size)
+
+    def _contents(self, arena: Bytes, positions: Column, sizes: Column) -> list[str]:
+        """Return the cells of keys or values: slices of one text if they all are plain."""
+        form = self._style.bytes_form
+        places = list(zip(positions.tolist(), (positions + sizes).tolist(), strict=True))
+        if form == BytesFormat.AUTO and sizes.min(initial=1) > 0:
+            low = int(positions.min(initial=0))
+            text = str(arena[low : int((positions + sizes).max(initial=0))].data, "latin-1")
+            found = [text[at - low : end - low] for at, end in places]
+            joined = "".join(found)
+            if joined.isascii() and joined.isprintable() and _QUOTED.isdisjoint(found):
+                return found
+        data, exist = arena.data, (sizes >= 0).tolist()
+        return [
+            bytes_cell(bytes(data[at:end]) if is_there else None, form)
+            for (at, end), is_there in zip(places, exist, strict=True)
+        ]
+
+    def cut(self, content: Any, first: int, last: int) -> Any:
+        """See `scan_steps.Format`."""
+        if isinstance(content, Cells):
+            return Cells(content.rows[first:last])
+        return super().cut(content, first, last)
