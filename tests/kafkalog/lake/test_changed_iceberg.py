@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from kafkalog.lake.plan import make_plan
 from tests.kafkalog.lake.appending import (
     ICEBERG,
     Inline,
+    add,
     append,
     asking,
     data_files,
@@ -137,6 +139,56 @@ def test_an_answer_that_was_lost(
             append(tmp_path / "log", to=lake, form=ICEBERG)
         monkeypatch.undo()
         append(tmp_path / "log", to=lake, form=ICEBERG)
+    assert rows_of(lake, ICEBERG) == rows(0, 120)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_refusal_by_its_own_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """A client that repeats a commit whose answer was lost hears of a conflict: nothing is lost.
+
+    The clients of AWS repeat calls. pyiceberg would delete the manifests that the table has now.
+    """
+    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
+    end = 120
+    if not is_first:
+        append(tmp_path / "log", to=lake, form=ICEBERG)
+        grow(partition, 120, 2)
+        end = 126
+    commit = SqlCatalog.commit_table
+
+    def repeating(catalog: SqlCatalog, *arguments: Any) -> Any:
+        commit(catalog, *arguments)
+        raise CommitFailedException("has been updated by another process")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", repeating)
+    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == (120 if is_first else 6)
+    merging = replace(asking(tmp_path / "log", form=ICEBERG), compact_below=1 << 20)
+    assert add(merging, lake)[0].merged.into == 1
+    assert rows_of(lake, ICEBERG) == rows(0, end)
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_ctrl_c_while_a_commit_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_committed: bool
+) -> None:
+    """The files stay, because the table may have them."""
+    lake = tmp_path / "lake"
+    make_log(tmp_path / "log")
+    commit = SqlCatalog.commit_table
+
+    def stopping(catalog: SqlCatalog, *arguments: Any) -> Any:
+        if has_committed:
+            commit(catalog, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        append(tmp_path / "log", to=lake, form=ICEBERG)
+    monkeypatch.undo()
+    assert rows_of(lake, ICEBERG) == (rows(0, 120) if has_committed else [])
+    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].was_complete == has_committed
     assert rows_of(lake, ICEBERG) == rows(0, 120)
 
 
