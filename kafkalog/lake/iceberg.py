@@ -54,7 +54,9 @@ _OPTIONS: Final = "kafkalog.options"
 _SEQUENCE: Final = "kafkalog.sequence-number"
 _MERGES: Final = "commit.manifest-merge.enabled"
 _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
-_BUSY: Final = {"ConnectionError", "Timeout", "TimeoutError", "ServiceUnavailableError"}
+_BUSY: Final = {
+    "ConnectionError", "ServiceUnavailableError", "TTransportException", "Timeout", "TimeoutError",
+}  # fmt: skip
 """What is raised by catalogs of all kinds, and the libraries by which they are reached."""
 TRIES: Final = 10
 WAIT_S: Final = 0.2
@@ -89,7 +91,7 @@ class IcebergTable:
         self.shown = name
         self._name = catalog
         self._properties = dict(properties)
-        self._warehouse = properties.get("warehouse", "").removeprefix(LOCAL)
+        self._warehouse = _local(properties.get("warehouse", ""))
         self._catalog = self._opened()
         self.table: Table | None = None
         self.may_have_committed = False
@@ -104,7 +106,7 @@ class IcebergTable:
 
     def _opened(self) -> Catalog:
         is_local = self._properties.get("uri", "").startswith("sqlite:///")
-        if is_local and self._warehouse.startswith("/"):
+        if is_local and self._warehouse is not None:
             with suppress(OSError):  # the catalog says what is wrong
                 make_directories(self._warehouse)
         try:
@@ -123,8 +125,7 @@ class IcebergTable:
         self._properties.update(
             (key, value) for key, value in catalog.properties.items() if isinstance(value, str)
         )  # for messages
-        warehouse = catalog.properties.get("warehouse", "")
-        if warehouse.startswith((LOCAL, "/")):
+        if _local(catalog.properties.get("warehouse", "")) is not None:
             self._sync_files(catalog)
         return catalog
 
@@ -136,7 +137,7 @@ class IcebergTable:
         with self.failing(UnreadableError, "read"):
             try:
                 self.table = self._catalog.load_table(self._identifier)
-                if self.table.location().startswith((LOCAL, "/")):
+                if _local(self.table.location()) is not None:
                     is_synced = IO_PROPERTY in self._catalog.properties
                     self._sync_files(self._catalog)
                     if not is_synced:
@@ -147,9 +148,7 @@ class IcebergTable:
     @property
     def place(self) -> str | None:
         """The local directory of the table; None if it is elsewhere, or unknown."""
-        location = self._warehouse if self.table is None else self.table.location()
-        location = location.removeprefix(LOCAL)
-        return location if location.startswith("/") else None
+        return self._warehouse if self.table is None else _local(self.table.location())
 
     def create(self, schema: Any) -> None:
         """Create the table for rows of a `pyarrow.Schema`, unless it exists.
@@ -403,6 +402,15 @@ class IcebergTable:
             elif any(word in name.lower() for word in _SECRET) and value:
                 text = text.replace(value, "…")
         return text.rstrip(".")
+
+
+def _local(location: str) -> str | None:
+    """Return the path of a location; None if it is on no local disk.
+
+    Hadoop, and so Hive, writes one slash: `file:/srv`.
+    """
+    path = location.removeprefix(LOCAL).removeprefix("file:")
+    return path if path.startswith("/") else None
 
 
 def _is_busy(error: Exception) -> bool:

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from kafkalog.errors import ChangedSinceError, CorruptDataError
+from kafkalog.errors import ChangedSinceError, CorruptDataError, UsageError
 from kafkalog.lake import local_catalog
 from kafkalog.lake.iceberg import UncertainError
 from kafkalog.lake.iceberg_columns import iceberg_schema
@@ -285,6 +285,20 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     tasks = iceberg(lake).scan().plan_files()
     assert {task.file.partition[0] for task in tasks} == {0, 1, 2, 3}
     assert iceberg(lake).scan(row_filter="offset = 77").to_arrow()["note"].to_pylist() == [None]
+
+
+def test_a_location_as_hadoop_writes_it(tmp_path: Path) -> None:
+    """With one slash, as in a Hive metastore: a local directory, which must not be in a log."""
+    make_log(tmp_path / "log")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    catalog = load_catalog("lake", **local_catalog(str(lake)))
+    catalog.create_namespace("kafka")
+    asked = asking(tmp_path / "log", form=ICEBERG)
+    schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
+    catalog.create_table("kafka.records", schema, location=f"file:{tmp_path}/log/table")
+    with pytest.raises(UsageError, match="inside the source"):
+        append(tmp_path / "log", to=lake, form=ICEBERG)
 
 
 def test_a_commit_that_a_reader_of_the_catalog_prevents_is_told(tmp_path: Path):
