@@ -35,10 +35,7 @@ def require_growth(
         count_files: returns how many data files the table has, in snapshots or not.
     """
     partition = make_log(log)
-    words = [
-        "export", str(log), "--to", f"{CATALOG}.{TABLE}", "--append", "--table-format", "iceberg",
-        "--engine", "local", *(f"--catalog-conf={'='.join(one)}" for one in properties.items()),
-    ]  # fmt: skip
+    words = words_of(log, properties)
 
     def run(*more: str) -> None:
         result = kafkalog(*words, *more)
@@ -67,6 +64,14 @@ def require_growth(
     grow(partition, 138, 2)
     run()
     assert rows_of(properties) == rows(0, 144)
+
+
+def words_of(log: Path, properties: Mapping[str, str]) -> list[str]:
+    """Return the words of a command that adds to the table of a catalog."""
+    return [
+        "export", str(log), "--to", f"{CATALOG}.{TABLE}", "--append", "--table-format", "iceberg",
+        "--engine", "local", *(f"--catalog-conf={'='.join(one)}" for one in properties.items()),
+    ]  # fmt: skip
 
 
 def table_of(properties: Mapping[str, str]) -> Any:
