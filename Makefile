@@ -57,4 +57,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist tests/kafka/target
+	rm -rf $(VENV) build dist tests/kafka/target tests/kafka/iceberg/target

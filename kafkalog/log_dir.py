@@ -93,6 +93,7 @@ class PartitionDir:
             view shows its files, too.
         sketch: where manifests tell of files, what names tell of them: all but sizes and
             transaction indexes.
+        packed: the files as they are in the directory, where manifests tell of others in them.
     """
 
     path: str
@@ -104,6 +105,7 @@ class PartitionDir:
     end_offset: int | None = None
     tier: tiers.Tier | None = None
     sketch: Sequence[FileEntry] | None = field(default=None, compare=False, repr=False)
+    packed: tuple[FileEntry, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def log_dir(self) -> str:
@@ -174,6 +176,22 @@ class PartitionDir:
             return self
         own = tuple(one for one in self.files if not tiers.is_remote(one.path))
         return replace(self, files=own, sketch=None)
+
+    def between(self, from_offset: int | None, to_offset: int | None) -> PartitionDir:
+        """Return it with no more segments than may hold some offsets, and the one behind them.
+
+        Only where manifests would have to be read of the others; elsewhere, and where names tell
+        too little, all segments stay. What the whole log tells, such as its end, is not known then.
+
+        Cost:
+            Reads the manifests of the segments that stay.
+        """
+        if not self.packed or (from_offset is None and to_offset is None):
+            return self
+        part = _unpacking(self, tiers.packed_between(self.packed, from_offset, to_offset))
+        first = part.segments[0].base_offset if part.segments else None
+        # A manifest that cannot be used leaves its segment out, and another may have the offset.
+        return part if first is not None and first <= (from_offset or first) else self
 
     @property
     def is_remote(self) -> bool:
@@ -370,13 +388,21 @@ def _partition(
     absolute = file_system.absolute(path)
     name = partition_of(absolute)
     if plugin_directory(absolute):
-        unpacked = Late(lambda: tiers.unpacked(files))
-        sketch = Late(lambda: tiers.sketched(files))
-        return PartitionDir(path, name, unpacked, directories, sketch=sketch)
+        return _unpacking(PartitionDir(path, name, (), directories), files)
     tiers.require_layout(path, (entry.name.name for entry in files))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)
     return PartitionDir(path, name, files, directories)
+
+
+def _unpacking(partition: PartitionDir, packed: tuple[FileEntry, ...]) -> PartitionDir:
+    """Return a partition with the files that manifests tell of, read when somebody looks."""
+    return replace(
+        partition,
+        files=Late(lambda: tiers.unpacked(packed)),
+        sketch=Late(lambda: tiers.sketched(packed)),
+        packed=packed,
+    )
 
 
 def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | FileEntry:

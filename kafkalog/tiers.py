@@ -10,6 +10,7 @@ indexes, snapshots and leader epochs where they look for them.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -188,6 +189,29 @@ def sketched(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
                 name = parse_file_name(os.path.basename(path))
                 sketch.append(replace(held, path=path, name=name))
     return as_log([*sketch, *(unpacked(exact) if exact else ())])
+
+
+def packed_between(
+    files: Sequence[FileEntry], from_offset: int | None, to_offset: int | None
+) -> tuple[FileEntry, ...]:
+    """Return those of `unpacked` files whose segments, by their names, may hold some offsets.
+
+    The first segment behind them is there, too: it tells where the last of the others ends.
+    """
+    stems = {entry.path: os.path.splitext(entry.path) for entry in files}
+    offsets = {
+        path: parse_file_name(os.path.basename(stem + LOG)).offset
+        for path, (stem, _) in stems.items()
+    }
+    bases = sorted({
+        offset
+        for path, (stem, suffix) in stems.items()
+        if suffix == MANIFEST and stem + LOG in stems and (offset := offsets[path]) is not None
+    })  # fmt: skip
+    low = 0 if from_offset is None else max(bisect_right(bases, from_offset) - 1, 0)
+    high = len(bases) if to_offset is None else bisect_left(bases, to_offset) + 1
+    wanted = set(bases[low:high])
+    return tuple(one for one in files if offsets[one.path] in wanted)
 
 
 def _read_manifests(paths: list[str]) -> dict[str, Manifest | KafkaLogError]:

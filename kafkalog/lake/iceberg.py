@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog import load_catalog
@@ -33,8 +32,9 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.lake.iceberg_columns import add_columns, evolution_of, iceberg_schema, spec_of
+from kafkalog.lake.iceberg_commits import DEFECTS, INCREMENT_PROPERTY, notes_of, once
 from kafkalog.lake.iceberg_files import IO_PROPERTY, data_file
-from kafkalog.lake.model import DELETED, ColumnChanges, Increment
+from kafkalog.lake.model import ColumnChanges, Increment
 from kafkalog.lake.options import OF_A_RUN, options_of, require_same_options
 from kafkalog.lake.plan import INCREMENT
 from kafkalog.paths.uris import LOCAL, without_credentials
@@ -50,18 +50,14 @@ if TYPE_CHECKING:
     from kafkalog.lake.model import ExportRequest
     from kafkalog.model import Defect
 
-COMMIT: Final = "kafkalog.commit"
-"""The number of a run, in the snapshot that it has added."""
-_DEFECTS: Final = "kafkalog.defects"
-_INCREMENT: Final = "kafkalog.increment"
 _OPTIONS: Final = "kafkalog.options"
 _SEQUENCE: Final = "kafkalog.sequence-number"
-_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 _MERGES: Final = "commit.manifest-merge.enabled"
 _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
-_BUSY: Final = {"ConnectionError", "Timeout", "TimeoutError", "ServiceUnavailableError"}
+_BUSY: Final = {
+    "ConnectionError", "ServiceUnavailableError", "TTransportException", "Timeout", "TimeoutError",
+}  # fmt: skip
 """What is raised by catalogs of all kinds, and the libraries by which they are reached."""
-_DEFECTS_SAID: Final = 1000
 TRIES: Final = 10
 WAIT_S: Final = 0.2
 
@@ -73,6 +69,10 @@ class IcebergTable:
         name: `CATALOG.NAMESPACE.TABLE`; a namespace may have several levels.
         properties: the catalog's, added to those that pyiceberg finds in `~/.pyiceberg.yaml` and in
             the environment.
+
+    Attributes:
+        table: its present state; None if it does not exist.
+        may_have_committed: whether it may name the files of the last commit that was tried.
 
     Raises:
         UsageError: the name is none, or the catalog is unknown.
@@ -91,9 +91,10 @@ class IcebergTable:
         self.shown = name
         self._name = catalog
         self._properties = dict(properties)
-        self._warehouse = properties.get("warehouse", "").removeprefix(LOCAL)
+        self._warehouse = _local(properties.get("warehouse", ""))
         self._catalog = self._opened()
         self.table: Table | None = None
+        self.may_have_committed = False
         self._columns: Schema | None = None
         self._evolved: Any = None
         self.load()
@@ -105,23 +106,26 @@ class IcebergTable:
 
     def _opened(self) -> Catalog:
         is_local = self._properties.get("uri", "").startswith("sqlite:///")
-        if is_local and self._warehouse.startswith("/"):
+        if is_local and self._warehouse is not None:
             with suppress(OSError):  # the catalog says what is wrong
                 make_directories(self._warehouse)
         try:
             catalog = load_catalog(self._name, **self._properties)
         except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
+            if _is_busy(error):
+                raise UnreadableError(
+                    f"The catalog {self._name} does not answer: {self._words(error)}.",
+                    is_temporary=True,
+                ) from None  # as below
             raise UsageError(
                 f"The catalog {self._name} cannot be opened: {self._words(error)}.",
                 hint="Describe it in ~/.pyiceberg.yaml or with --catalog-conf, or let --warehouse "
                 "DIR have one in an SQLite file.",
-                is_temporary=_is_busy(error),
             ) from None  # the cause would show credentials
         self._properties.update(
             (key, value) for key, value in catalog.properties.items() if isinstance(value, str)
         )  # for messages
-        warehouse = catalog.properties.get("warehouse", "")
-        if warehouse.startswith((LOCAL, "/")):
+        if _local(catalog.properties.get("warehouse", "")) is not None:
             self._sync_files(catalog)
         return catalog
 
@@ -133,7 +137,7 @@ class IcebergTable:
         with self.failing(UnreadableError, "read"):
             try:
                 self.table = self._catalog.load_table(self._identifier)
-                if self.table.location().startswith((LOCAL, "/")):
+                if _local(self.table.location()) is not None:
                     is_synced = IO_PROPERTY in self._catalog.properties
                     self._sync_files(self._catalog)
                     if not is_synced:
@@ -144,9 +148,7 @@ class IcebergTable:
     @property
     def place(self) -> str | None:
         """The local directory of the table; None if it is elsewhere, or unknown."""
-        location = self._warehouse if self.table is None else self.table.location()
-        location = location.removeprefix(LOCAL)
-        return location if location.startswith("/") else None
+        return self._warehouse if self.table is None else _local(self.table.location())
 
     def create(self, schema: Any) -> None:
         """Create the table for rows of a `pyarrow.Schema`, unless it exists.
@@ -216,8 +218,8 @@ class IcebergTable:
         first = None
         for one in ancestors_of(table.current_snapshot(), table.metadata):
             first = one
-            if one.summary is not None and _INCREMENT in one.summary.additional_properties:
-                return self._increment(one.summary.additional_properties[_INCREMENT])
+            if one.summary is not None and INCREMENT_PROPERTY in one.summary.additional_properties:
+                return self._increment(one.summary.additional_properties[INCREMENT_PROPERTY])
         # The snapshot has expired, if all that are left came after it.
         after = int(table.properties.get(_SEQUENCE, "0"))
         if first is None or (after and (first.sequence_number or 0) <= after):
@@ -227,7 +229,7 @@ class IcebergTable:
                 path=self.shown,
                 hint="Export into another table.",
             )
-        return self._increment(table.properties.get(_INCREMENT, ""))
+        return self._increment(table.properties.get(INCREMENT_PROPERTY, ""))
 
     def _increment(self, text: str) -> Increment:
         fields = read_document(text, INCREMENT, self.shown, "what a run of an export notes")
@@ -288,7 +290,7 @@ class IcebergTable:
         """
         assert self.table is not None, "it was created"
         spec_id = self.table.spec().spec_id
-        notes = {**_notes(increment, defects), **more}
+        notes = {**notes_of(increment, defects), **more}
         for attempt in range(TRIES):
             time.sleep(WAIT_S * attempt)
             self.load()
@@ -341,16 +343,18 @@ class IcebergTable:
             for one in files:
                 adding.append_data_file(data_file(one, table.spec().spec_id))
             adding.commit()
-            kept = {key: value for key, value in notes.items() if key != _DEFECTS}
+            kept = {key: value for key, value in notes.items() if key != DEFECTS}
             kept |= {_OPTIONS: json.dumps(options), _SEQUENCE: str(sequence)}
             change.set_properties(kept)
         return self.is_made(change, adding.snapshot_id)
 
     def is_made(self, change: Transaction, snapshot_id: int) -> bool:
         """Commit a transaction; return False if the table has changed since it was read."""
+        self.may_have_committed = True
         try:
             change.commit_transaction()
         except CommitFailedException:
+            self.may_have_committed = False
             return False
         except Exception as error:  # noqa: BLE001 # whatever it was, it may have committed
             # A connection that failed to commit may still show what it has not committed.
@@ -400,36 +404,19 @@ class IcebergTable:
         return text.rstrip(".")
 
 
+def _local(location: str) -> str | None:
+    """Return the path of a location; None if it is on no local disk.
+
+    Hadoop, and so Hive, writes one slash: `file:/srv`.
+    """
+    path = location.removeprefix(LOCAL).removeprefix("file:")
+    return path if path.startswith("/") else None
+
+
 def _is_busy(error: Exception) -> bool:
     """Return whether a catalog may answer a little later."""
     names = {one.__name__ for one in type(error).__mro__}
     return bool(names & _BUSY) or "database is locked" in str(error)
-
-
-def once(table: Table) -> Transaction:
-    """Begin a transaction that is tried once; pyiceberg would try again on top of other changes."""
-    table.metadata = table.metadata.model_copy(
-        update={"properties": {**table.properties, **_NO_RETRIES}}
-    )
-    return table.transaction()
-
-
-def _notes(increment: Increment, defects: Sequence[Defect]) -> dict[str, str]:
-    """Return what a snapshot says about the run that has added it."""
-    said = {COMMIT: str(increment.number), _INCREMENT: _json(asdict(increment))}
-    if defects:
-        # Deletions first: these offsets are missing between those of the increment.
-        ordered = sorted(defects, key=lambda one: one.reference != DELETED)[:_DEFECTS_SAID]
-        fields = [
-            {name: value for name, value in asdict(one).items() if value is not None}
-            for one in ordered
-        ]
-        said[_DEFECTS] = _json(fields)
-    return said
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 class UncertainError(UnwritableError):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from kafkalog.engine import told_error
 from kafkalog.lake.append import refuse_gaps, refuse_losses
-from kafkalog.lake.iceberg import IcebergTable, UncertainError
+from kafkalog.lake.iceberg import IcebergTable
 from kafkalog.lake.iceberg_columns import iceberg_schema
 from kafkalog.lake.iceberg_compaction import merge_small
 from kafkalog.lake.iceberg_files import write_data_files
@@ -137,12 +137,11 @@ class IcebergAppend:
             notes = {} if self._rejects is None else self._rejects.notes(run, rejects)
             increment = self.plan.increment
             self._table.commit(files, self._asked, self._last, increment, defects, notes)
-        except UncertainError:
-            raise
         except BaseException:  # raised again: readers never see these files, but disks do
-            self._table.remove([one["file_path"] for one in files])
-            if self._rejects is not None:
-                self._rejects.remove([one["file_path"] for one in rejects])
+            if not self._table.may_have_committed:
+                self._table.remove([one["file_path"] for one in files])
+                if self._rejects is not None:
+                    self._rejects.remove([one["file_path"] for one in rejects])
             raise
         if self._rejects is not None:
             self._rejects.settle()

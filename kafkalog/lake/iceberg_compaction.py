@@ -14,7 +14,7 @@ from pyiceberg.schema import index_name_by_id
 from kafkalog.errors import UnwritableError
 from kafkalog.lake.evolution import conformed
 from kafkalog.lake.files import row_groups, to_merge
-from kafkalog.lake.iceberg import once
+from kafkalog.lake.iceberg_commits import once
 from kafkalog.lake.iceberg_files import NewDataFiles, data_file
 from kafkalog.lake.model import Merged
 from kafkalog.wording import counted

@@ -22,7 +22,8 @@ from kafkalog.errors import (
     DestinationExistsError,
     UnwritableError,
 )
-from kafkalog.lake.iceberg import COMMIT, TRIES, WAIT_S, IcebergTable, once
+from kafkalog.lake.iceberg import TRIES, WAIT_S, IcebergTable
+from kafkalog.lake.iceberg_commits import COMMIT, once
 from kafkalog.lake.iceberg_files import data_file
 from kafkalog.lake.model import REJECTS
 from kafkalog.lake.rejects import table_schema

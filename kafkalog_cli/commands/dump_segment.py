@@ -147,7 +147,7 @@ def dump_segment(
         view=view,
     )
     outcome = Outcome()
-    targets = outcome.open_all(paths)
+    targets = outcome.open_all(paths, by_names=bool(from_offset or to_offset))
     if to is not None:
         targets = _single_logs(targets, outcome)
     dead = view == LogView.ALL

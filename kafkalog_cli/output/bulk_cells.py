@@ -15,14 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog_cli.output.objects import Style
-
-    Bytes = NDArray[np.uint8]
-    Column = NDArray[np.int64]
 
 _QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise
 _CELLS_SIZE: Final = 500  # memory of a row, besides the bytes of its key and value
@@ -51,28 +45,29 @@ class PlainCells(Restored):
             self._style,
             table[k.OFFSET].tolist(),
             table[k.TIMESTAMP].tolist(),
-            self._contents(rows.arena, table[k.KEY_POSITION], table[k.KEY_SIZE]),
-            self._contents(rows.arena, table[k.VALUE_POSITION], table[k.VALUE_SIZE]),
+            self._contents(rows, k.KEY_POSITION, k.KEY_SIZE),
+            self._contents(rows, k.VALUE_POSITION, k.VALUE_SIZE),
         )
         size = int(table[[k.KEY_SIZE, k.VALUE_SIZE]].clip(0).sum()) + _CELLS_SIZE * len(cells)
         yield Part(Cells(cells), len(cells), size)
 
-    def _contents(self, arena: Bytes, positions: Column, sizes: Column) -> list[str]:
+    def _contents(self, rows: Rows, position: int, size: int) -> list[str]:
         """Return the cells of keys or values: slices of one text if they all are plain."""
-        form = self._style.bytes_form
-        places = list(zip(positions.tolist(), (positions + sizes).tolist(), strict=True))
+        form, arena = self._style.bytes_form, rows.arena
+        starts, sizes = rows.table[position], rows.table[size]
+        places = list(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
         if form == BytesFormat.AUTO and sizes.min(initial=1) > 0:
-            low = int(positions.min(initial=0))
-            text = str(arena[low : int((positions + sizes).max(initial=0))].data, "latin-1")
+            low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))
+            text = str(arena[low:high].data, "latin-1")
             found = [text[at - low : end - low] for at, end in places]
             joined = "".join(found)
             if joined.isascii() and joined.isprintable() and _QUOTED.isdisjoint(found):
                 return found
-        data, exist = arena.data, (sizes >= 0).tolist()
-        return [
-            bytes_cell(bytes(data[at:end]) if is_there else None, form)
-            for (at, end), is_there in zip(places, exist, strict=True)
-        ]
+        contents = (
+            None if one < 0 else bytes(arena.data[at:end])
+            for (at, end), one in zip(places, sizes.tolist(), strict=True)
+        )  # fmt: skip
+        return [bytes_cell(one, form) for one in contents]
 
     def cut(self, content: Any, first: int, last: int) -> Any:
         """See `scan_steps.Format`."""

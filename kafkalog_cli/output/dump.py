@@ -97,7 +97,7 @@ class Dump:
     def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
         """Show one target; errors are reported, not raised."""
         try:
-            target = one_log(target)
+            target = self._wanted(one_log(target))
             self._label = self.style.labels.get(target.path, ())
             if isinstance(target, FileEntry) and target.name.kind not in LOGS:
                 self._side_file(target)
@@ -110,6 +110,17 @@ class Dump:
                     dump(target, what, progress)
         except KafkaLogError as error:
             self.outcome.error(error)
+
+    def _wanted(self, target: PartitionDir | FileEntry) -> PartitionDir | FileEntry:
+        """Return a target with no more segments of a packed tier than the selection needs.
+
+        Kafka's text has headings of all segments; what a consumer gets depends on the whole log.
+        """
+        wanted = self.selection
+        is_whole = self.style.form == "kafka" or wanted.isolation != Isolation.LOG
+        if is_whole or isinstance(target, FileEntry):
+            return target
+        return target.between(wanted.from_offset, wanted.to_offset)
 
     def _log(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
@@ -144,6 +155,8 @@ class Dump:
             return []
         from kafkalog.check.segments import missing_offsets
 
+        if what.partition.packed:  # other segments may show that compaction removed them
+            what = show(what.partition.listed_again(), self.selection.view)
         return list(missing_offsets(what.partition, what.segments, *wanted))
 
     def _shows_records(self, target: PartitionDir | FileEntry) -> bool:
@@ -180,6 +193,7 @@ class Dump:
         with byte_progress(targets, enabled=shown) as progress:
             for target in targets:
                 with self.outcome.contained(target.path):
+                    target = self._wanted(target)
                     require_log(target)
                     what = self._in_view(target)
                     self._label = self.style.labels.get(target.path, ())

@@ -103,23 +103,23 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def sources_digest() -> str:
+def sources_digest(home: Path) -> str:
     digest = hashlib.sha256()
-    for path in [HERE / "pom.xml", *sorted((HERE / "src").rglob("*"))]:
+    for path in [home / "pom.xml", *sorted((home / "src").rglob("*"))]:
         if path.is_file():
-            digest.update(f"{path.relative_to(HERE)}\0".encode() + path.read_bytes() + b"\0")
+            digest.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def build() -> None:
+def build(home: Path = HERE) -> None:
     """Compile and fetch the jars, unless this was done with exactly these sources."""
-    stamp = TARGET / "built-from.sha256"
-    with locked(TARGET / "build.lock"):
-        digest = sources_digest()
+    stamp = home / "target" / "built-from.sha256"
+    with locked(home / "target" / "build.lock"):
+        digest = sources_digest(home)
         if stamp.exists() and stamp.read_text() == digest:
             return
         stamp.unlink(missing_ok=True)
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "package"]
+        command = ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), "package"]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, check=False
         )

@@ -34,13 +34,18 @@ class GroupMoments:
 
 
 @pytest.fixture(scope="session")
-def harness() -> None:
-    """The compiled Java side. If tools are missing, tests are skipped locally and fail in CI."""
+def java_tools() -> None:
+    """Java and Maven. If they are missing, tests are skipped locally and fail in CI."""
     missing = broker_data.missing_tool()
     if missing and os.environ.get("CI"):
         pytest.fail(missing, pytrace=False)
     if missing:
         pytest.skip(missing)  # at home only, with the missing tool as the reason shown
+
+
+@pytest.fixture(scope="session")
+def harness(java_tools: None) -> None:  # noqa: ARG001
+    """The compiled Java side."""
     broker_data.build()
 
 

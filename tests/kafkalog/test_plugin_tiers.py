@@ -16,7 +16,7 @@ import kafkalog as library
 from kafkalog.batches.lookup import Lookup, lookup_offset, lookup_special, lookup_timestamp
 from kafkalog.check import remote_segments
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import list_partition
+from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Isolation, Special
 from kafkalog.paths import chunked, object_store
 from kafkalog.paths.tier_keys import use_keys
@@ -207,6 +207,60 @@ def test_lookups_read_the_manifest_of_one_segment(
             row = found("--special", special)
             assert row["offset"] == wanted.get(special, told["specials"][special])
             assert store.counts["GET"] <= 3, store.asked
+
+
+def test_dumps_of_some_offsets_read_the_manifests_of_their_segments(
+    corpus_dir: Path, kafkalog: Run
+) -> None:
+    """By the names: of the segments with these offsets, and of the one behind them."""
+    recorded = PluginTier(corpus_dir / "aiven" / "zstd")
+    name = PARTITIONS[0]
+    remote = recorded.remote(name)
+    key = f"bucket/{remote.relative_to(recorded.tier)}"
+    objects = {f"{key}/{path.name}": path.read_bytes() for path in remote.iterdir()}
+    bases = sorted(int(one.name[:20]) for one in remote.glob("*.rsm-manifest"))
+    end = recorded.told[name]["specials"]["latest-tiered"] + 1
+    wanted = [one for one in recorded.records(name) if one["offset"] < end]
+    with counted_store(objects) as store:
+        for first, last in ((bases[-1] + 1, end), (bases[5], bases[5] + 1), (bases[4] - 1, end)):
+            chunked._manifest.cache_clear()
+            object_store.forget()
+            store.forget()
+            span = ("--from-offset", first, "--to-offset", last)
+            found = rows(kafkalog, "dump-segment", store.uri(key), *span)
+            expected = [one["offset"] for one in wanted if first <= one["offset"] < last]
+            assert [one["offset"] for one in found] == expected
+            read = len({one for _, one in store.asked if one.endswith(".rsm-manifest")})
+            needed = [one for one in bases if first < one < last]
+            assert len(needed) < read <= len(needed) + 2, (read, needed)
+
+
+@pytest.mark.parametrize("harm", ["none", "manifest", "gap"])
+def test_dumps_of_some_offsets_are_those_of_the_whole_log(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """Also if a manifest is no manifest, or a segment is lost."""
+    found = PluginTier(corpus_dir / "aiven" / "zstd").remote(PARTITIONS[0])
+    remote = shutil.copytree(found, tmp_path / found.parent.name / found.name)
+    manifests = sorted(remote.glob("*.rsm-manifest"))
+    if harm == "manifest":
+        manifests[4].write_bytes(bytes(20))
+    elif harm == "gap":
+        for one in remote.glob(f"{manifests[4].name[:20]}-*"):
+            one.unlink()
+    bases = [int(one.name[:20]) for one in manifests]
+    spans = [
+        ("--from-offset", bases[n] + by) for n in (0, 3, 4, 5, len(bases) - 1) for by in (-1, 0, 1)
+    ]
+    spans += [("--to-offset", bases[4] + by) for by in (-1, 0, 1)]
+    spans += [("--from-offset", bases[3] + 1, "--to-offset", bases[5] - 1)]
+    forms = [("ndjson", span) for span in spans[1:]] + [("kafka", span) for span in spans[6:8]]
+    for form, span in forms:
+        words = ("dump-segment", remote, "--format", form, *span)
+        some = kafkalog(*words)
+        with monkeypatch.context() as patched:
+            patched.setattr(PartitionDir, "between", lambda self, *_: self)
+            assert kafkalog(*words) == some, span
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from kafkalog.errors import ChangedSinceError, CorruptDataError
+from kafkalog.errors import ChangedSinceError, CorruptDataError, UsageError
 from kafkalog.lake import local_catalog
 from kafkalog.lake.iceberg import UncertainError
 from kafkalog.lake.iceberg_columns import iceberg_schema
@@ -23,6 +24,7 @@ from kafkalog.lake.plan import make_plan
 from tests.kafkalog.lake.appending import (
     ICEBERG,
     Inline,
+    add,
     append,
     asking,
     data_files,
@@ -140,6 +142,56 @@ def test_an_answer_that_was_lost(
     assert rows_of(lake, ICEBERG) == rows(0, 120)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_refusal_by_its_own_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """A client that repeats a commit whose answer was lost hears of a conflict: nothing is lost.
+
+    The clients of AWS repeat calls. pyiceberg would delete the manifests that the table has now.
+    """
+    partition, lake = make_log(tmp_path / "log"), tmp_path / "lake"
+    end = 120
+    if not is_first:
+        append(tmp_path / "log", to=lake, form=ICEBERG)
+        grow(partition, 120, 2)
+        end = 126
+    commit = SqlCatalog.commit_table
+
+    def repeating(catalog: SqlCatalog, *arguments: Any) -> Any:
+        commit(catalog, *arguments)
+        raise CommitFailedException("has been updated by another process")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", repeating)
+    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == (120 if is_first else 6)
+    merging = replace(asking(tmp_path / "log", form=ICEBERG), compact_below=1 << 20)
+    assert add(merging, lake)[0].merged.into == 1
+    assert rows_of(lake, ICEBERG) == rows(0, end)
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_ctrl_c_while_a_commit_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_committed: bool
+) -> None:
+    """The files stay, because the table may have them."""
+    lake = tmp_path / "lake"
+    make_log(tmp_path / "log")
+    commit = SqlCatalog.commit_table
+
+    def stopping(catalog: SqlCatalog, *arguments: Any) -> Any:
+        if has_committed:
+            commit(catalog, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        append(tmp_path / "log", to=lake, form=ICEBERG)
+    monkeypatch.undo()
+    assert rows_of(lake, ICEBERG) == (rows(0, 120) if has_committed else [])
+    assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].was_complete == has_committed
+    assert rows_of(lake, ICEBERG) == rows(0, 120)
+
+
 def test_a_table_that_always_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run gives up and removes its files."""
     make_log(tmp_path / "log")
@@ -233,6 +285,20 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     tasks = iceberg(lake).scan().plan_files()
     assert {task.file.partition[0] for task in tasks} == {0, 1, 2, 3}
     assert iceberg(lake).scan(row_filter="offset = 77").to_arrow()["note"].to_pylist() == [None]
+
+
+def test_a_location_as_hadoop_writes_it(tmp_path: Path) -> None:
+    """With one slash, as in a Hive metastore: a local directory, which must not be in a log."""
+    make_log(tmp_path / "log")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    catalog = load_catalog("lake", **local_catalog(str(lake)))
+    catalog.create_namespace("kafka")
+    asked = asking(tmp_path / "log", form=ICEBERG)
+    schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
+    catalog.create_table("kafka.records", schema, location=f"file:{tmp_path}/log/table")
+    with pytest.raises(UsageError, match="inside the source"):
+        append(tmp_path / "log", to=lake, form=ICEBERG)
 
 
 def test_a_commit_that_a_reader_of_the_catalog_prevents_is_told(tmp_path: Path):
