@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style
 
 _QUOTED: Final = frozenset(("null", '""', '"null"'))  # `bytes_cell` shows them otherwise
+_TEXT_SIZE_MAX: Final = 1 << 22
 _CELLS_SIZE: Final = 500  # memory of a row, besides the bytes of its key and value
 
 
@@ -56,8 +57,8 @@ class PlainCells(Restored):
         form, arena = self._style.bytes_form, rows.arena
         starts, sizes = rows.table[position], rows.table[size]
         places = list(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
-        if form == BytesFormat.AUTO and sizes.min(initial=1) > 0:
-            low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))
+        low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))
+        if form == BytesFormat.AUTO and sizes.min(initial=1) > 0 and high - low <= _TEXT_SIZE_MAX:
             text = str(arena[low:high].data, "latin-1")
             found = [text[at - low : end - low] for at, end in places]
             joined = "".join(found)
@@ -66,7 +67,7 @@ class PlainCells(Restored):
         contents = (
             None if one < 0 else bytes(arena.data[at:end])
             for (at, end), one in zip(places, sizes.tolist(), strict=True)
-        )  # fmt: skip
+        )
         return [bytes_cell(one, form) for one in contents]
 
     def cut(self, content: Any, first: int, last: int) -> Any:
