@@ -1,6 +1,6 @@
 """Read-only bytes: the one place where kafkalog opens files to read them.
 
-Files are opened O_RDONLY and read by position (`pread`), never mapped: if a running broker
+Files are opened O_RDONLY and read by position (`pread`), not through a mapping: if a running broker
 truncates a file meanwhile, the result is an error, not a signal. Only regular files are opened,
 because a FIFO or a device could hang, or be changed by reading.
 """
@@ -201,7 +201,9 @@ class Source:
         def give(start: int, end: int) -> int:
             part = buffer[start - position : end - position]
             if self._options.leaves_cache:
-                count = self._read_block(start, part)
+                from kafkalog.paths.page_cache import read_block
+
+                count = read_block(self._fd, part, start)
             else:
                 count = os.preadv(self._fd, [part], start)
             if self._options.limiter is not None:
@@ -235,22 +237,6 @@ class Source:
             position += count
             if position < stop and not is_gentle:
                 step = _PAGE_SIZE
-
-    def _read_block(self, position: int, buffer: memoryview) -> int:
-        """Read some bytes; pages that were not in the page cache are evicted."""
-        try:
-            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
-                raise
-            count = 0
-        if count:
-            return count
-        count = os.preadv(self._fd, [buffer], position)
-        start = position - position % _PAGE_SIZE
-        end = -(-(position + count) // _PAGE_SIZE) * _PAGE_SIZE
-        os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
-        return count
 
     def is_zero_from(self, position: int) -> bool:
         """Return whether every byte from `position` to the end of the file is zero.

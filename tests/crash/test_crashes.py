@@ -21,7 +21,7 @@ from tests.crash.served import (
     start_of_ours,
     starts_of_kafka,
 )
-from tests.kafka.conftest import harness, oracle
+from tests.kafka.conftest import harness, java_tools, oracle
 from tests.sampling import new_seed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.crash.served import Served
     from tests.kafka.oracle import Oracle
 
-__all__ = ["harness", "oracle"]
+__all__ = ["harness", "java_tools", "oracle"]
 
 STATES_OF_OURS = 24
 STATES_OF_KAFKA = 10

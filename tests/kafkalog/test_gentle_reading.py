@@ -115,6 +115,17 @@ def test_buffers_are_filled_in_the_same_way(file: Path):
     assert bytes(buffer) == file.read_bytes()[77 : 77 + len(buffer)]
 
 
+def test_others_than_the_owner_read_the_same(file: Path, monkeypatch: pytest.MonkeyPatch):
+    """The kernel does not tell them what is cached."""
+    whole = file.read_bytes()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    for _ in range(2):
+        with reading(leaves_cache=True):
+            assert read_all(file, 70_000) == whole
+        evict(file)
+
+
 def test_a_file_that_became_shorter_is_an_error(file: Path):
     """The error is the same without the options."""
     with reading(leaves_cache=True, rate_limit=1 << 40), Source(str(file)) as source:
