@@ -53,7 +53,11 @@ WAIT_S_MAX = 300
 def measure_sink(
     home: Path, bootstrap: str, broker_pid: int, rows: int, runs: int
 ) -> tuple[float, float, float]:
-    """The medians of seconds, CPU seconds of Connect, and of the broker; one run is uncounted."""
+    """The medians of seconds, CPU seconds of Connect, and of the broker; one run is uncounted.
+
+    Raises:
+        TimeoutError: it no longer commits rows.
+    """
     place = home / "scratch" / "sink"
     seen = []
     with _control_topic(home, bootstrap), _connect(home, bootstrap) as (port, pid):
@@ -185,5 +189,5 @@ def _await_rows(catalog: Catalog, rows: int) -> None:
         if now > there:
             there, end = now, time.monotonic() + WAIT_S_MAX
         if time.monotonic() > end:
-            raise SystemExit(f"The sink ends with {there} of {rows} rows: see connect.log")
+            raise TimeoutError(f"The sink stays at {there} of {rows} rows: see connect.log")
     assert there == rows, there
