@@ -64,6 +64,9 @@ write topic, partition, offset, timestamp and value into a table of a catalog in
 not partitioned, and commit every {sink.COMMIT_S} s; it ends when a snapshot has all rows.
 *export_iceberg* writes the same columns into such a table, partitioned by topic and day, and
 commits once. Neither writes keys: no transform of Kafka's own puts a key into the row.
+Where its row is missing, it stalled: of 18 million rows it once committed 10.5 million, and then
+none for five minutes. Of 2 million rows (0.24 GB) it takes 19.3 s and 15.2 s of processor time, 2.4
+more in the broker; *export_iceberg* takes 3.1 s and 2.0 s.
 """
 
 
