@@ -192,9 +192,9 @@ def _fits(expression: Any, schema: Any) -> bool:
 
 def _evaluate(expression: Any, schema: Any) -> None:
     """Raise `UsageError` if an expression cannot be a filter on these columns."""
-    try:
+    try:  # pyarrow raises, in this order: unknown column, types without a function, no expression
         ds.InMemoryDataset(schema.empty_table()).scanner(filter=expression)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:  # no filter
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         words = str(error).partition("\n")[0].rstrip(".")
         raise UsageError(f"This is no filter on these columns: {words}.") from error
 

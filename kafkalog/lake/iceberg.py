@@ -374,9 +374,9 @@ class IcebergTable:
 
     def remove(self, files: Sequence[str]) -> None:
         """Remove data files that no snapshot names, as far as possible."""
+        assert self.table is not None, "it was created"
         for file in files:
-            with suppress(Exception):
-                assert self.table is not None, "it was created"
+            with suppress(Exception):  # stores raise exceptions of many libraries; a file may stay
                 self.table.io.delete(file)
 
     @contextmanager

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 from functools import cache
 from typing import Any, Final
 
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
-_READABLE: Final = 1  # PROT_READ, and MAP_SHARED
 _CACHED: Final = 1
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
 def read_block(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Read some bytes, up to where pages are in the page cache if the first was not, or not if so.
-
-    Pages that were not in it are evicted.
+    """Read bytes from pages that are all cached, or all not cached; evict them if they were not.
 
     Returns:
-        How many bytes; 0 at the end of the file.
+        The number of bytes read: the read ends before the first page that differs from the first
+        one. 0 at the end of the file.
     """
     start = position - position % _PAGE_SIZE
     pages = _pages(descriptor, start, position + len(buffer) - start)
@@ -40,17 +39,17 @@ def read_block(descriptor: int, buffer: memoryview, position: int) -> int:
 
 
 def _pages(descriptor: int, start: int, size: int) -> bytes | None:
-    """Return for each page whether it is cached, in bit 0; None if the kernel would not say so.
+    """Return whether each page is cached, in bit 0; None if the kernel would not report it.
 
-    The bytes are mapped for that, but never touched: they may be gone. To others than the owner and
-    those who may write, mincore(2) says that all is cached.
+    The bytes are mapped, but never touched, because a broker may truncate the file. mincore(2)
+    reports every page as cached unless the caller owns the file or may write it.
     """
     user = os.geteuid()
     is_told = user in (0, os.fstat(descriptor).st_uid)
     if not (is_told or os.access(f"/proc/self/fd/{descriptor}", os.W_OK, effective_ids=True)):
         return None
     libc = _libc()
-    address = libc.mmap(None, size, _READABLE, _READABLE, descriptor, start)
+    address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, start)
     if address in (None, _FAILED):
         return None
     found = (ctypes.c_ubyte * -(-size // _PAGE_SIZE))()
@@ -60,7 +59,7 @@ def _pages(descriptor: int, start: int, size: int) -> bytes | None:
 
 
 def _read_cached(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Read what is cached; a quick disk can deliver other pages meanwhile, which then stay."""
+    """Read cached bytes; pages that a fast disk delivers meanwhile count as cached, and stay."""
     try:
         return os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
     except OSError as error:

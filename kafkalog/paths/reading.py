@@ -80,8 +80,8 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
         rate_limit: bytes per second, of all files together; None for no limit.
         leaves_cache: pages that were not in the page cache are evicted once they are read, those
             that were there stay: neither the broker's memory nor what its consumers read is pushed
-            out. Who neither owns the files nor may write them is not told what is in memory: then
-            pages that a quick disk delivers at once stay, too, and where the file system has no
+            out. The kernel reports what is cached only to owners and writers of a file. For others,
+            pages that a fast disk delivers at once stay, too; and if the file system has no
             `RWF_NOWAIT`, every page that was read is evicted. Pages larger than 4096 bytes may stay
             at the edges of what was read.
 

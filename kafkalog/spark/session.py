@@ -141,8 +141,8 @@ _SET_BY_PYSPARK: Final = (
     "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",
 )  # fmt: skip
-"""Variables that pyspark sets in a thread. Set them before: adding one makes the C library move the
-environment while the client of a store may be reading it."""
+"""Variables that pyspark sets in a thread. Add them before the thread starts: adding a variable can
+move the environment, and another thread may read it meanwhile."""
 _PREFIX: Final = "kafkalog-spark-"
 _LOCK: Final = "session.lock"
 _Result = TypeVar("_Result")

@@ -80,6 +80,14 @@ def rows_of(root: Path, form: TableFormat = FILES) -> list[tuple[int, bytes]]:
     return sorted((row["offset"], row["value"]) for row in table.to_pylist())
 
 
+def empty_catalog(warehouse: Path) -> Any:
+    """Make a catalog in an SQLite file with the namespace of the table, and without the table."""
+    warehouse.mkdir()
+    catalog = load_catalog("lake", **local_catalog(str(warehouse)))
+    catalog.create_namespace("kafka")
+    return catalog
+
+
 def iceberg(warehouse: Path, name: str = "kafka.records") -> Any:
     """Open the Iceberg table with pyiceberg."""
     return load_catalog("lake", **local_catalog(str(warehouse))).load_table(name)

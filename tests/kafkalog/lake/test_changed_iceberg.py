@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -16,7 +15,6 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from kafkalog.errors import ChangedSinceError, CorruptDataError, UsageError
-from kafkalog.lake import local_catalog
 from kafkalog.lake.iceberg import UncertainError
 from kafkalog.lake.iceberg_columns import iceberg_schema
 from kafkalog.lake.part import rows_schema, with_path_columns
@@ -28,6 +26,7 @@ from tests.kafkalog.lake.appending import (
     append,
     asking,
     data_files,
+    empty_catalog,
     grow,
     iceberg,
     noted,
@@ -117,6 +116,20 @@ def test_partitions_that_change_meanwhile(
     assert rows_of(lake, ICEBERG) == rows(0, 126)
 
 
+def fail_commits(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, has_committed: bool
+) -> None:
+    """Let each commit end with an error, before or after the catalog has made it."""
+    commit = SqlCatalog.commit_table
+
+    def failing(catalog: SqlCatalog, *arguments: Any) -> Any:
+        if has_committed:
+            commit(catalog, *arguments)
+        raise error
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", failing)
+
+
 @pytest.mark.parametrize("has_committed", [True, False])
 def test_an_answer_that_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_committed: bool
@@ -124,14 +137,7 @@ def test_an_answer_that_was_lost(
     """The run looks up whether the commit was made, and reports an error if it cannot tell."""
     lake = tmp_path / "lake"
     make_log(tmp_path / "log")
-    commit = SqlCatalog.commit_table
-
-    def losing(catalog: SqlCatalog, *arguments: Any) -> Any:
-        if has_committed:
-            commit(catalog, *arguments)
-        raise ConnectionError("reset by peer")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", losing)
+    fail_commits(monkeypatch, ConnectionError("reset by peer"), has_committed=has_committed)
     if has_committed:
         assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == 120
     else:
@@ -156,13 +162,8 @@ def test_a_refusal_by_its_own_commit(
         append(tmp_path / "log", to=lake, form=ICEBERG)
         grow(partition, 120, 2)
         end = 126
-    commit = SqlCatalog.commit_table
-
-    def repeating(catalog: SqlCatalog, *arguments: Any) -> Any:
-        commit(catalog, *arguments)
-        raise CommitFailedException("has been updated by another process")
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", repeating)
+    error = CommitFailedException("has been updated by another process")
+    fail_commits(monkeypatch, error, has_committed=True)
     assert append(tmp_path / "log", to=lake, form=ICEBERG)[0].rows == (120 if is_first else 6)
     merging = replace(asking(tmp_path / "log", form=ICEBERG), compact_below=1 << 20)
     assert add(merging, lake)[0].merged.into == 1
@@ -176,14 +177,7 @@ def test_ctrl_c_while_a_commit_is_made(
     """The files stay, because the table may have them."""
     lake = tmp_path / "lake"
     make_log(tmp_path / "log")
-    commit = SqlCatalog.commit_table
-
-    def stopping(catalog: SqlCatalog, *arguments: Any) -> Any:
-        if has_committed:
-            commit(catalog, *arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", stopping)
+    fail_commits(monkeypatch, KeyboardInterrupt(), has_committed=has_committed)
     with pytest.raises(KeyboardInterrupt):
         append(tmp_path / "log", to=lake, form=ICEBERG)
     monkeypatch.undo()
@@ -271,11 +265,9 @@ def test_a_table_that_was_made_before(tmp_path: Path) -> None:
     """An empty table with the right columns keeps its own partitioning, and gets the rows."""
     make_log(tmp_path / "log")
     lake = tmp_path / "lake"
-    lake.mkdir()
     asked = asking(tmp_path / "log", form=ICEBERG)
     schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
-    catalog = load_catalog("lake", **local_catalog(str(lake)))
-    catalog.create_namespace("kafka")
+    catalog = empty_catalog(lake)
     spec = PartitionSpec(PartitionField(3, 1000, BucketTransform(4), "some"))
     table = catalog.create_table("kafka.records", schema, partition_spec=spec)
     with table.update_schema() as change:
@@ -291,9 +283,7 @@ def test_a_location_as_hadoop_writes_it(tmp_path: Path) -> None:
     """With one slash, as in a Hive metastore: a local directory, which must not be in a log."""
     make_log(tmp_path / "log")
     lake = tmp_path / "lake"
-    lake.mkdir()
-    catalog = load_catalog("lake", **local_catalog(str(lake)))
-    catalog.create_namespace("kafka")
+    catalog = empty_catalog(lake)
     asked = asking(tmp_path / "log", form=ICEBERG)
     schema = iceberg_schema(with_path_columns(asked, rows_schema(asked, make_plan(asked).columns)))
     catalog.create_table("kafka.records", schema, location=f"file:{tmp_path}/log/table")

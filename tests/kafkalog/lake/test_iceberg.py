@@ -12,7 +12,6 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
 
 import kafkalog.lake
 from kafkalog.errors import (
@@ -37,6 +36,7 @@ from tests.kafkalog.lake.appending import (
     append,
     asking,
     data_files,
+    empty_catalog,
     grow,
     iceberg,
     noted,
@@ -228,9 +228,7 @@ def test_tables_of_others(tmp_path: Path) -> None:
     """Tables with other rows or columns, and exports with other options, are left alone."""
     make_log(tmp_path / "log")
     lake = tmp_path / "lake"
-    lake.mkdir()
-    catalog = load_catalog("lake", **local_catalog(str(lake)))
-    catalog.create_namespace("kafka")
+    catalog = empty_catalog(lake)
     rows = pa.table({"offset": [1]})
     table = catalog.create_table("kafka.records", rows.schema)
     wrong = catalog.create_table("kafka.wrong", pa.schema([("value", pa.string())]))
