@@ -189,6 +189,11 @@ def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def text_of(path: str) -> str:
+    """Return the path as Arrow's strings can hold it: a file name need not be text."""
+    return path.encode("utf-8", "replace").decode()
+
+
 class Paths:
     """The files that a scan reads: all its record batches share one dictionary of them.
 
@@ -199,9 +204,8 @@ class Paths:
         self._know(paths)
 
     def _know(self, paths: Sequence[str]) -> None:
-        # File names need not be text; Arrow's strings must be.
-        names = pa.array([path.encode("utf-8", "replace") for path in paths], pa.binary())
-        self._names, self._codes = names.cast(pa.string()), {p: i for i, p in enumerate(paths)}
+        self._names = pa.array([text_of(path) for path in paths], pa.string())
+        self._codes = {path: code for code, path in enumerate(paths)}
 
     def column(self, path: str, count: int) -> Any:
         """Return the path column for `count` rows of one file."""

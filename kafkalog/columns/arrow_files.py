@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
+from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA, text_of
 from kafkalog.targets import partition_around
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def _unique_leaves_of(name: str, column: Any) -> Iterator[str]:
     is_wide = pa.types.is_primitive(kind) and kind.bit_width >= _UNIQUE_BITS
     if not (is_wide or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return
+    import pyarrow.compute as pc  # takes long to load, and plain exports do without
+
     if pc.count_distinct(column, "only_valid").as_py() > _UNIQUE_PART * len(column):
         yield name
 
@@ -204,7 +205,7 @@ class Exporter:
         rest = iter(entries)
         while some := list(islice(rest, _ENTRIES_AT_ONCE)):
             codes = pa.array(np.zeros(len(some), np.int32))
-            paths = pa.DictionaryArray.from_arrays(codes, [_text(path)])
+            paths = pa.DictionaryArray.from_arrays(codes, [text_of(path)])
             columns = (pa.array([getattr(entry, name) for entry in some], pa.int64())
                        for name in names)  # fmt: skip
             self.write(pa.RecordBatch.from_arrays([paths, *columns], schema=self._schema))
@@ -249,11 +250,12 @@ class Exporter:
 
 def _partition_columns(paths: Sequence[str], indices: Any) -> tuple[Any, Any]:
     """Return topic and partition of each row, by the directory of its path."""
+    codes = indices.to_numpy()
+    if len(codes) and (codes == codes[0]).all():
+        only = partition_around(paths[codes[0]])
+        number = pa.scalar(only.partition, pa.int32())
+        return pa.repeat(text_of(only.topic), len(codes)), pa.repeat(number, len(codes))
     found = [partition_around(path) for path in paths]
-    topics = pa.array([_text(one.topic) for one in found], pa.string())
+    topics = pa.array([text_of(one.topic) for one in found], pa.string())
     numbers = pa.array([one.partition for one in found], pa.int32())
     return topics.take(indices), numbers.take(indices)
-
-
-def _text(path: str) -> str:
-    return path.encode("utf-8", "replace").decode()

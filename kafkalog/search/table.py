@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from kafkalog.columns.arrow import SCHEMA, Paths, table_of
+from kafkalog.columns.arrow import SCHEMA, Paths, table_of, text_of
 from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.model import Defect
@@ -76,15 +76,10 @@ def _some(found: Iterator[Found]) -> Iterator[Found]:
 def _table(found: Sequence[Found], paths: Paths) -> Any:
     records = table_of([one.record for one in found], SCHEMA, paths)
     arrays = [
-        pa.array([_text(one.topic) for one in found], pa.string()),
+        pa.array([text_of(one.topic) for one in found], pa.string()),
         pa.array([one.partition for one in found], pa.int32()),
         *records.columns,
         pa.array([one.transactional_id for one in found], pa.string()),
         pa.array([one.reason for one in found], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=FOUND_SCHEMA)
-
-
-def _text(name: str) -> str:
-    """Return a name as text: those of directories need not be valid UTF-8."""
-    return name.encode("utf-8", "replace").decode()
