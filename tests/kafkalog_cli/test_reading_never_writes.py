@@ -117,7 +117,9 @@ def watch(
     calls = None
     if strace is not None:
         calls = [line.split(None, 1)[1] for line in log.read_text(errors="replace").splitlines()]
-        calls = [call for call in calls if "(" in call and not HARMLESS.search(call)]
+        # The end of a call that another thread's interrupted repeats no path.
+        calls = [call for call in calls if "(" in call and not call.startswith("<... ")]
+        calls = [call for call in calls if not HARMLESS.search(call)]
     return Watched([(event, path) for event, path in noted], opened, statuses, calls)
 
 
