@@ -116,11 +116,15 @@ def watch(
     noted, opened, statuses = json.loads(done.stdout)
     calls = None
     if strace is not None:
-        calls = [line.split(None, 1)[1] for line in log.read_text(errors="replace").splitlines()]
-        # The end of a call that another thread's interrupted repeats no path.
-        calls = [call for call in calls if "(" in call and not call.startswith("<... ")]
-        calls = [call for call in calls if not HARMLESS.search(call)]
+        calls = changing_calls(log.read_text(errors="replace").splitlines())
     return Watched([(event, path) for event, path in noted], opened, statuses, calls)
+
+
+def changing_calls(lines: Iterable[str]) -> list[str]:
+    """Return what strace shows of calls that change something, without the ends of split lines."""
+    calls = [line.split(None, 1)[1] for line in lines]
+    calls = [call for call in calls if "(" in call and not call.startswith("<... ")]
+    return [call for call in calls if not HARMLESS.search(call)]
 
 
 def is_elsewhere(text: str, tree: Path) -> bool:
