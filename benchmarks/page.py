@@ -85,13 +85,13 @@ Where targets were missed when this was written, the time went to:
   rest is Python, most of it checks of all headers. Reading in the threads that check, while another
   one looks at headers, was tried: no gain.
 - *table*: Python makes each cell; the texts of the other formats come from kernels.
-- *Parquet*: start-up takes 0.4 s, half of it for pyarrow. pyarrow encodes and compresses in one
-  thread, which is never idle after that; 40 % of its time is snappy.
+- *Parquet*: start-up takes 0.4 s, half of it for pyarrow. After that pyarrow encodes and
+  compresses in one thread, which sets the pace; 40 % of its time is snappy.
 - *count by SQL*: loading pyarrow and DuckDB takes 0.3 s of processor time, and the count as much as
   the walk over the headers.
 - *1 and 2 processors*: a thread that waits for a processor while it holds the GIL counts as one
   that holds it. In `verify` a third of the samples are in the calls that wake another thread. With
-  a switch interval of 0.05 to 1 ms in place of Python's 5 ms no command was faster.
+  a switch interval of 0.05 to 1 ms in place of Python's 5 ms no command was clearly faster.
 """
 
 NOTES = {

@@ -101,7 +101,7 @@ class IcebergTable:
 
     def close(self) -> None:
         """End the connections to the catalog."""
-        with suppress(Exception):
+        with suppress(Exception):  # a connection that is lost need not be closed
             self._catalog.close()
 
     def _opened(self) -> Catalog:

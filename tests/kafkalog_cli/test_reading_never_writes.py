@@ -127,6 +127,17 @@ def changing_calls(lines: Iterable[str]) -> list[str]:
     return [call for call in calls if not HARMLESS.search(call)]
 
 
+def test_calls_that_strace_splits():
+    """The end of one repeats no path, and tells nothing new."""
+    lines = [
+        '7 unlink("/log/x.tmp" <unfinished ...>',
+        "8 +++ exited with 0 +++",
+        "7 <... unlink resumed>)             = -1 ENOENT (No such file or directory)",
+        '7 openat(AT_FDCWD, "/log/x", O_RDONLY|O_CLOEXEC) = 3',
+    ]
+    assert changing_calls(lines) == ['unlink("/log/x.tmp" <unfinished ...>']
+
+
 def is_elsewhere(text: str, tree: Path) -> bool:
     """Return whether a call touches nothing in the tree, only the null device."""
     allowed = (os.devnull,)
