@@ -189,9 +189,9 @@ def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def text_of(path: str) -> str:
-    """Return the path as Arrow's strings can hold it: a file name need not be text."""
-    return path.encode("utf-8", "replace").decode()
+def text_of(name: str) -> str:
+    """Return a name as Arrow's strings can hold it: those of files need not be valid UTF-8."""
+    return name.encode("utf-8", "replace").decode()
 
 
 class Paths:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from kafkalog.columns.arrow import table_of_arrays
+from kafkalog.columns.arrow import table_of_arrays, text_of
 from kafkalog.datasets.conditions import (
     Condition,
     all_of,
@@ -280,8 +280,7 @@ def guarantee_of(split: Split) -> Any:
 
 
 def _is_partition(topic: str, number: int | None) -> Any:
-    name = topic.encode("utf-8", "replace").decode("utf-8")
-    return (ds.field("topic") == name) & (
+    return (ds.field("topic") == text_of(topic)) & (
         ds.field("partition") == (-1 if number is None else number)
     )
 

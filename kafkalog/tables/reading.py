@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from formats.file_names import FileKind, parse_file_name, segment_file_name
 from kafkalog.batches.segment import OpenSegment, offset_at_end
 from kafkalog.batches.selection import ReadPlan, Selection
-from kafkalog.columns.arrow import table_of_arrays
+from kafkalog.columns.arrow import table_of_arrays, text_of
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import count_records, scan
 from kafkalog.defects import corrupt_data
@@ -309,10 +309,10 @@ _CONVERSIONS: Final = {
     "value": _as_text,
 }
 _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
-    "topic": lambda split: _text(split.topic),
+    "topic": lambda split: text_of(split.topic),
     "partition": lambda split: split.partition,
-    "path": lambda split: _text(split.path),
-    "log_dir": lambda split: _text(split.log_dir),
+    "path": lambda split: text_of(split.path),
+    "log_dir": lambda split: text_of(split.log_dir),
     "segment": lambda split: split.base_offset,
     "state": lambda split: state_of(split.path),
 }
@@ -328,11 +328,6 @@ def constants_of(split: Split) -> dict[str, object]:
     return {name: _CONSTANT[name](split) for name in names}
 
 
-def _text(path: str) -> str:
-    """Return a path as text: file names need not be valid UTF-8."""
-    return path.encode("utf-8", "replace").decode("utf-8")
-
-
 def _of_rows(rows: list[Any], split: Split, schema: Any) -> Any:
     arrays = []
     for field in schema:
@@ -346,7 +341,7 @@ def _of_rows(rows: list[Any], split: Split, schema: Any) -> Any:
 
 def _value(row: Any, name: str) -> Any:
     value = row[name] if isinstance(row, dict) else getattr(row, name)
-    return _text(value) if name == "path" else value
+    return text_of(value) if name == "path" else value
 
 
 def _with_path(rows: Iterable[Any], path: str, *names: str) -> Iterator[dict[str, Any]]:
