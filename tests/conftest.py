@@ -21,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from kafkalog.jit import library
 from kafkalog.paths import tier_keys
 from kafkalog_cli.main import run
+from tests import durations
 from tests.sampling import sample_of
 
 if TYPE_CHECKING:
@@ -132,18 +133,16 @@ _OF_SPARK = (
     "/test_living_broker.py",
     "/test_spark_kafka_",
 )
-
-
-_FIRST = ("cluster", "spark", "tests/kafka/")
+_OF_ONE_FILE = ("tests/kafka/", "/test_bundle.py")
 
 
 class BySetUp(LoadScopeScheduling):
-    """Schedules tests that share an expensive setup in the same process.
+    """Schedules tests that share an expensive setup in the same process, the longest first.
 
-    One process gets the tests with the Spark session, and one those with the cluster. Both kinds
-    start first. The tests with brokers come next: they take long and wait often, so that other
-    processes run the rest meanwhile. The tests of one Kafka file also stay in one process, so that
-    their brokers and logs are made once, and so do the two judges of a crash.
+    One process gets the tests with the Spark session, and one those with the cluster. The tests of
+    one Kafka file stay in one process, so that their brokers and logs are made once, and so do the
+    two judges of a crash. What takes longest starts first, by `tests/durations.json`: the ends of
+    the processes are then no further apart than one of the shortest tests.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -152,20 +151,20 @@ class BySetUp(LoadScopeScheduling):
         if any(name in nodeid for name in _OF_SPARK):
             return "spark"
         file, _, test = nodeid.partition("::")
-        if "tests/kafka/" in nodeid:
+        if any(name in nodeid for name in _OF_ONE_FILE):
             return file
         return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else nodeid
 
     def _assign_work_unit(self, node: Any) -> None:
         if not any(self.assigned_work.values()):
-            for scope in sorted(self.workqueue, key=_turn):
+            kept = durations.kept()
+            seconds = {
+                scope: sum(kept.get(name, 0) for name in unit)
+                for scope, unit in self.workqueue.items()
+            }
+            for scope in sorted(seconds, key=seconds.__getitem__, reverse=True):
                 self.workqueue.move_to_end(scope)
         super()._assign_work_unit(node)
-
-
-def _turn(scope: str) -> int:
-    """Return the position of a scope in the order of starts, from 0 on."""
-    return next((n for n, start in enumerate(_FIRST) if scope.startswith(start)), len(_FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -197,7 +196,12 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests reported with `tell`."""
+    """Print what tests reported with `tell`, and how long each folder took."""
+    reports = [one for some in terminalreporter.stats.values() for one in some]
+    seconds = durations.of_reports(one for one in reports if isinstance(one, pytest.TestReport))
+    terminalreporter.section("time per folder: seconds, share, cases")
+    terminalreporter.write("\n".join([*durations.by_folder(seconds), ""]))
+    durations.write_table(seconds)
     properties = [one.user_properties for one in terminalreporter.getreports("passed")]
     lines = [str(text) for some in properties for name, text in some if name == "tried"]
     if lines:

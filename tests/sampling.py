@@ -1,12 +1,10 @@
-"""How much of long proofs is run: a share, or everything in `make soak`."""
+"""How much of long proofs is run: a seeded share in `make test`, everything in `make test-all`."""
 
 from __future__ import annotations
 
 import os
 import random
 from typing import TYPE_CHECKING, TypeVar
-
-from tests.crash.disk import tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,12 +13,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TIER_VARIABLE = "KAFKALOG_TESTS"
+"""`all` for `make test-all`, `soak` for `make soak`, not set for `make test`."""
+
+SEED_VARIABLE = "KAFKALOG_SEED"
+SEED = "68295a131589560424f3dbcff8d53cba15c46069e54fe3de1e9723800d02b5ad"
+"""Chooses what `make test` draws. Change it to draw other cases."""
+
+
+def tries_everything() -> bool:
+    """Return whether to try every case; if not, a sample is drawn by the seed."""
+    return bool(os.environ.get(TIER_VARIABLE))
+
+
+def soaks() -> bool:
+    """Return whether to draw new cases and go on for hours."""
+    return os.environ.get(TIER_VARIABLE) == "soak"
+
 
 def sampled(cases: Sequence[T], one_of: int) -> Sequence[T]:
-    """Return every n-th case from a random one on; a failing test prints which."""
+    """Return every n-th case from a drawn one on, at least one; a failing test prints which."""
     if tries_everything():
         return cases
-    first = drawn_for(f"{len(cases)} cases").randrange(one_of)
+    first = drawn_for(f"{len(cases)} cases").randrange(min(one_of, len(cases)))
     print(f"every case of number {first} and {one_of} more each")
     return cases[first::one_of]
 
@@ -40,23 +55,18 @@ def halves(cases: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis tries, given the number for `make soak`."""
-    return count if tries_everything() else max(count // 4, 15)
-
-
-SEED_VARIABLE = "KAFKALOG_SEED"
-SEED = "68295a131589560424f3dbcff8d53cba15c46069e54fe3de1e9723800d02b5ad"
-"""Chooses what `make test` draws. Change it to draw other cases."""
+    """Return how many examples Hypothesis tries, given the number for `make test-all`."""
+    return count if tries_everything() else max(count // 8, 15)
 
 
 def drawn_for(what: str) -> random.Random:
     """Return the random numbers of one proof, equal in all processes of a run.
 
-    `make test` draws the same cases in each run, so that a commit does not fail by chance.
-    `make soak` draws new ones. Set KAFKALOG_SEED to repeat a draw, or to choose another.
+    `make test` and `make test-all` draw the same cases in each run, so that a commit does not fail
+    by chance. `make soak` draws new ones. Set KAFKALOG_SEED to repeat a draw, or to choose another.
     """
     seed = os.environ.get(SEED_VARIABLE)
-    if not seed and tries_everything():
+    if not seed and soaks():
         return random.Random()
     return random.Random(f"{seed or SEED} {what}")
 
@@ -68,22 +78,22 @@ def new_seed() -> int:
 
 
 def sample_of(items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Return the tests to run and those left out: of a test marked `sampled(n)` one case in n runs.
+    """Return the tests to run and those left out.
 
-    A test marked `soak` needs much from elsewhere, and runs only if everything is tried.
-
-    The id of a case repeats it, since at least one case of a test is kept. All processes of a run
-    draw the same cases.
+    `make test` runs one case in n of a test marked `sampled(n)`, at least one, and none of a test
+    marked `thorough`. The id of a case repeats it. All processes of a run draw the same cases.
     """
+    if tries_everything():
+        return list(items), []
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     drawn: set[pytest.Item] = set()
     for name, cases in tests.items():
-        if cases[0].get_closest_marker("soak") and not tries_everything():
+        if cases[0].get_closest_marker("thorough"):
             continue
         mark = cases[0].get_closest_marker("sampled")
-        if mark is None or tries_everything():
+        if mark is None:
             drawn.update(cases)
             continue
         [one_of] = mark.args

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     Choice = Callable[["Inode"], list[dict[str, "Inode | None"]]]
 
 RANDOM_SUBSETS = 3
-EVERYTHING_VARIABLE = "KAFKALOG_EVERY_CRASH"
-
-
-def tries_everything() -> bool:
-    """Return whether to try every state and every call; if not, a sample is drawn by the seed."""
-    return bool(os.environ.get(EVERYTHING_VARIABLE))
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.commands import CLEANER_OFFSETS, CRASHING, Command
-from tests.crash.disk import Recorder, crashes, put, tries_everything, without_staging
+from tests.crash.disk import Recorder, crashes, put, without_staging
 from tests.crash.readers import seen
 from tests.crash.served import (
     CONFIG,
@@ -22,7 +22,7 @@ from tests.crash.served import (
     starts_of_kafka,
 )
 from tests.kafka.conftest import harness, java_tools, oracle
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harness", "java_tools", "oracle"]
 
-STATES_OF_OURS = 24
-STATES_OF_KAFKA = 10
+STATES_OF_OURS = 6
+STATES_OF_KAFKA = 3
 
 
 class Enumeration:

@@ -18,9 +18,8 @@ import pytest
 from kafkalog.errors import KafkaLogError
 from kafkalog.recovery import StartMode
 from tests.crash.commands import COMMANDS, CRASHING, FAILING, Command, run_undo
-from tests.crash.disk import tries_everything
 from tests.crash.served import copy_and_start, mode_of
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

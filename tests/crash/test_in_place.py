@@ -23,12 +23,12 @@ from kafkalog.errors import DestinationExistsError, KafkaLogError, PartlyDoneErr
 from kafkalog.journal import undo
 from kafkalog.resurrection import ResurrectOptions
 from kafkalog.resurrection.in_place import run_in_place
-from tests.crash.disk import Recorder, crashes, tries_everything
+from tests.crash.disk import Recorder, crashes
 from tests.crash.test_faults import ERRORS, FAULTS, Fault
 from tests.crash.test_new_directories import has_killed
 from tests.kafkalog.resurrection.test_into import files
 from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, log_of, make, topic, write_metadata
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.commands import COMMANDS, PARTITION
-from tests.crash.disk import tries_everything
 from tests.crash.served import NOW_MS, copy_and_start
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,10 @@ from kafkalog.errors import DestinationExistsError, KafkaLogError, PartlyDoneErr
 from kafkalog.resurrection import ResurrectOptions
 from kafkalog.resurrection.run import run_resurrection
 from kafkalog.resurrection.sources import open_sources
-from tests.crash.disk import Recorder, crashes, put, tries_everything
+from tests.crash.disk import Recorder, crashes, put
 from tests.crash.test_faults import ERRORS, FAULTS, Fault
 from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, log_of, make, topic, write_metadata
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

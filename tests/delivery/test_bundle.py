@@ -21,8 +21,8 @@ import pytest
 from delivery.bundle import glibc_needed
 from docgen.manual import COMPLETIONS, MANUAL
 from tests.builders import batch, record, write_log
-from tests.crash.disk import tries_everything
 from tests.delivery.conftest import ROOT, TIME
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def bundle(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder, unpacked from the archive: without extras, but in `make soak`."""
+    """The folder, unpacked from the archive: without extras, but in `make test-all`."""
     place = tmp_path_factory.mktemp("bundle")
     extras = [] if tries_everything() else ["--extras", ""]
     line = [sys.executable, "-m", "delivery.bundle", "--wheel", wheel, "--to", place, *extras]
@@ -91,7 +91,7 @@ def bundle(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def host(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A bare Debian in `make soak`; else a shell, two small programs and the C library."""
+    """A bare Debian in `make test-all`; else a shell, two small programs and the C library."""
     root = tmp_path_factory.mktemp("host")
     if tries_everything():
         subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root], check=True,
@@ -182,7 +182,7 @@ def test_its_modules_are_compiled_whatever_happens_to_their_times(bundle: Path):
     assert not [path for path in compiled if path.read_bytes()[4:8] != unchecked]
 
 
-@pytest.mark.soak
+@pytest.mark.thorough
 def test_how_long_it_takes_to_start(bundle: Path, tell: Callable[[str], None], tmp_path: Path):
     """The best of many runs in turn, against the installed command; told, not judged."""
     large_log(tmp_path / "t-0")

@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.crash.disk import tries_everything
 from tests.delivery.conftest import ROOT
+from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def install(python: Path, *what: str | Path) -> None:
 
 
 def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
-    """Those of reading facts and decompressing; in `make soak` all, each with a sample of cases.
+    """Those of reading facts and decompressing; `make test-all` runs all.
 
     What a user installs without extras stays small: most of it is numpy.
     """

@@ -112,6 +112,7 @@ def test_the_records_are_those_of_a_consumer(
         assert (found, result.status) == (wanted, 0), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("_decoder")
 def test_nothing_is_found_in_them(recording: Path) -> None:
     """A healthy log of another client gives no finding above a note."""

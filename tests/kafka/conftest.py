@@ -12,7 +12,7 @@ from tests.kafka import broker_data
 from tests.kafka.booted import Brokers
 from tests.kafka.oracle import Oracle
 from tests.kafka.tiered import Tiered
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.spark_topics import Kafka
 
-MOMENTS = int(os.environ.get("KAFKALOG_GROUP_MOMENTS", "6"))
+MOMENTS = 40 if tries_everything() else 6
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ end.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -25,11 +24,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.crash.disk import tries_everything
 from tests.kafka.test_living_broker import living_broker
 from tests.kafkalog.lake.appending import TABLE, iceberg
 from tests.kafkalog.lake.exporting import table_of
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-RUNS: Final = int(os.environ.get("KAFKALOG_APPENDS") or (100 if tries_everything() else 6))
+RUNS: Final = 100 if tries_everything() else 4
 KEPT: Final = ("steady", "ledger")
 """Nothing is deleted of these."""
 COLUMNS: Final = ["offset", "value"]

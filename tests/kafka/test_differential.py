@@ -42,8 +42,8 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
 ) -> None:
     """The files, offsets and statistics are equal, and every expected event occurs.
 
-    A run may stop after an eighth of the cases if they cover all expected events; in `make soak`
-    all of them run. KAFKALOG_SEED starts with the seed that a failure names.
+    `make test` stops after an eighth of the cases if they cover all expected events.
+    KAFKALOG_SEED starts with the seed that a failure names.
     """
     first = new_seed()
     share = cases // SHARES

@@ -13,8 +13,7 @@ from kafkalog.compaction import CompactionRequest, compact_partition, find_candi
 from kafkalog.configs import ConfigSources
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
-from tests.crash.disk import tries_everything
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path

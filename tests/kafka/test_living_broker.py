@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,7 +23,7 @@ import pytest
 
 from tests.kafka import broker_data
 from tests.kafka.living_spark import SparkReads
-from tests.sampling import new_seed
+from tests.sampling import new_seed, soaks, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-SECONDS: Final = float(os.environ.get("KAFKALOG_LIVING_SECONDS", "20"))
+SECONDS: Final = 1800 if soaks() else 300 if tries_everything() else 60
 ROUNDS_MIN: Final = 2
 LEVELS: Final = (("deep",), ("quick", "standard"))
 """At which levels `verify` is run in one round, and in the next."""
@@ -277,7 +276,7 @@ def test_readers_and_checks_beside_a_working_broker(
     spark: SparkSession,
     tell: Callable[[str], None],
 ) -> None:
-    """At least two rounds, for KAFKALOG_LIVING_SECONDS; in a soak, half an hour."""
+    """At least two rounds, for a minute; in `make test-all` five, in `make soak` half an hour."""
     assert harness is None
     seed = new_seed()
     sys.stderr.write(f"seed {seed}\n")

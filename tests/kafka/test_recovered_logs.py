@@ -99,6 +99,7 @@ def test_a_broker_starts_on_what_was_recovered(
     assert len(set(kinds.values())) > 2
 
 
+@pytest.mark.thorough
 def test_a_killed_broker_goes_on_after_a_recovery(
     brokers: Brokers, killed_life: PastLife, tmp_path: Path
 ) -> None:

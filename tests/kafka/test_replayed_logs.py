@@ -161,6 +161,7 @@ def objects(result: Result, kind: str) -> list[dict[str, Any]]:
 STATES: Final = ("codecs", "txn", "timestamps", "default-config-live", "internal-topics")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STATES)
 def test_a_consumer_gets_what_the_consumer_of_the_source_got(
     name: str, target: Broker, corpus_dir: Path, kafkalog: Kafkalog, tmp_path: Path

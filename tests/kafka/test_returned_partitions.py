@@ -128,6 +128,7 @@ def raise_epochs(brokers: Brokers, kafkalog: Run, home: Path, words: tuple[objec
             pass
 
 
+@pytest.mark.thorough
 def test_partitions_are_served_by_the_broker_they_are_put_into(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:

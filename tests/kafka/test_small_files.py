@@ -14,8 +14,7 @@ from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producers import LeaderEpochs
 from kafkalog.text_files import read_offset_checkpoint
-from tests.crash.disk import tries_everything
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

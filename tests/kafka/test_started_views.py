@@ -32,7 +32,7 @@ def load_command(copy: Path, log_dir: Path) -> list[str]:
     return [*words, "--config", "segment.index.bytes=10485760"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_logs_of_killed_brokers_are_shown_as_kafka_loads_them(
     any_state: State, oracle: Oracle, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def test_several_lives(
 ) -> None:
     """The log directory at the end of each life, and after the next life has started on it.
 
-    In `make soak` there is a fourth life, and each is checked at all levels.
+    In `make test-all` there is a fourth life, and each is checked at all levels.
     """
     print("seed", first_life.seed)
     recovered = tmp_path / "recovered"

@@ -34,8 +34,7 @@ from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import payload_kind_at
 from kafkalog.producers import read_producer_snapshot
 from tests import builders
-from tests.crash.disk import tries_everything
-from tests.sampling import new_seed, sampled
+from tests.sampling import new_seed, sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +102,7 @@ def test_fields_tile_every_file_of_the_corpus(
     """With and without a limit, also for files that a broker left unfinished."""
     files = kafka_files(corpus_dir)
     use_keys(map(str, corpus_dir.rglob("*.pem")))
-    chosen = sampled(files, 60)
+    chosen = sampled(files, 180)
     fields = 0
     for path in chosen:
         fields += len(of_file(path).fields)
@@ -147,11 +146,12 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["codecs", "txn", "timestamps", "internal-topics"])
 def test_values_of_logs_are_those_of_the_reference_reader(corpus_dir: Path, name: str) -> None:
     """Batch headers, and the keys, values, offsets and times of records."""
     logs = sorted((corpus_dir / "kafka-4.3" / name).rglob("*.log"))
-    for path in sampled(logs, 8):
+    for path in sampled(logs, 24):
         found = of_file(path)
         with Source(str(path)) as source:
             batches = [one for one in scan_batches(source) if isinstance(one, Batch)]
@@ -232,7 +232,7 @@ def test_values_of_old_logs_are_those_of_the_reference_reader(corpus_dir: Path) 
     """Messages of magic 0 and 1, wrapped ones included: every key and value, in order."""
     logs = sorted(path for name in ("v0", "v1") for path in
                   (corpus_dir / "kafka-2.8" / name).rglob("*.log"))  # fmt: skip
-    for path in sampled(logs, 6):
+    for path in sampled(logs, 18):
         found = of_file(path)
         with Source(str(path)) as source:
             batches = [one for one in scan_batches(source) if isinstance(one, Batch)]

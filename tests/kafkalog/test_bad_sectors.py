@@ -70,6 +70,7 @@ def is_hit(batch: Batch, bad: list[int]) -> bool:
     return any(batch.position < (s + 1) * SECTOR and s * SECTOR < batch.end_position for s in bad)
 
 
+@pytest.mark.sampled(2)
 @by_kernels
 def test_every_batch_beside_bad_sectors_is_read(
     size_min: int, log: Path, disk: BadDisk, monkeypatch: pytest.MonkeyPatch,

@@ -215,6 +215,7 @@ def test_indexes(suffix: str):
     check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(len(FILE_READERS)))
 def test_readers_of_small_files(number: int):
     """Each reader on random bytes, on text and on every small file of the corpus, mutated."""

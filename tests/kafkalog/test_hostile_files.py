@@ -19,8 +19,7 @@ from kafkalog.model import Batch, Defect
 from kafkalog.paths.source import Source
 from tests.builders import SEGMENT, batch, flip, record, write_log
 from tests.conftest import Result
-from tests.crash.disk import tries_everything
-from tests.sampling import sampled
+from tests.sampling import sampled, tries_everything
 from tests.sweeps import (
     covers,
     list_in_every_way,
@@ -66,7 +65,7 @@ def test_each_truncation_of_a_segment(log: Path):
     ends = set()
     with Source(str(path)) as source:
         ends = {0, *(b.end_position for b in scan_batches(source) if isinstance(b, Batch))}
-    for size in range(len(data)):
+    for size in sampled(range(len(data)), 6):
         path.write_bytes(data[:size])
         with Source(str(path)) as source:
             found = list(scan_batches(source, check_crc=True))
@@ -80,11 +79,11 @@ def test_each_truncation_of_a_segment(log: Path):
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
 def test_each_truncation_of_an_index(log: Path, suffix: str):
-    """An incomplete entry is left out and reported. A sample covers a third of the sizes."""
+    """An incomplete entry is left out and reported."""
     path = log / f"00000000000000000016.{suffix}"
     data = path.read_bytes()
     width = {"index": 8, "timeindex": 12, "txnindex": 34}[suffix]
-    for size in sampled(range(len(data)), 6):
+    for size in sampled(range(len(data)), 18):
         path.write_bytes(data[:size])
         found = {defect.reference for defect in verify_at_every_level(log)}
         assert ("index-size-not-multiple" in found) == bool(size % width), size
@@ -97,20 +96,20 @@ def test_each_truncation_of_an_index(log: Path, suffix: str):
              "../replication-offset-checkpoint"],
 )  # fmt: skip
 def test_each_truncation_of_a_small_file(log: Path, name: str):
-    """All readers over all of them. A sample covers a quarter of the sizes."""
+    """All readers over all of them."""
     path = log / name
     data = path.read_bytes()
-    for size in sampled(range(len(data)), 8):
+    for size in sampled(range(len(data)), 24):
         path.write_bytes(data[:size])
         read_file_in_every_way(path)
         verify_at_every_level(log.parent)
 
 
 def test_single_bit_flips(log: Path):
-    """A few dozen flips over all files, hundreds in a soak; each is undone afterwards."""
+    """Flips over all files; each is undone afterwards."""
     rng = random.Random(SEED)
     files = sorted(path for path in log.parent.rglob("*") if path.is_file())
-    for number in range(400 if tries_everything() else 25):
+    for number in range(400 if tries_everything() else 8):
         path = rng.choice(files)
         data = path.read_bytes()
         bit = rng.randrange(8 * len(data))
@@ -157,7 +156,7 @@ def test_commands_on_flipped_and_cut_files(log: Path, kafkalog: Run):
         path.write_bytes(damaged)
         run_all(kafkalog, log, [path])
     path.write_bytes(data)
-    for path in sorted(log.iterdir()):
+    for path in sampled(sorted(log.iterdir()), 3):
         data = path.read_bytes()
         path.write_bytes(rng.randbytes(len(data)))
         for line in (["dump-segment", path], ["kafka-dump-log", "--files", path],
@@ -191,7 +190,7 @@ def oddities(directory: Path) -> dict[str, Callable[[Path], object]]:
     }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", oddities(Path()))
 def test_odd_things_in_the_place_of_files(log: Path, kafkalog: Run, kind: str):
     """A third of the partition's and log directory's files, another third for each kind."""
@@ -317,7 +316,7 @@ def test_a_file_that_shrinks_while_it_is_read(log: Path, monkeypatch: pytest.Mon
     path = log / f"{SEGMENT}.log"
     real = os.fstat
     data = path.read_bytes()
-    for size in range(0, len(data), 90):
+    for size in sampled(range(0, len(data), 90), 4):
 
         def grown(fd: int, size: int = size) -> os.stat_result:
             status = real(fd)

@@ -65,6 +65,7 @@ ABSURD = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ABSURD)
 def test_absurd_numbers_take_no_memory(tmp_path: Path, kafkalog: Run, name: str):
     """Tiny files that claim gigabytes."""
@@ -125,6 +126,7 @@ def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
     assert [item.position for item in found if isinstance(item, Batch)] == [0, 1 << 28]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
     """Two gibibytes of zeros in one batch, in a process limited to 1.5."""

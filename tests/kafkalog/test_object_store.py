@@ -57,6 +57,7 @@ def _without_times(text: str) -> str:
     return re.sub(r'"mtime_ms":\d+', '"mtime_ms":0', text)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES)
 def test_a_bucket_says_what_a_disk_says(
     name: str, corpus_dir: Path, tmp_path: Path, store: Store, kafkalog: Callable[..., Any]

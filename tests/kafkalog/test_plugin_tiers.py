@@ -35,6 +35,7 @@ from tests.kafka.tiered import (
     segment_changes,
     segments_told,
 )
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,7 @@ def test_an_upload_counts_as_under_way_for_an_hour(
     assert found_at(begun + hour - 1) == (orphans if is_half else [])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_joined", [False, True])
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_lookups_read_the_manifest_of_one_segment(
@@ -235,6 +237,7 @@ def test_dumps_of_some_offsets_read_the_manifests_of_their_segments(
             assert len(needed) < read <= len(needed) + 2, (read, needed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("harm", ["none", "manifest", "gap"])
 def test_dumps_of_some_offsets_are_those_of_the_whole_log(
     corpus_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch, harm: str
@@ -255,7 +258,7 @@ def test_dumps_of_some_offsets_are_those_of_the_whole_log(
     spans += [("--to-offset", bases[4] + by) for by in (-1, 0, 1)]
     spans += [("--from-offset", bases[3] + 1, "--to-offset", bases[5] - 1)]
     forms = [("ndjson", span) for span in spans[1:]] + [("kafka", span) for span in spans[6:8]]
-    for form, span in forms:
+    for form, span in sampled(forms, 3):
         words = ("dump-segment", remote, "--format", form, *span)
         some = kafkalog(*words)
         with monkeypatch.context() as patched:
@@ -263,6 +266,7 @@ def test_dumps_of_some_offsets_are_those_of_the_whole_log(
             assert kafkalog(*words) == some, span
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("recorded", "harm"),
     [*((packing, "none") for packing in PACKINGS), ("sealed", "manifest"), ("sealed", "log")],

@@ -101,7 +101,7 @@ def test_offsets_are_selected(log: Log) -> None:
     same(log, Selection(from_offset=-5, to_offset=2**62), rows)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 def test_times_are_selected(log: Log) -> None:
     """The record's own time counts: times need not rise."""
     rows = log.records

@@ -306,6 +306,7 @@ def test_a_bomb_stops_at_the_limit(tmp_path: Path, codec: int):
     assert peak < (8 << 20) + 2 * len(data)
 
 
+@pytest.mark.sampled(3)
 def test_corpus_records_are_what_a_consumer_read(any_state: State):
     """Offsets, times, keys and values of every partition, batch by batch, without the CLI."""
     for partition in any_state.partitions():

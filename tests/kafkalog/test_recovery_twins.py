@@ -19,11 +19,10 @@ from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
 from kafkalog.recovery.segment_state import SegmentState
 from tests.builders import batch, record, write_log
-from tests.crash.disk import tries_everything
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
-from tests.sampling import sampled
+from tests.sampling import sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["scenarios"]
 
 GENERATED = settings(
-    max_examples=2000 if tries_everything() else 50,
+    max_examples=2000 if tries_everything() else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -96,7 +95,7 @@ def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> Non
         assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
     """Flipped bits, cuts, swapped and renamed files."""
@@ -109,7 +108,7 @@ def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path)
         assert_twins(partition, mode, config=CONFIG, recovery_point=rng.randrange(60))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(15)
 def test_partitions_that_a_broker_left(any_state: State) -> None:
     """They contain transactions, old formats and compacted logs."""
     for partition in any_state.partitions():

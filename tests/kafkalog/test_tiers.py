@@ -87,6 +87,7 @@ def packed(tmp_path: Path, log: str, kind: str) -> tuple[Path, list[str]]:
     return pack(local, tmp_path / "bucket" / "prefix", Packing(**options)), argv
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", PACKINGS)
 @pytest.mark.parametrize("log", LOGS)
 def test_packed_segments_are_read_as_they_were(
@@ -294,6 +295,7 @@ def test_a_log_begins_with_what_is_in_its_tier(tmp_path: Path, kafkalog: Any) ->
         assert [row["offset"] for row in rows] == wanted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["local", "packed"])
 def test_tables_have_the_log_of_several_copies_and_a_tier(
     tmp_path: Path, kafkalog: Any, kind: str

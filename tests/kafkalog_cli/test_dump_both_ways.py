@@ -66,7 +66,7 @@ def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
         yield ("--format", form, "--bytes", how, *rng.choice(SELECTIONS))
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(28)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
     """Every partition of every broker, as NDJSON and as Kafka's text."""
     for partition in any_state.partitions():
@@ -86,7 +86,7 @@ def test_a_log_that_cannot_be_planned_is_an_empty_array(
     assert assert_same(capfdbinary, copy.parent, *argv)[:2] == (6, b"[]\n")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(30)
 def test_damaged_logs_read_the_same(
     any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ):
@@ -149,6 +149,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("how", BYTES)
 @pytest.mark.parametrize("form", ["ndjson", "json", "csv", "table"])
 def test_texts_are_escaped_the_same(

@@ -48,7 +48,7 @@ def log_start(kafkalog: Any, partition: Path) -> int:
     return int(json.loads(result.stdout)["offset"])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
     """Every record of every partition: offset, timestamp, type, key, value, headers."""
     for partition in any_state.partitions():
@@ -74,7 +74,7 @@ def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) ->
             ] == headers_of(record), (partition, row["offset"])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
     """Without aborted records, and nothing from the first open transaction on."""
     for partition in any_state.partitions():

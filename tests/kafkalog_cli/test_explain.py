@@ -133,7 +133,7 @@ def shape(detail: str) -> str:
     return re.sub(r"0x[0-9a-f]+|-?[0-9]+", "N", detail)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*DAMAGE, *UNDECODABLE])
 def test_examples_read_as_findings_do(name: str, corpus_dir: Path, tmp_path: Path):
     """Each example is compared with a finding on a log that was damaged accordingly."""

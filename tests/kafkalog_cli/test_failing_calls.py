@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crash.disk import tries_everything
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 from tests.sweeps import small_log
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def lines_over(directory: Path) -> list[list[object]]:
     return lines
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(4))
 def test_every_command_on_a_dumb_terminal(tmp_path: Path, number: int):
     """No byte of words, tables, errors or Kafka's own text can act on the terminal."""

@@ -63,6 +63,7 @@ def indexes(directory: Path) -> list[Path]:
     return [path for path in sorted(directory.iterdir()) if path.suffix in (".index", ".timeindex")]
 
 
+@pytest.mark.sampled(3)
 def test_the_corpus_reads_the_same(any_state: State, capfdbinary: Capture):
     """Indexes of every broker: sound, padded, torn."""
     paths = [path for partition in any_state.partitions() for path in indexes(partition)]
@@ -89,7 +90,7 @@ def hurt(data: bytes, size: int, rng: random.Random) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_the_damaged_corpus_reads_the_same(any_state: State, tmp_path: Path, capfdbinary: Capture):
     """Damages the log, the offset index or the time index, while the other two stay sound."""
     rng = random.Random(any_state.name)

@@ -32,7 +32,7 @@ def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> N
         assert result.stdout == expected, (arguments, result.stderr)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 def test_recorded_calls_print_the_recorded_bytes(
     any_state: State, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,7 @@ def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were called while the broker ran."""
     for partition, recorded in served(any_state):
@@ -91,6 +91,7 @@ def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> 
         ), partition
 
 
+@pytest.mark.sampled(3)
 def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
     """Earliest, latest, the last stable offset and, since 3.0, the largest timestamp.
 
@@ -160,6 +161,7 @@ def test_offsets_are_where_the_storage_classes_read_them(
             assert row["offset"] == expected["firstRecordOffset"], expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_timestamps_get_the_storage_classes_answers(
     scenario: str, corpus_dir: Path, kafkalog: Any
@@ -230,6 +232,7 @@ def log_of(corpus_dir: Path, scenario: str) -> Path:
     return found
 
 
+@pytest.mark.sampled(3)
 def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, kafkalog: Any):
     """Each answer equals the broker's. Rows name the partition, and each is asked once."""
     recorded = {partition.name: answers for partition, answers in served(any_state)}

@@ -21,6 +21,7 @@ SEED = 20261122
 KINDS = pytest.mark.parametrize("kind", ODD_LOG_DIRS, ids=lambda kind: kind.name)
 
 
+@pytest.mark.sampled(3)
 @KINDS
 @pytest.mark.parametrize("seed", range(SEED, SEED + 4))
 def test_findings_are_those_of_the_kind(
@@ -36,6 +37,7 @@ def test_findings_are_those_of_the_kind(
         assert result.status == int(bool(grave)), result.stderr
 
 
+@pytest.mark.sampled(2)
 @KINDS
 def test_every_read_command_comes_to_an_end(
     kind: OddLogDir, tmp_path: Path, kafkalog: Callable[..., Result]

@@ -91,6 +91,7 @@ def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog:
         assert reasons <= {"metadata-log"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in STATES_43 if name not in NOT_AS_WRITTEN])
 def test_a_replay_under_present_configs_gives_the_files(
     name: str, corpus_dir: Path, kafkalog: Run

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kafkalog.engine import LocalEngine
 from tests.spark import work
 from tests.spark.driver import start_driver, wait_for_files
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from tests.spark.cluster import Cluster
 
 
+@pytest.mark.thorough
 def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """Another executor repeats its task, and the results are those of the local engine."""
     here, there = tmp_path / "here", tmp_path / "there"

@@ -175,7 +175,7 @@ def test_a_killed_executor(
     assert job.is_done()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 def test_a_killed_driver(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:

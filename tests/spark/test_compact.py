@@ -11,6 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from formats.file_names import staging_name
 from kafkalog.compaction import CompactionRequest, find_candidate
 from kafkalog.configs import ConfigSources
@@ -63,7 +65,7 @@ def test_generated_logs_and_the_corpus(
 ) -> None:
     """Partitions with one or many segments, in all formats, sound and damaged, in one job."""
     one = make(tmp_path / "one", 4, 12)
-    for number, name in enumerate(sampled(scenario_names("compaction"), 6)):
+    for number, name in enumerate(sampled(scenario_names("compaction"), 18)):
         before = cleanings(corpus_dir / "compaction", name)[0].before
         shutil.copytree(before / PARTITION, one / f"corpus-{number}")
     other = tmp_path / "other"
@@ -95,6 +97,7 @@ def rows(said: bytes, place: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_killed_driver(
     spark: SparkSession,
     kafkalog: Callable[..., Result],

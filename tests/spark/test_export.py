@@ -26,7 +26,7 @@ STATES = ("codecs", "txn-v0", "crash-1-torn", "compact-1-first-pass", "jbod-live
 COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES)
 def test_both_engines_write_the_same_bytes(
     spark: Any, corpus_dir: Path, tmp_path: Path, name: str

@@ -102,6 +102,7 @@ def test_topics_and_partitions_are_chosen_as_for_kafka(logs: Path) -> None:
     ) == [18, 19]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -157,6 +158,7 @@ def tasks(place: Path, **options: str) -> list[list[tuple[int, int]]]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_task_has_so_many_records_at_most(
     tmp_path: Path, kafkalog: Any, *, is_indexed: bool

@@ -55,7 +55,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["sql", "compact", "export"])
 def test_a_large_value(
     run: Callable[..., str],

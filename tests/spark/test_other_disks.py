@@ -98,7 +98,7 @@ def test_other_disks_are_refused_every_time(
         "stream": ("stream", disks / "other", tmp_path / "copied"),
         "target": ("export", tmp_path / "shared", "--to", disks / "lake", *spark),
     }
-    tried = [*answered, *sampled([*mixed], 2), *sampled([*refused], 6)]
+    tried = [*answered, *sampled([*mixed], 6), *sampled([*refused], 18)]
     named = {name: words for name, words in (answered | mixed | refused).items() if name in tried}
     found = {name: commands.run(tmp_path, *words) for name, words in named.items()}
     assert found.pop("same") == (0, json.dumps({"n": ROWS}, separators=(",", ":")) + "\n", "")

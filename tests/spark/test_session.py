@@ -170,6 +170,7 @@ except (UsageError, KeyboardInterrupt) as error:
     assert not [one for *_, one in running_processes() if bytes(tmp_path) in one]
 
 
+@pytest.mark.thorough
 def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     """One line with the place of the log, the only file that is kept."""
     directory = tmp_path / "tasks"

@@ -192,6 +192,7 @@ def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> Non
     assert load(spark, *both, table="batches").count() == 17
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_what_is_deleted_after_the_plan_ends_the_query(
     spark: SparkSession, tmp_path: Path, *, is_directory: bool
@@ -234,6 +235,7 @@ def test_a_lost_segment_ends_the_query(spark: SparkSession, tmp_path: Path) -> N
     assert load(spark, tmp_path).count() == 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "words"),
     [

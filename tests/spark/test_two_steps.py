@@ -78,6 +78,7 @@ def test_tasks_of_aggregates_are_fewer(count: int, at_once: int, sizes: list[int
     assert [name for task in found for name in task] == [str(number) for number in range(count)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "decode"), [("txn", "text"), ("codecs", "bytes")])
 def test_answers_are_those_of_all_rows(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, corpus_dir: Path, name: str, decode: str
@@ -192,6 +193,7 @@ def as_sql(condition: Any) -> str:
     return f"{rest[0]} {kind} {rest[1]!r}"
 
 
+@pytest.mark.thorough
 def test_parts_join_to_what_duckdb_finds() -> None:
     """Conditions with unknown values over any parts, compared with DuckDB's three-valued logic."""
     drawn = random.Random(20)

@@ -11,10 +11,9 @@ from kafkalog.check import tasks
 from kafkalog.model import Level
 from kafkalog.spark.engine import SparkEngine
 from tests.conftest import STATES_28, STATES_43, State, state
-from tests.crash.disk import tries_everything
 from tests.kafkalog.check.test_tasks import damages, make_partition
 from tests.kafkalog.check.twins_by_tasks import verdict
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +66,7 @@ def test_options_that_say_how_to_read(corpus_dir: Path, kafkalog: Callable[..., 
     assert kafkalog(*command, *ON_SPARK) == kafkalog(*command)
 
 
+@pytest.mark.thorough
 def test_damaged_logs_in_pieces(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -83,6 +83,7 @@ def test_damaged_logs_in_pieces(
     assert len(wanted[0]) > 10
 
 
+@pytest.mark.thorough
 def test_many_tasks_are_taken_some_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from formats.error_codes import ErrorCode
-from tests.crash.disk import tries_everything
 from tests.kafka.booted import answers
 from tests.kafka.serve import beside, served
 from tests.kafka.serve.conftest import WHOLE
 from tests.kafka.serve.drawn_requests import Drawer
-from tests.sampling import new_seed, sampled
+from tests.sampling import new_seed, sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-REQUESTS = 20_000 if tries_everything() else 1_500
-ENOUGH = REQUESTS if tries_everything() else 500
+REQUESTS = 20_000 if tries_everything() else 600
+ENOUGH = REQUESTS if tries_everything() else 250
 """So many will do once each of ERRORS was among the answers."""
 TIMES_ONE_OF = 6
 SHOWN_MAX = 5
@@ -98,7 +97,7 @@ def test_every_recorded_target_of_list_offsets(
 ) -> None:
     """The Admin client asks, at both isolation levels, for special offsets and for times.
 
-    The run takes a share of the times, or all of them in `make soak`.
+    The run takes a share of the times, or all of them in `make test-all`.
     """
     recorded = {
         one.name: answers(one.lookups) for one in gathered.partitions.values() if one.lookups

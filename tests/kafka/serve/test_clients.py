@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.disk import tries_everything
 from tests.kafka.serve import readers
 from tests.kafka.serve.readers import FOREIGN, FOREIGN_VARIABLE, ISOLATIONS, READERS, Reader
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +33,7 @@ def recorded(gathered: Gathered) -> list[Partition]:
 
 
 def drawn(partitions: list[Partition]) -> list[Partition]:
-    """Return the partitions of some topics, or all of them in `make soak`."""
+    """Return the partitions of some topics, or all of them in `make test-all`."""
     if tries_everything():
         return partitions
     seed = new_seed()
@@ -70,7 +69,7 @@ def test_everything_is_read(
 ) -> None:
     """All partitions are read from the first record to the end, with and without aborted records.
 
-    The run takes a sample of the topics, or all of them in `make soak`.
+    The run takes a sample of the topics, or all of them in `make test-all`.
     """
     assert harness is None
     some = drawn(recorded(gathered))

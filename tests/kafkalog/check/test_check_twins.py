@@ -29,10 +29,9 @@ from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
-from tests.crash.disk import tries_everything
 from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
-from tests.sampling import drawn_for, examples
+from tests.sampling import drawn_for, examples, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -99,7 +98,7 @@ def levels(request: pytest.FixtureRequest) -> Iterator[tuple[Level, ...]]:
     )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(14)
 def test_the_corpus(any_state: State, levels: Iterator[tuple[Level, ...]]):
     """A sample has each partition at one level, and uses all levels."""
     for partition in any_state.partitions():

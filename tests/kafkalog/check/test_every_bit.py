@@ -11,7 +11,6 @@ import pytest
 
 from docgen.pages import ROOT
 from tests.builders import frames
-from tests.crash.disk import tries_everything
 from tests.kafkalog.check.every_bit import (
     bits_of,
     changed,
@@ -21,13 +20,13 @@ from tests.kafkalog.check.every_bit import (
 )
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
 from tests.kafkalog.check.undetectable import CLASSES, class_of, is_explained
-from tests.sampling import new_seed, sampled
+from tests.sampling import new_seed, sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-BITS = 200 if tries_everything() else 30
+BITS = 200 if tries_everything() else 10
 ENTRIES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
 
 
@@ -92,11 +91,11 @@ def is_as_good(path: Path, data: bytes, size: int) -> bool:
 
 
 def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
-    """The seed chooses the sizes; a sample takes one file in four."""
+    """The seed chooses the sizes."""
     seed = new_seed()
     print("seed", seed)
     rng, before = random.Random(seed), findings(log_dir)
-    for path in sampled(small.files(log_dir), 4):
+    for path in sampled(small.files(log_dir), 12):
         data = path.read_bytes()
         for size in cuts(len(data), rng) if data else ():
             if not is_as_good(path, data, size):
@@ -110,7 +109,7 @@ def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: P
     for path in sorted((log_dir / small.partition).glob("*.log")):
         data = path.read_bytes()
         batches = [data[position : position + size] for position, size in frames(data)]
-        for i in sampled(range(len(batches)), 6):
+        for i in sampled(range(len(batches)), 18):
             doubled = [*batches[: i + 1], *batches[i:]]
             dropped = [*batches[:i], *batches[i + 1 :]]
             swapped = [*batches[:i], *batches[i : i + 2][::-1], *batches[i + 2 :]]
@@ -129,7 +128,7 @@ def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
     for path in sorted((log_dir / small.partition).iterdir()):
         size = ENTRIES.get(path.suffix)
         data = path.read_bytes()
-        for start in sampled(range(0, len(data), size), 6) if size else ():
+        for start in sampled(range(0, len(data), size), 18) if size else ():
             entry, rest = data[start : start + size], data[start + size :]
             ways = [entry + entry + rest, rest[:size] + entry + rest[size:]]
             fields = struct.Struct({8: ">ii", 12: ">qi", 34: ">hqqqq"}[size])

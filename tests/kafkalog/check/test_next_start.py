@@ -20,6 +20,7 @@ from tests.kafkalog.configs.test_metadata_configs import config, topic
 from tests.kafkalog.configs.test_metadata_configs import log_dir as write_metadata
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import PARTITION, Scenario, scenarios
+from tests.sampling import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
 ) -> None:
     """With the same configs, Kafka's loader left the indexes as they were or changed them."""
     wrong, seen = [], set()
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 3):
         kafkas = scenario.facts["modes"][mode]
         log_dir = prepared(scenario, mode, tmp_path)
         if "error" in kafkas or list(log_dir.glob("*/*.swap")) or list(log_dir.glob("*/*.cleaned")):
@@ -108,7 +109,7 @@ def test_what_is_predicted_is_what_kafkas_loader_did(
     """Refusals are compared by exception, cuts by offset and records; all damaged directories."""
     wrong: dict[str, Any] = {}
     verdicts = set()
-    for scenario in scenarios:
+    for scenario in sampled(scenarios, 4):
         log_dir = prepared(scenario, mode, tmp_path / scenario.name)
         result = kafkalog("verify", log_dir, "--format", "ndjson")
         found = [row for row in rows(result) if row["type"] == "next_start" and row["topic"]]
@@ -138,6 +139,7 @@ def differs(scenario: Scenario, mode: StartMode, row: dict[str, Any]) -> bool:
     return row["verdict"] == "refuse" or not is_kept
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("killed", "recovered"),
     [
@@ -172,7 +174,7 @@ def size_of(partition: Path) -> int:
     return sum(path.stat().st_size for path in partition.glob("*.log"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_a_broker_that_was_closed_starts_without_change(any_state: State) -> None:
     """It only removes leftovers; the quorum's own log is always scanned as a whole."""
     for log_dir in any_state.log_dirs:

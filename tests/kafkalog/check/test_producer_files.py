@@ -75,7 +75,7 @@ def test_columns_are_what_the_reference_reads(any_state: State):
             assert column == [-1 if value is None else value for value in wanted]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_states_equal_those_that_kafka_wrote(any_state: State, monkeypatch: pytest.MonkeyPatch):
     """Each field agrees if the log still has the batches of the producer."""
     equal, others = 0, 0

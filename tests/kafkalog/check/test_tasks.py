@@ -158,7 +158,7 @@ def test_damaged_logs(tmp_path: Path, seed: int):
     assert told
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 def test_the_damaged_corpus(any_state: State, tmp_path: Path):
     """Logs and indexes of a broker; the cuts follow the damaged offset index."""
     rng = random.Random(any_state.name)

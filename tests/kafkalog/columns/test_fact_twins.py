@@ -98,7 +98,7 @@ def assert_twins(path: Path, *, small: bool = False) -> list[Any]:
     return wanted
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(15)
 def test_the_corpus(any_state: State):
     """Every log that a broker left, markers included."""
     markers: set[int] = set()

@@ -129,7 +129,7 @@ def is_whole(found: dict[int, Any], old: dict[int, Any], new: dict[int, Any], gr
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_start_finds_each_group_old_or_new(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """A crash comes after any step, with any of the renames that are not durable yet."""

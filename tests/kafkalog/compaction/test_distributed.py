@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LATER_MS = BASE_TIME + 3_600_000
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", scenario_names("compaction"))
 def test_what_is_left_is_the_same(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """Each compaction of the corpus is planned and done, including those that are refused.

@@ -21,8 +21,7 @@ from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import SCHEMAS
 from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.conftest import state
-from tests.crash.disk import tries_everything
-from tests.sampling import sampled
+from tests.sampling import sampled, tries_everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +109,7 @@ BATCHES = st.recursive(
     ),
     max_leaves=4,
 )  # fmt: skip
-TRIALS = settings(deadline=None, max_examples=500 if tries_everything() else 25)
+TRIALS = settings(deadline=None, max_examples=500 if tries_everything() else 8)
 
 
 @TRIALS
@@ -151,7 +150,7 @@ def test_bounds_skip_directories_segments_and_stretches(
     assert [one.path.split("/")[-2:] for one in seen] == [["a-1", f"{100:020}.log"]]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:.*start would:UserWarning")
 @pytest.mark.parametrize("name", ["crash-1-torn", "interrupted-1-swap", "jbod-live", "txn"])
 def test_all_tables_are_those_of_the_splits(corpus_dir: Path, name: str) -> None:

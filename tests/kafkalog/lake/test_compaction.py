@@ -186,7 +186,7 @@ def test_a_run_that_stops_while_it_merges(
 ) -> None:
     """Readers see the rows before and after; the next run ends with all of them, merged."""
     killing = Killing(monkeypatch)
-    step = 1 if tries_everything() else 11
+    step = 1 if tries_everything() else 29
     at = drawn_for(f"merging {form}").randrange(step)
     is_stopped = True
     while is_stopped:

@@ -327,7 +327,7 @@ def test_a_run_with_new_columns_that_stops_at_any_write(
 ) -> None:
     """The next one, again with other columns, ends with each row once, and all columns."""
     killing = Killing(monkeypatch)
-    step = 1 if tries_everything() else 12
+    step = 1 if tries_everything() else 29
     at = drawn_for(f"columns {form}").randrange(step)
     is_stopped = True
     while is_stopped:

@@ -138,7 +138,7 @@ def test_a_run_that_stops_while_it_merges(
         append(log, to=first)
     before = sorted([*range(129), *range(6)])
     killing = Killing(monkeypatch)
-    step = 1 if tries_everything() else 7
+    step = 1 if tries_everything() else 19
     at = drawn_for(f"merging plain files {grows}").randrange(step)
     is_stopped, stops = True, 0
     while is_stopped:

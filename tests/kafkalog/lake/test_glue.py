@@ -55,6 +55,7 @@ def properties_of(store: Store) -> dict[str, str]:
     return {"type": "glue", "warehouse": f"s3://{BUCKET}/lake", **both}
 
 
+@pytest.mark.thorough
 def test_a_table_grows(store: Store, tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
     """Despite a run that is killed."""
 

@@ -222,7 +222,7 @@ def test_rejects_of_an_iceberg_table_once_wherever_a_run_stops(
 ) -> None:
     """They are never ahead of the table, and the next run adds them, even without --value."""
     killing = Killing(monkeypatch)
-    step = 1 if tries_everything() else 17
+    step = 1 if tries_everything() else 41
     at = drawn_for("rejects of Iceberg").randrange(step)
     is_stopped = True
     while is_stopped:

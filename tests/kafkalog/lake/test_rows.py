@@ -34,7 +34,7 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
     """Every field of every partition that a consumer read, from directories read as one table."""
     noted = {}
@@ -52,6 +52,7 @@ def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> N
     assert found == {partition.name: lines for partition, lines in noted.items()}
 
 
+@pytest.mark.sampled(3)
 def test_committed_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> None:
     """The isolation level is read_committed."""
     for partition in any_state.partitions():
@@ -139,7 +140,7 @@ def test_arrow_has_the_same_rows(corpus_dir: Path, tmp_path: Path):
         assert table_of(tmp_path / codec, "arrow").equals(table_of(tmp_path / "parquet"))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("table", [table for table in TableName if table != TableName.RECORDS])
 @pytest.mark.parametrize("form", FileFormat)
 def test_every_table_in_every_format(

@@ -82,6 +82,7 @@ class Killing:
                 raise StoppedError
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", [FILES, DELTA])
 @pytest.mark.parametrize("changes", ["nothing", "more", "deleted", "moved"])
 def test_a_run_that_stops_at_any_write(
@@ -127,6 +128,7 @@ def test_a_run_that_stops_at_any_write(
     assert at > 15, "it writes a plan, files, entries and a commit"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of what was stopped
 @pytest.mark.parametrize("changes", ["nothing", "deleted"])
 def test_a_run_into_iceberg_that_stops_at_any_write(
@@ -134,7 +136,7 @@ def test_a_run_into_iceberg_that_stops_at_any_write(
 ) -> None:
     """It creates the table or adds to it; files outside of snapshots are no rows."""
     killing = Killing(monkeypatch)
-    step = 1 if tries_everything() else 9
+    step = 1 if tries_everything() else 19
     tries = 0
     for is_first in (True, False):
         at = drawn_for(f"{changes} {is_first}").randrange(step)

@@ -25,6 +25,7 @@ def facts(one: PartitionFacts) -> tuple[object, ...]:
     return one.listed, one.used, judged, one.growth, one.contents
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("state", STATES)
 def test_what_the_checks_have_seen_is_what_every_question_would_read(
     corpus_dir: Path, monkeypatch: pytest.MonkeyPatch, state: str

@@ -45,6 +45,7 @@ STATES = [("kafka-4.3", name) for name in ("codecs", "txn", "timestamps", "crash
 STATES += [("kafka-2.8", name) for name in ("v0", "v1", "upgrade")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", STATES, ids="-".join)
 def test_messages_are_the_records(name: tuple[str, str], corpus_dir: Path) -> None:
     """All codecs and formats, nulls, headers, aborted records, damage, and a limit."""

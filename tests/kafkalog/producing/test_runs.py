@@ -138,6 +138,7 @@ class _Named:
     id = "cluster"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_killed_again_and_again_gives_each_record_once(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

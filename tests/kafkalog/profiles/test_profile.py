@@ -43,7 +43,7 @@ def identity(noted: Any) -> str:
     return json.dumps(noted)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", STATES_43)
 def test_counts_are_those_of_what_consumers_read(corpus_dir: Path, name: str) -> None:
     """Records, sizes, nulls, offsets, times and keys, with the work in many small pieces."""

@@ -55,6 +55,7 @@ def files(partition: Path) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", StartMode)
 def test_a_recovered_directory_is_kafkas(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
@@ -80,6 +81,7 @@ def test_a_recovered_directory_is_kafkas(
     assert not wrong, json.dumps(wrong, indent=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", StartMode)
 def test_the_plan_of_what_is_repaired_says_how_kafka_fails(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
@@ -94,6 +96,7 @@ def test_the_plan_of_what_is_repaired_says_how_kafka_fails(
         assert plan.is_loadable == (not error or scenario.name in REPAIRED)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", StartMode)
 def test_a_second_recovery_finds_nothing(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path

@@ -31,7 +31,7 @@ from tests.kafkalog.rescue.hurt_logs import (
     frames_while_sane,
     kafka_records,
 )
-from tests.sampling import new_seed
+from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
     from tests.conftest import State
@@ -48,7 +48,7 @@ LOGS = [
     ("kafka-2.8", "v1", None),
     ("kafka-2.8", "upgrade", None),
 ]
-ROUNDS = int(os.environ.get("KAFKALOG_SALVAGE_ROUNDS", "3"))
+ROUNDS = 12 if tries_everything() else 3
 
 
 def manifest_of(destination: Path) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> 
     assert (nothing.status, (tmp_path / "nothing").exists()) == (9, False)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize(("release", "state", "name"), LOGS, ids=str)
 @pytest.mark.parametrize("kind", [*KINDS, "several"])
 def test_what_no_damage_touched_is_salvaged(
@@ -242,7 +242,7 @@ def test_what_no_damage_touched_is_salvaged(
         check_result(partition)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
     """Logs of any release, killed, compacted or preallocated, lose nothing."""
     for number, log_dir in enumerate(any_state.log_dirs):

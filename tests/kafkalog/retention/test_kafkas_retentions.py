@@ -122,6 +122,7 @@ def test_the_names_before_the_removal_are_kafkas(
     assert ours == sorted(wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", scenario_names("retention"))
 def test_a_run_that_a_crash_ends_is_finished_by_the_next(
     name: str, corpus_dir: Path, tmp_path: Path

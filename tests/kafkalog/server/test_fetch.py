@@ -90,6 +90,7 @@ def everything(client: Connected, topic: str, partition: int, size: int) -> byte
         offset = whole[-1][2]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("size", [1, 5000, 1 << 20])
 def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):
@@ -109,6 +110,7 @@ def test_all_bytes_of_the_logs_arrive(corpus_dir: Path, name: str, size: int):
         assert served.heard.defects == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STATES)
 def test_offsets_are_those_the_broker_gave(corpus_dir: Path, name: str):
     """`lookup.json` has the Admin.listOffsets answer for each special and each other timestamp."""

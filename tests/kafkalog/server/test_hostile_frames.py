@@ -31,7 +31,6 @@ from formats.message_table import requests
 from kafkalog.server.connection import REQUEST_SIZE_MAX
 from kafkalog.server.model import CONNECTIONS_MAX, Address
 from tests.builders import copy_tree
-from tests.crash.disk import tries_everything
 from tests.kafkalog.server.protocol import SECONDS_MAX
 from tests.kafkalog.server.wire import Wire
 from tests.kafkalog_cli.test_reading_never_writes import (
@@ -43,6 +42,7 @@ from tests.kafkalog_cli.test_reading_never_writes import (
     refuses_to_write,
     where_strace_is,
 )
+from tests.sampling import tries_everything
 from tests.soak.mutations import mutated, number
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "log-dir"
 TOPICS = ("orders", "customers", "payments")
-FRAMES = 100_000 if tries_everything() else 2_000
+FRAMES = 100_000 if tries_everything() else 500
 BATCH = 500
 SEED = 20_260_101
 MEMORY_MAX = 400 << 20

@@ -204,6 +204,7 @@ def test_random_frames_end_connections_only(served: Serving):
     assert [error for error in served.heard.errors if error.exit_code == 70] == []
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("_", range(20))
 def test_a_connection_that_has_just_been_accepted_is_closed(_: int):
     """A server that ends leaves no socket open: Python's warning about it would be an error."""

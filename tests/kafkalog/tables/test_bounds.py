@@ -38,7 +38,7 @@ def within(row: dict[str, Any], bounds: Bounds) -> bool:
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(15)
 def test_no_wanted_row_is_left_out(any_state: State) -> None:
     """For any bounds, the rows read include all that a filter over every row selects."""
     chance = random.Random(SEED)
@@ -62,6 +62,7 @@ def test_no_wanted_row_is_left_out(any_state: State) -> None:
         assert [row for row in found if within(row, bounds)] == wanted, (SEED, bounds)
 
 
+@pytest.mark.sampled(3)
 def test_a_time_to_begin_at_is_that_of_a_consumer_that_seeks(any_state: State) -> None:
     """With rising timestamps, that is the first record at or after the time.
 
@@ -136,7 +137,7 @@ def test_splits_have_at_least_a_byte(one_day: Path) -> None:
         plan_splits([str(one_day)], Request(split_bytes=0))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("table", [one for one in TableName if one != TableName.RECORDS])
 def test_other_tables_hold_the_same_however_they_are_split(
     any_state: State, table: TableName
