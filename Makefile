@@ -11,7 +11,7 @@ KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.p
 	tests/kafkalog_cli/test_fast_kafka_dump.py tests/kafkalog/test_recovery_twins.py \
 	tests/kafkalog/compaction/test_edges.py tests/kafkalog/roll/test_replays.py
 
-.PHONY: demo test soak lint docs wheel bundle bench clean
+.PHONY: demo test test-all durations soak lint docs wheel bundle bench clean
 
 demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -20,16 +20,19 @@ demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog verify examples/log-dir
 	$(BIN)/kafkalog profile --engine local examples/log-dir
 
-test: $(STAMP)  ## set up, then run all tests
-	$(BIN)/python -m pytest -n auto
+test: $(STAMP)  ## set up, then run the tests: a sample of long proofs, ten minutes
+	$(BIN)/python -m pytest -n auto --durations=40 --junitxml=build/tests.xml
 
-soak: $(STAMP)  ## a million hostile inputs, thousands of logs beside Kafka, every crash
+test-all: $(STAMP)  ## every test with every case; GROUPS="spark crash" runs only these
+	$(BIN)/python -m tests.groups $(GROUPS)
+
+durations: $(STAMP)  ## run the tests, and note how long each takes, by which runs are balanced
+	KAFKALOG_DURATIONS=tests/durations.json $(BIN)/python -m pytest -n auto
+
+soak: $(STAMP)  ## hours: a million hostile inputs, thousands of logs beside Kafka, new cases each time
 	KAFKALOG_GUARDED=1 $(BIN)/python -m tests.soak $(SOAK)
-	KAFKALOG_GUARDED=1 $(BIN)/python -m pytest $(KERNEL_SUITES)
 	$(BIN)/python -m tests.kafka.differential $(DIFFERENTIAL)
-	KAFKALOG_EVERY_CRASH=1 KAFKALOG_EVERY_BOMB=1 $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|[^_]sampled|=examples)\(|mark\.soak' --include='test_*.py' tests)
-	KAFKALOG_GROUP_MOMENTS=40 $(BIN)/python -m pytest tests/kafka/test_groups.py tests/kafka/test_metadata.py
-	KAFKALOG_LIVING_SECONDS=1800 $(BIN)/python -m pytest -s tests/kafka/test_living_broker.py
+	KAFKALOG_TESTS=soak $(BIN)/python -m pytest -s $$(grep -rlE '(tries_everything|soaks|[^_]sampled|=examples)\(|mark\.thorough' --include='test_*.py' tests)
 
 lint: $(STAMP)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.kafka.serve.gathered import Partition
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
-FOREIGN_VARIABLE: Final = "KAFKALOG_FOREIGN_CLIENTS"
 CLIENTS: Final = Path(__file__).parents[2] / "foreign" / "clients"
 FIELDS: Final = ("offset", "timestamp", "timestampType", "key", "value", "headers")
 SECONDS_MAX: Final = 300
@@ -159,7 +158,7 @@ FOREIGN: Final = (
     ),
     Reader("spark", _foreign("spark", sys.executable, "read.py")),
 )  # fmt: skip
-"""They need Go, Node and much time to be installed: only with a variable."""
+"""They need Go, Node and minutes to be installed: only in `make test-all`."""
 
 
 def wanted_of(one: Partition, isolation: str, fields: Sequence[str]) -> list[dict[str, Any]]:

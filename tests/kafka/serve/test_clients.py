@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kafka.serve import readers
-from tests.kafka.serve.readers import FOREIGN, FOREIGN_VARIABLE, ISOLATIONS, READERS, Reader
+from tests.kafka.serve.readers import FOREIGN, ISOLATIONS, READERS, Reader
 from tests.sampling import new_seed, tries_everything
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def differences(
     return different
 
 
-ALL = READERS + (FOREIGN if os.environ.get(FOREIGN_VARIABLE) else ())
+ALL = READERS + (FOREIGN if tries_everything() else ())
 
 
 @pytest.mark.parametrize("reader", ALL, ids=lambda one: one.name)
