@@ -50,8 +50,9 @@ wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
 bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
 	$(BIN)/python -m delivery.bundle $(if $(EXTRAS),--extras $(EXTRAS))
 
-bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performance.md: half an hour
-	$(BIN)/python -m benchmarks --to docs/performance.md
+bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performance.md: half an hour
+	$(BIN)/python -m benchmarks --into benchmarks/results/kafka.json
+	$(BIN)/python -m docgen
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

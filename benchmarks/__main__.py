@@ -1,4 +1,4 @@
-"""Runs the benchmarks and writes their page: `python -m benchmarks --help`."""
+"""Runs the benchmarks and records their results: `python -m benchmarks --help`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from benchmarks import processes
 from benchmarks.datasets import Partition, datasets, provide
 from benchmarks.decoders import MEANINGS
-from benchmarks.page import Results, merged, page
-from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, all_rows
+from benchmarks.results import Record, Result, run_key, store
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows
 from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
@@ -45,36 +45,36 @@ PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "backport
 
 
 def main() -> None:
-    """Make the data, measure row after row, write the page: after each row what there is so far."""
+    """Make the data, measure row after row, record after each row what there is so far."""
     options = parse_arguments()
     processes.exit_on_signals()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which the command sets for itself
     _check_what_is_needed()
     broker_data.build()
     _compile_modules()
-    old = options.into.read_text(encoding="utf-8") if options.into else None
     failures: list[str] = []
-    text = ""
+    record = Record()
     with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as scratch:
         data = options.data or Path(scratch)
         data.mkdir(parents=True, exist_ok=True)
-        for results in _measure(options, data.resolve(), Path(scratch), failures):
-            text = page(results)
-            if old is not None:
-                options.into.write_text(merged(old, text), encoding="utf-8")
-            elif options.to is not None:
-                options.to.write_text(text, encoding="utf-8")
-    if options.into is None and options.to is None:
-        print(text, end="")
+        for record in _measure(options, data.resolve(), Path(scratch), failures):
+            if options.into is not None:
+                store(record, names(), options.into)
+    if options.into is None:
+        store(record, names(), None)
     if failures:
         raise SystemExit("\n".join(failures))
+
+
+def names() -> list[str]:
+    """Every result there is, in the order of the record."""
+    return [row.name for row in all_rows()] + [trend.name for trend in TRENDS] + list(MEANINGS)
 
 
 def parse_arguments() -> argparse.Namespace:
     """The options, `--quick` resolved."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="a page whose rows these replace")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="merge results there (stdout)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, or use it")
     parser.add_argument(
         "--only", default="", metavar="REGEX", help="rows of 'table: name' like this"
@@ -104,45 +104,51 @@ def _compile_modules() -> None:
 
 def _measure(
     options: argparse.Namespace, data: Path, scratch: Path, failures: list[str]
-) -> Iterator[Results]:
+) -> Iterator[Record]:
     """Yield after each row all that was measured; `failures` gets rows that did not end well."""
     rows = [row for row in all_rows() if re.search(options.only, row.title)]
-    names = list(dict.fromkeys(row.dataset for row in rows))
+    wanted = list(dict.fromkeys(row.dataset for row in rows))
     with_decoders = bool(re.search(options.only, DECODERS_TITLE))
     if with_decoders:
-        names += [DECODERS_DATASET, REHEARSAL_DATASET]
-    if not names:
+        wanted += [DECODERS_DATASET, REHEARSAL_DATASET]
+    if not wanted:
         raise SystemExit(f"No row is like {options.only!r}.")
-    _say(f"data sets: {len(set(names))}")
+    _say(f"data sets: {len(set(wanted))}")
     known = datasets()
-    partitions = provide((known[name].scaled(options.scale) for name in names), data)
-    decoders = _decoders(partitions) if with_decoders else {}
-    java = " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "..."))
-    machine = _machine()
-    pairs: dict[str, processes.Pair] = {}
+    partitions = provide((known[name].scaled(options.scale) for name in wanted), data)
+    run = run_key()
+    record = Record({run: machine() | {"effort": _effort(options)}})
+    if with_decoders:
+        record.results.update(_decoders(partitions, run))
+    pairs: dict[str, tuple[processes.Pair, int]] = {}
     seen: dict[tuple[object, ...], processes.Pair] = {}
-
-    def so_far() -> Results:
-        done = [row for row in rows if row.name in pairs]
-        return Results(
-            machine, java, options.runs, options.scale, done, pairs, partitions, decoders
-        )
-
     # What is measured alone comes first: it is soon seen when a command does not work.
     for row in sorted(rows, key=lambda row: row.theirs is not None):
         key = (row.dataset, row.ours, row.theirs, row.cpus)  # two tables may show the same
+        partition = partitions[row.dataset]
         try:
             if key not in seen:
-                seen[key] = _pair(row, partitions[row.dataset], data, scratch, options.runs)
+                seen[key] = _pair(row, partition, data, scratch, options.runs)
         except processes.FailedError as failed:
             failures.append(f"{row.title}\n{failed}")
             _say(failures[-1])
             continue
-        pairs[row.name] = seen[key]
-        _tell(row, pairs[row.name])
-        yield so_far()
-    if not rows:
-        yield so_far()
+        size_bytes = partition.size_bytes * partition.dataset.partitions
+        records = partition.dataset.records * partition.dataset.partitions
+        pairs[row.name] = seen[key], size_bytes
+        record.results[row.name] = row.result(seen[key], records, size_bytes, run)
+        _tell(row, seen[key])
+        yield record
+    for trend in TRENDS:
+        if {trend.small, trend.large} <= pairs.keys():
+            found = trend.result(pairs[trend.small], pairs[trend.large], run)
+            record.results[trend.name] = found
+    yield record
+
+
+def _effort(options: argparse.Namespace) -> str:
+    effort = f"--scale {options.scale:g} --runs {options.runs}"
+    return effort if options.scale == 1 else f"{effort}, so with other sizes than the rows say"
 
 
 def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) -> processes.Pair:
@@ -186,7 +192,7 @@ def command_line(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
     return [sys.executable if program == "python" else program, *arguments]
 
 
-def _decoders(partitions: dict[str, Partition]) -> dict[str, tuple[int, float]]:
+def _decoders(partitions: dict[str, Partition], run: str) -> dict[str, Result]:
     paths = [partitions[name].places()["log"] for name in (REHEARSAL_DATASET, DECODERS_DATASET)]
     found = {}
     for name in MEANINGS:
@@ -195,13 +201,15 @@ def _decoders(partitions: dict[str, Partition]) -> dict[str, tuple[int, float]]:
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
         answer = json.loads(done.stdout)
-        assert answer["records"] == partitions[DECODERS_DATASET].end_offset, (name, answer)
-        found[name] = (answer["records"], answer["seconds"])
-        _say(f"{DECODERS_TITLE}: {name}: {answer['seconds']:.3f} s")
+        records, seconds = answer["records"], answer["seconds"]
+        assert records == partitions[DECODERS_DATASET].end_offset, (name, answer)
+        figures = {"inside_s": seconds, "m_records_per_s": records / seconds / 1e6}
+        found[name] = Result(DECODERS_TITLE, name, run, figures)
+        _say(f"{DECODERS_TITLE}: {name}: {seconds:.3f} s")
     return found
 
 
-def _machine() -> dict[str, str]:
+def machine() -> dict[str, str]:
     """What the figures depend on; nothing that names the machine."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
     [clients] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
@@ -215,6 +223,7 @@ def _machine() -> dict[str, str]:
         "Kafka": clients.stem.removeprefix("kafka-clients-"),
         "kafkalog": version("kafkalog"),
         "packages": packages,
+        "Kafka's tool": " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "...")),
     }
 
 

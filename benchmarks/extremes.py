@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import processes
-from benchmarks.__main__ import command_line
+from benchmarks.__main__ import command_line, machine
+from benchmarks.results import Record, Result, run_key, store
 from kafkalog.codecs import compress, crc32c
 from tests.builders import BASE_TIME, batch, record, varint, write_log
 from tests.kafka import broker_data
@@ -35,34 +36,6 @@ BATCHES: Final = 24
 CODECS: Final = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 SEGMENT: Final = f"{0:020d}.log"
 
-HEAD: Final = """\
-<!-- Written by `python -m benchmarks.extremes`, not by hand. -->
-# Extremes
-
-Logs that no broker should have, and what reading them costs:
-
-- A bomb is a segment of {bombs} small batches, each of which decompresses to {bomb:.0f} MiB of
-  zeros.
-- The huge value is one record of {value:.2f} GB in a batch that is not compressed.
-- The many partitions are {partitions:,} directories in one log directory, each with a segment of
-  one batch and its indexes.
-- The broker has {on_broker:,} partitions of {segments} segments, each of {batches} batches of 10
-  records over some hours.
-
-```sh
-python -m benchmarks.extremes --to docs/extremes.md
-```
-
-Each figure is for a whole process, run once, with its output discarded. *Memory* is the largest
-resident size; [memory.md](memory.md) states the bounds. Status 1 means findings: these logs lack
-indexes, and a broker would not accept batches so large. Kafka's tool runs with its default heap of
-256 MB; where its status is 1, it ended with an OutOfMemoryError. Compactions of up to 20 million
-keys are in [performance.md](performance.md).
-"""
-TABLE: Final = "| log | command | s | memory, MB | status | Kafka's tool: s | MB | status |\n" + (
-    "|---" * 8 + "|\n"
-)
-
 
 @dataclass(frozen=True)
 class Extreme:
@@ -71,6 +44,11 @@ class Extreme:
     name: str
     make: Callable[[Path, float], None]
     commands: tuple[tuple[str, ...], ...]
+
+    def result_name(self, words: tuple[str, ...]) -> str:
+        """The name of the result of one of its commands."""
+        level = f" {words[2]}" if words[0] == "verify" else ""
+        return f"{self.name}: {words[0]}{level}"
 
 
 DUMP: Final = ("kafka-dump-log", "--deep-iteration", "--print-data-log", "--files", "{log}")
@@ -135,7 +113,7 @@ def make_broker(home: Path, scale: float) -> None:
 
 
 def extremes() -> list[Extreme]:
-    """All logs, in the order of the page."""
+    """All logs, in the order of the record."""
 
     def bomb(codec: int) -> Callable[[Path, float], None]:
         return lambda home, scale: make_bomb(home, scale, codec)
@@ -152,10 +130,15 @@ def extremes() -> list[Extreme]:
     ]
 
 
+def names() -> list[str]:
+    """Every result there is, in the order of the record."""
+    return [one.result_name(words) for one in extremes() for words in one.commands]
+
+
 def main() -> None:
-    """Make log after log, measure, and write the page."""
+    """Make log after log, measure, record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extremes", description=__doc__)
-    parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="merge results there (stdout)")
     parser.add_argument("--only", default="", metavar="REGEX", help="logs whose name is like this")
     parser.add_argument("--scale", type=float, default=1.0, help="of all sizes (1.0)")
     parser.add_argument(
@@ -169,24 +152,17 @@ def main() -> None:
         return
     processes.exit_on_signals()
     broker_data.build()
+    run = run_key()
+    record = Record({run: machine() | {"effort": f"--scale {options.scale:g}"}})
     with tempfile.TemporaryDirectory(prefix="kafkalog-extremes-") as scratch:
-        logs = [one for one in extremes() if re.search(options.only, one.name)]
-        rows = [row for one in logs for row in measured(one, Path(scratch), options.scale)]
-    scale = options.scale
-    head = HEAD.format(
-        bombs=BOMBS, bomb=BOMB_BYTES * scale / 2**20, value=VALUE_BYTES * scale / 1e9,
-        partitions=int(PARTITIONS * scale), on_broker=int(BROKER_PARTITIONS * scale),
-        segments=SEGMENTS, batches=BATCHES,
-    )  # fmt: skip
-    text = head + "\n" + TABLE + "".join(rows)
-    if options.to is None:
-        print(text, end="")
-    else:
-        options.to.write_text(text, encoding="utf-8")
+        for one in extremes():
+            if re.search(options.only, one.name):
+                record.results.update(measured(one, Path(scratch), options.scale, run))
+    store(record, names(), options.into)
 
 
-def measured(extreme: Extreme, scratch: Path, scale: float) -> list[str]:
-    """Return a row per command over one log, which is removed again.
+def measured(extreme: Extreme, scratch: Path, scale: float, run: str) -> dict[str, Result]:
+    """Return a result per command over one log, which is removed again.
 
     Another process makes it: the kernel counts the memory of this one into that of the commands.
     """
@@ -195,28 +171,26 @@ def measured(extreme: Extreme, scratch: Path, scale: float) -> list[str]:
     subprocess.run([sys.executable, "-m", "benchmarks.extremes", *make], check=True)
     [path] = home.iterdir()
     places = {"path": str(path), "log": str(path / SEGMENT), "to": str(scratch / "to")}
-    rows = []
+    results = {}
     for words in extreme.commands:
-        cells = [extreme.name, f"`{words[0]}`" if words[0] != "verify" else f"`verify {words[2]}`"]
-        cells += _cells(command_line(("kafkalog", *words), places))
+        name = extreme.result_name(words)
+        ours, theirs = _figures(command_line(("kafkalog", *words), places)), None
         if words[0] == "report":
             page = scratch / "to"
-            cells[1] += f", {page.stat().st_size / 1e6:.1f} MB"
+            ours["page_mb"] = page.stat().st_size / 1e6
             page.unlink()
         if words[0] == "kafka-dump-log":
-            cells += _cells(command_line(("DumpLogSegments", *words[1:]), places))
-        else:
-            cells += ["", "", ""]
-        rows.append(f"| {' | '.join(cells)} |\n")
-        print(rows[-1], end="", file=sys.stderr, flush=True)
+            theirs = _figures(command_line(("DumpLogSegments", *words[1:]), places))
+        results[name] = Result(extreme.name, name, run, ours, theirs)
+        print(f"{name}: {ours}, Kafka's {theirs}", file=sys.stderr, flush=True)
         shutil.rmtree(scratch / "to", ignore_errors=True)
     shutil.rmtree(home)
-    return rows
+    return results
 
 
-def _cells(command: list[str]) -> list[str]:
+def _figures(command: list[str]) -> dict[str, float]:
     done = processes.run(command, cpus=2, statuses=None)
-    return [f"{done.wall_s:.2f}", f"{done.peak_mb:.0f}", str(done.status)]
+    return {"wall_s": done.wall_s, "peak_mb": done.peak_mb, "status": done.status}
 
 
 if __name__ == "__main__":

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.cores import seconds_on
+from benchmarks.results import Bound, Result
 
 if TYPE_CHECKING:
     from benchmarks.processes import Figures, Pair
+
+# Tables of processes that do not go through all of the log, or not as whole processes.
+WITHOUT_RATES: Final = {"A segment of 1 MB", "Disk usage", "Indexes", "More processors",
+                        "Resurrection", "Small questions", "Serve many partitions"}  # fmt: skip
 
 
 def inside(figures: Figures) -> float:
@@ -82,6 +87,10 @@ class Wanted:
         sign, bound = ("≥", self.at_least) if self.at_most is None else ("≤", self.at_most)
         return f"{sign} {bound:g} {self.figure}"
 
+    def bound(self, value: float) -> Bound:
+        """The bound beside a figure."""
+        return Bound(self.text(), value, self.is_met(value))
+
 
 @dataclass(frozen=True)
 class Row:
@@ -111,6 +120,28 @@ class Row:
     def title(self) -> str:
         """Table and name."""
         return f"{self.table}: {self.name}"
+
+    def result(self, pair: Pair, records: int, size_bytes: int, run: str) -> Result:
+        """What is recorded of a log of this many records and bytes."""
+
+        def figures(seen: Figures) -> dict[str, float]:
+            found = {name: value for name, value in asdict(seen).items() if value is not None}
+            if seen.gil_share is not None:
+                found |= {"times_faster_on_2": gain(seen), "on_16_s": on_processors(seen, 16),
+                          "times_faster_on_16": gain(seen, 16)}  # fmt: skip
+            if self.table not in WITHOUT_RATES:
+                found["mb_per_s"] = size_bytes / seen.wall_s / 1e6
+                found["m_records_per_s"] = records / seen.wall_s / 1e6
+            return found
+
+        figure = "times Kafka's in process" if self.tells_seconds else "times Kafka's"
+        return Result(
+            self.table, self.name, run, figures(pair.ours),
+            figures(pair.theirs) if pair.theirs else None,
+            Wanted(figure).value(pair, records, size_bytes) if pair.theirs else None,
+            pair.same_output,
+            tuple(one.bound(one.value(pair, records, size_bytes)) for one in self.wanted),
+        )  # fmt: skip
 
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -148,3 +179,16 @@ class Trend:
     small: str
     large: str
     at_most: float = 1.1
+
+    def result(self, small: tuple[Pair, int], large: tuple[Pair, int], run: str) -> Result:
+        """What is recorded of two pairs, each with the bytes of its log."""
+        wanted = Wanted("times", at_most=self.at_most)
+        if self.figure == "CPU beside the codec":
+            value = beside_codec(small[0].ours, large[0].ours)
+        else:
+            value = self._of(large) / self._of(small)
+        return Result("Trends", self.name, run, bounds=(wanted.bound(value),))
+
+    def _of(self, measured: tuple[Pair, int]) -> float:
+        pair, size_bytes = measured
+        return pair.ours.peak_mb if self.figure == "memory" else pair.ours.wall_s / size_bytes

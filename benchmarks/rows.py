@@ -372,7 +372,7 @@ def physical_rows() -> list[Row]:
 
 
 def all_rows() -> list[Row]:
-    """Every benchmark, in the order of the page."""
+    """Every benchmark, in the order of the record."""
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *search_rows(),
         *export_rows(), *decoding_rows(), *sql_rows(), *tier_rows(), *group_rows(),

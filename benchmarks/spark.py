@@ -1,7 +1,7 @@
 """Spark beside the local engine and beside Spark's own Kafka source with a live broker.
 
 `python -m benchmarks.spark --help`. Makes a day of records in 8 partitions with a real broker,
-measures jobs in processes with a warm session, and writes the page.
+measures jobs in processes with a warm session, and records the results.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import sink
 from benchmarks.processes import exit_on_signals
+from benchmarks.results import Bound, Record, Result, run_key, store
 from kafkalog.tables import Bounds, Request, plan_splits
 from tests.kafka import broker_data
 
@@ -40,43 +41,8 @@ OURS = ("export_local", "export_spark", "export_iceberg", "count_local", "count_
 KAFKAS = ("export_kafka", "count_kafka")
 SCALED = ("verify_spark", "compact_spark")
 
-HEAD = """\
-<!-- Written by `python -m benchmarks.spark`, not by hand. -->
-# Performance on Spark
-
-The same work by Spark, by the local engine, and by Spark's own Kafka source with a live broker,
-over the same {size:.2f} GB: a topic with {partitions} partitions, {records:,} records each, which
-a real broker wrote: keys of 10 bytes, values of 100, a day of timestamps, segments of 128 MiB, not
-compressed. Each job runs in a process with a warm session: once uncounted, then {runs} times, of
-which the median counts. *CPU* is that of the process with all of Spark; a live broker works in
-addition. The files are in the page cache. Data, measurement and this page:
-
-```sh
-python -m benchmarks.spark --to docs/spark-performance.md
-```
-
-"""
-
-
-CONNECT = f"""
-*{sink.NAME}* is Iceberg's own sink in Kafka Connect with a live broker: two tasks of one process
-write topic, partition, offset, timestamp and value into a table of a catalog in an SQLite file,
-not partitioned, and commit every {sink.COMMIT_S} s; it ends when a snapshot has all rows.
-*export_iceberg* writes the same columns into such a table, partitioned by topic and day, and
-commits once. Neither writes keys: no transform of Kafka's own puts a key into the row.
-Where its row is missing, it stalled: of 18 million rows it once committed 10.5 million, and then
-none for five minutes. Of 2 million rows (0.24 GB) it takes 19.3 s and 15.2 s of processor time, 2.4
-more in the broker; *export_iceberg* takes 3.1 s and 2.0 s.
-"""
-
-
-MISSED = """\
-Where counting misses its targets: to accept that many rows of one column from Python takes Spark
-more than a second (`mapInArrow` over record batches in memory), and to plan a query over a Python
-data source and to start its tasks some tenths. `count(*)` by SQL returns one row a task, and so
-only waits for these. Where *compact* gains little from a second processor: its tasks sync and swap
-files one after the other.
-"""
+HOUR = "bytes read for an hour of the day"
+HOUR_SHARE_MAX = 0.08
 
 
 class Took(NamedTuple):
@@ -111,17 +77,17 @@ WISHES = (
 
 
 def main() -> None:
-    """Make the data, measure, write the page."""
+    """Make the data, measure, record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
-    parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="merge results there (stdout)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, or use it")
     parser.add_argument("--records", type=int, default=RECORDS, help=f"a partition ({RECORDS})")
     parser.add_argument("--runs", type=int, default=3, help="of each job that count (3)")
     parser.add_argument("--only", metavar="REGEX", default="", help="the jobs with such names")
     options = parser.parse_args()
     kafkas, ours, scaled = (
-        tuple(name for name in names if re.search(options.only, name))
-        for names in (KAFKAS, OURS, SCALED)
+        tuple(name for name in jobs if re.search(options.only, name))
+        for jobs in (KAFKAS, OURS, SCALED)
     )
     exit_on_signals()
     broker_data.build()
@@ -136,7 +102,7 @@ def main() -> None:
                 rows = PARTITIONS * options.records
                 try:
                     took = sink.measure_sink(home, bootstrap, pid, rows, options.runs)
-                except TimeoutError as error:  # the other jobs are worth a page
+                except TimeoutError as error:  # the other jobs are worth recording
                     print(f"{sink.NAME}: {error}", file=sys.stderr, flush=True)
                 else:
                     print(f"{sink.NAME}: {took}", file=sys.stderr, flush=True)
@@ -144,11 +110,13 @@ def main() -> None:
         seen |= _measure(home, 2, options.runs, ours)
         alone = _measure(home, 1, options.runs, scaled)
         seen |= {f"{name} on 1": took for name, took in alone.items()}
-        text = _page(home / "logs", options, seen)
-    if options.to is None:
-        print(text, end="")
-    else:
-        options.to.write_text(text, encoding="utf-8")
+        store(_record(home / "logs", options, seen), names(), options.into)
+
+
+def names() -> list[str]:
+    """Every result there is, in the order of the record."""
+    jobs = (*KAFKAS, sink.NAME, *OURS, *(f"{name} on 1" for name in SCALED))
+    return [*jobs, *(wish.name for wish in WISHES), HOUR]
 
 
 def _connector() -> str:
@@ -211,44 +179,34 @@ def _measure(
     return seen
 
 
-def _page(log_dir: Path, options: argparse.Namespace, seen: Mapping[str, Took]) -> str:
+def _record(log_dir: Path, options: argparse.Namespace, seen: Mapping[str, Took]) -> Record:
     size = sum(path.stat().st_size for path in log_dir.glob("orders-*/*.log"))
-    head = HEAD.format(
-        size=size / 1e9, partitions=PARTITIONS, records=options.records, runs=options.runs
-    )
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
-    machine = {
+    about = {
         "processors": str(len(os.sched_getaffinity(0))),
         "Python": platform.python_version(),
         "Java": java.splitlines()[0],
         "packages": ", ".join(f"{one} {version(one)}" for one in ("pyspark", "pyarrow", "numpy")),
+        "log": f"{size / 1e9:.2f} GB, {options.records:,} records in each partition",
+        "effort": f"--runs {options.runs}",
     }
+    run = run_key()
+    results = []
+    for name, took in seen.items():
+        figures = {"wall_s": took.wall_s, "cpu_s": took.cpu_s}
+        if name in (*KAFKAS, sink.NAME):
+            figures["broker_cpu_s"] = took.broker_s
+        figures["mb_per_s"] = size / took.wall_s / 1e6
+        results.append(Result("Seconds", name, run, figures))
+    for wish in WISHES:
+        if {wish.first, wish.second} <= seen.keys():
+            times = seen[wish.first].wall_s / seen[wish.second].wall_s
+            bound = Bound(f"≥ {wish.at_least:g} times", times, times >= wish.at_least)
+            results.append(Result("Wanted", wish.name, run, bounds=(bound,)))
     share = _share_of_an_hour(log_dir, size)
-    wishes = [(wish.name, f"≥ {wish.at_least:g} times", *_verdict(seen, wish))
-              for wish in WISHES if {wish.first, wish.second} <= seen.keys()]  # fmt: skip
-    met = "met" if share <= 0.08 else "**missed**"
-    wishes.append(("bytes read for an hour of the day", "≤ 8 %", f"{share:.1%}", met))
-    rates = [
-        (name, f"{took.wall_s:.2f}", f"{took.cpu_s:.2f}",
-         f"{took.broker_s:.2f}" if name in (*KAFKAS, sink.NAME) else "-",
-         f"{size / took.wall_s / 1e6:,.0f}")
-        for name, took in seen.items()
-    ]  # fmt: skip
-    return "\n".join(
-        [
-            head + _table(("what", "which"), machine.items()),
-            "## Wanted and measured\n",
-            _table(("what", "wanted", "measured", "verdict"), wishes),
-            MISSED,
-            "## Seconds\n",
-            _table(("job", "s", "CPU s", "broker's CPU s", "MB/s of the log"), rates) + CONNECT,
-        ]
-    )
-
-
-def _verdict(seen: Mapping[str, Took], wish: Wish) -> tuple[str, str]:
-    times = seen[wish.first].wall_s / seen[wish.second].wall_s
-    return f"{times:.2f}", "met" if times >= wish.at_least else "**missed**"
+    bound = Bound(f"≤ {HOUR_SHARE_MAX} of all", share, share <= HOUR_SHARE_MAX)
+    results.append(Result("Wanted", HOUR, run, bounds=(bound,)))
+    return Record({run: about}, {result.name: result for result in results})
 
 
 def _share_of_an_hour(log_dir: Path, size: int) -> float:
@@ -257,11 +215,6 @@ def _share_of_an_hour(log_dir: Path, size: int) -> float:
     bounds = Bounds(from_time=begin, to_time=begin + HOUR_MS, disorder_ms=60_000)
     splits = plan_splits([str(log_dir)], Request(bounds=bounds))
     return sum(split.size_bytes for split in splits) / size
-
-
-def _table(head: tuple[str, ...], rows: object) -> str:
-    lines = [head, ["---"] * len(head), *rows]  # type: ignore[misc]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

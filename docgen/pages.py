@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks import page
 from docgen.commands import command_sections
 from docgen.configs import config_table
 from docgen.library import library_sections
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 BLOCKS: Final[dict[str, Callable[[], str]]] = {
+    **page.BLOCKS,
     "commands": command_sections,
     "configs": config_table,
     "defects": defect_sections,

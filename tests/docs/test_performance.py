@@ -1,8 +1,9 @@
-"""`docs/performance.md` covers the benchmarks that exist."""
+"""The record covers the benchmarks that exist, and the pages show what is recorded."""
 
 from __future__ import annotations
 
 import gzip
+import re
 import signal
 import subprocess
 import sys
@@ -11,40 +12,136 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import names
 from benchmarks.cores import payloads, seconds_held, seconds_on
 from benchmarks.datasets import datasets
 from benchmarks.decoders import MEANINGS
 from benchmarks.extremes import extremes
-from benchmarks.page import COMMAND, NOTES, merged
+from benchmarks.extremes import names as extreme_names
+from benchmarks.page import BLOCKS, SHOWN, beside_kafka, missed, number, runs
 from benchmarks.processes import Figures, Pair
-from benchmarks.row import Wanted, beside_codec, on_processors
+from benchmarks.results import RESULTS, Bound, Record, Result, dumps, load, loads, merged
+from benchmarks.row import WITHOUT_RATES, Row, Wanted, beside_codec, on_processors
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows
-from docgen.pages import ROOT
+from docgen.pages import DOCS, ROOT, blocks_in, with_blocks
+
+TABLES = set(re.findall(r"^- \*\*(.+?)\*\*: ", (RESULTS / "README.md").read_text(), re.MULTILINE))
 
 
-def test_page_has_every_row() -> None:
+def test_record_has_every_row() -> None:
     """After adding, renaming or dropping a benchmark, run `make bench` again."""
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert f"`{COMMAND}`" in text
-    names = {row.name for row in all_rows()} | {trend.name for trend in TRENDS} | set(MEANINGS)
-    assert [name for name in names if f"| {name} |" not in text] == []
-    assert [title for title in NOTES if f"## {title}\n" not in text] == []
+    record = load("kafka")
+    assert list(record.results) == names(), "run `make bench`"
     for row in all_rows():
-        for wanted in row.wanted:
-            assert f"| {row.name} | {wanted.text()} |" in text, "run `make bench`"
+        result = record.results[row.name]
+        assert result.table == row.table
+        assert [bound.wanted for bound in result.bounds] == [one.text() for one in row.wanted]
+        assert (result.theirs is None) == (row.theirs is None), row.name
+        assert (result.same_bytes is None) == (not row.compare), row.name
+        rates = set() if row.table in WITHOUT_RATES else {"mb_per_s", "m_records_per_s"}
+        inside = {"inside_s"} if row.tells_seconds else set()
+        for side in (result.ours, result.theirs or result.ours):
+            assert {"wall_s", "peak_mb"} | rates | inside <= set(side), row.name
+            assert min(side.values()) > 0, row.name
+    for trend in TRENDS:
+        assert [one.wanted for one in record.results[trend.name].bounds] == [
+            f"≤ {trend.at_most:g} times"
+        ]
+    for name in MEANINGS:
+        assert record.results[name].ours["m_records_per_s"] > 0
 
 
-def test_page_of_extremes_has_every_row() -> None:
-    """The page of the full-size run names each log and its commands."""
-    text = (ROOT / "docs" / "extremes.md").read_text(encoding="utf-8")
+def test_verdicts_of_the_record_are_right() -> None:
+    """A bound is met where the recorded figure says so."""
+    bounds = [bound for area in ("kafka", "spark") for one in load(area).results.values()
+              for bound in one.bounds]  # fmt: skip
+    assert len(bounds) > 140
+    for bound in bounds:
+        sign, wanted = bound.wanted.split()[:2]
+        near = 0.005 * float(wanted)  # as much as rounding moved it
+        if abs(bound.measured - float(wanted)) > near:
+            assert bound.met == ((bound.measured > float(wanted)) == (sign == "≥")), bound
+
+
+def test_record_of_extremes_has_every_row() -> None:
+    """The record of the full-size run names each log and its commands."""
+    record = load("extremes")
+    assert list(record.results) == extreme_names()
+    assert {about["effort"] for about in record.runs.values()} == {"--scale 1"}
+    text = (DOCS / "design" / "extremes.md").read_text(encoding="utf-8")
     assert "decompresses to 256 MiB of" in text
     for one in extremes():
-        assert text.count(f"| {one.name} |") == len(one.commands)
+        assert text.count(f"| {one.name}: ") == len(one.commands)
+
+
+def test_each_result_has_its_run() -> None:
+    """Machine and commit of every figure are known, and no run is left without a result."""
+    for area in ("kafka", "spark", "extremes"):
+        record = load(area)
+        assert {one.run for one in record.results.values()} == set(record.runs)
+        assert dumps(record) == (RESULTS / f"{area}.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["performance.md", "spark-performance.md", "design/extremes.md"])
+def test_pages_are_made_from_the_record(name: str) -> None:
+    """Byte for byte; `make docs` was run after the last `make bench`."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert with_blocks(text) == text, "run `make docs`"
+    made = [f"<!-- generated: {one} -->\n\n{BLOCKS[one]().strip()}\n\n<!-- end: {one} -->"
+            for one in blocks_in(text)]  # fmt: skip
+    assert made
+    assert [one for one in made if text.count(one) != 1] == []
+
+
+def test_page_shows_the_rows_that_count() -> None:
+    """Twenty-five, each with Kafka's side, slower ones among them; every missed bound counts."""
+    record = load("kafka")
+    assert len(set(SHOWN)) == 25
+    lines = {line.split(" | ")[0]: line.split(" | ")[1:] for line in
+             beside_kafka(record).splitlines()[2:]}  # fmt: skip
+    assert list(lines) == [f"| {name}" for name in SHOWN]
+    assert "-" not in {cell for cells in lines.values() for cell in cells}
+    assert any(record.results[name].times_faster < 1 for name in SHOWN)  # type: ignore[operator]
+    bounds = [bound for one in record.results.values() for bound in one.bounds]
+    text = missed(record)
+    assert text.startswith(f"{sum(one.met for one in bounds)} of {len(bounds)} targets are met; ")
+    compared = sum(row.compare for row in all_rows())
+    assert f"{compared} of {compared} outputs" in text
+    assert all(f"- {one.wanted}: " in text for one in bounds if not one.met)
+
+
+def test_missed_bounds_name_the_farthest_row() -> None:
+    """Two rows are both named; of three, the worst: the smallest where much is wanted."""
+
+    def result(name: str, wanted: str, measured: float) -> Result:
+        return Result("T", name, "r", bounds=(Bound(wanted, measured, False),))
+
+    few = {name: result(name, "≥ 2 times", 1.0) for name in ("a", "b")}
+    many = {name: result(name, "≥ 3 times", at) for name, at in (("c", 2.0), ("d", 1.5), ("e", 2))}
+    slow = {name: result(name, "≤ 3 s", at) for name, at in (("f", 4.0), ("g", 5.0), ("h", 4))}
+    text = missed(Record(results=few | many | slow))
+    assert "- ≥ 2 times: a (1.00); b (1.00)\n" in text
+    assert "- ≥ 3 times: 3 rows, at worst d (1.50)\n" in text
+    assert "- ≤ 3 s: 3 rows, at worst g (5.00)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0321, "0.032"), (0.5, "0.50"), (9.994, "9.99"), (12.34, "12.3"),
+     (123.4, "123"), (1234.5, "1,234"), (0, "0"), (75, "75")],
+)  # fmt: skip
+def test_figures_have_the_digits_that_count(value: float | None, text: str) -> None:
+    """Two to four, and of what was counted all."""
+    assert number(value) == text
 
 
 def test_make_bench_is_the_command() -> None:
     """What the page says is what the Makefile does."""
-    assert f"$(BIN)/{COMMAND}\n" in (ROOT / "Makefile").read_text()
+    text = (DOCS / "performance.md").read_text().replace("\n", " ")
+    make = (ROOT / "Makefile").read_text()
+    command = "python -m benchmarks --into benchmarks/results/kafka.json"
+    assert f"`{command}`" in text
+    assert f"\t$(BIN)/{command}\n\t$(BIN)/python -m docgen\n" in make
 
 
 def test_rows_are_told_apart() -> None:
@@ -53,24 +150,51 @@ def test_rows_are_told_apart() -> None:
     assert len({row.name for row in rows}) == len(rows)
     used = {row.dataset for row in rows} | {DECODERS_DATASET, REHEARSAL_DATASET}
     assert used == set(datasets())
-    assert {row.table for row in rows} == set(NOTES)
+    assert {row.table for row in rows} | {"Trends", "Decoders"} == TABLES
     names = {row.name for row in rows}
     assert {name for trend in TRENDS for name in (trend.small, trend.large)} <= names
 
 
-def test_rows_measured_later_replace_those_of_a_page() -> None:
-    """A new row replaces the old one, with all its bounds; a missing table comes in its order."""
-    head = "| what | wall s |\n| --- | ---: |\n"
-    wanted = "## Wanted and measured\n\n| what | wanted | measured |\n| --- | --- | ---: |\n"
-    old = f"# P\n\n{wanted}| a | 1 s | 2 |\n| a | 1 MB | 2 |\n\n## Groups\n\n{head}| a | 1 |\n"
-    old += f"| b | 2 |\n\n## Keys\n\n{head}| c | 3 |\n"
-    new = f"# P\n\n{wanted}| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n{head}| b | 9 |\n\n"
-    new += f"## Disk usage\n\nNote.\n\n{head}| d | 9 |\n"
-    expected = f"# P\n\n{wanted}| a | 1 MB | 9 |\n| d | 1 s | 9 |\n\n## Groups\n\n"
-    expected += f"{head}| a | 1 |\n| b | 9 |\n\n## Disk usage\n\nNote.\n\n{head}| d | 9 |\n\n"
-    expected += f"## Keys\n\n{head}| c | 3 |\n"
-    assert merged(old, new) == expected
-    assert merged(expected, new) == expected
+def test_results_measured_later_replace_those_of_a_record() -> None:
+    """By name, with all bounds, in the order of the names; what no longer exists goes."""
+    first, second = (
+        Result("T", "a", "1", {"wall_s": 1.0}, bounds=(Bound("≤ 1 s", 1.0, True),)),
+        Result("T", "gone", "0", {"wall_s": 2.0}),
+    )
+    old = Record({"0": {"Python": "3.11"}, "1": {"Python": "3.12"}}, {"a": first, "gone": second})
+    later = {
+        "c": Result("T", "c", "2", {"wall_s": 9.0}, {"wall_s": 18.123456}, 2.0, True),
+        "b": Result("T", "b", "2", {"wall_s": 9.0}),
+    }
+    new = Record({"2": {"Python": "3.13"}}, later)
+    both = merged(old, new, ["a", "b", "c"])
+    assert list(both.results.items()) == [("a", first), ("b", later["b"]), ("c", later["c"])]
+    assert set(both.runs) == {"1", "2"}
+    assert merged(both, new, ["a", "b", "c"]) == both
+    read = loads(dumps(both))
+    assert read.runs == both.runs
+    assert read.results["a"] == first
+    assert read.results["c"].theirs == {"wall_s": 18.123}
+    assert read.results["c"].same_bytes is True
+    assert runs(read) == "- 1 (results: 1): Python: 3.12\n- 2 (results: 2): Python: 3.13\n"
+    again = Record({"3": {}}, {"a": Result("T", "a", "3", {"wall_s": 0.5})})
+    assert merged(both, again, ["a"]) == again
+
+
+def test_a_row_is_recorded_with_its_rates() -> None:
+    """Of 2 s against 8 s for 4 GB and a million records; the figures that a process told count."""
+    pair = Pair(Figures(2, 3, 100, inside_s=1.0), Figures(8, 9, 200, inside_s=5.0), True)
+    wanted = (Wanted("times Kafka's", at_least=5), Wanted("MB", at_most=100))
+    row = Row("T", "a", "data", ("x",), ("y",), wanted=wanted)
+    result = row.result(pair, 1_000_000, 4_000_000_000, "r")
+    assert result.ours == {"wall_s": 2, "cpu_s": 3, "peak_mb": 100, "inside_s": 1.0,
+                           "mb_per_s": 2000, "m_records_per_s": 0.5}  # fmt: skip
+    assert result.theirs is not None
+    assert result.theirs["mb_per_s"] == 500
+    assert (result.times_faster, result.same_bytes) == (4, True)
+    assert result.bounds == (Bound("≥ 5 times Kafka's", 4, False), Bound("≤ 100 MB", 100, True))
+    inside = Row("T", "a", "data", ("x",), ("y",), tells_seconds=True)
+    assert inside.result(pair, 1, 1, "r").times_faster == 5
 
 
 @pytest.mark.parametrize(

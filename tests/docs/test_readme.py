@@ -95,7 +95,10 @@ def test_the_picture_shows_what_verify_prints() -> None:
     assert (DOCS / "verify.svg").read_text() == terminal_picture()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "name",
+    sorted({*NAMES, *(page.name for page in ROOT.glob("*.md")), "benchmarks/results/README.md"}),
+)
 def test_links_lead_somewhere(name: str) -> None:
     """Links between the pages name files that exist."""
     page = ROOT / name

@@ -12,7 +12,9 @@ import pytest
 
 from benchmarks.decoders import MEANINGS
 from benchmarks.extremes import CODECS, extremes
-from benchmarks.page import WITHOUT_RATES, tells_seconds
+from benchmarks.page import runs
+from benchmarks.results import Record, loads
+from benchmarks.row import WITHOUT_RATES
 from benchmarks.rows import TRENDS, all_rows
 from docgen.pages import ROOT
 from tests.sampling import sampled
@@ -34,11 +36,11 @@ class Rehearsal:
 
     Attributes:
         rows: the rows that were measured.
-        page: the text.
+        record: their results.
     """
 
     rows: list[Row]
-    page: str
+    record: Record
 
 
 @pytest.fixture(scope="module")
@@ -47,52 +49,46 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
     rows = list(sampled([row for row in all_rows() if re.search(TRIED, row.title)], 27))
     only = "|".join(re.escape(title) for title in ("Decoders", *(row.title for row in rows)))
     home = tmp_path_factory.mktemp("benchmarks")
-    page = home / "performance.md"
+    into = home / "kafka.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--scale", "0.0005"]
-    command += ["--only", f"^({only})$", "--data", str(home / "data"), "--to", str(page)]
+    command += ["--only", f"^({only})$", "--data", str(home / "data"), "--into", str(into)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Rehearsal(rows, page.read_text(encoding="utf-8"))
-
-
-def lines_of(page: str) -> dict[str, list[str]]:
-    """Map the first cell of each line of the tables to the other cells of each such line."""
-    lines: dict[str, list[str]] = {}
-    for line in page.splitlines():
-        if line.startswith("| "):
-            name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-            lines.setdefault(name, []).append(" | ".join(cells))
-    return lines
+    return Rehearsal(rows, loads(into.read_text(encoding="utf-8")))
 
 
 def test_every_row_is_measured(rehearsal: Rehearsal) -> None:
     """Each row has time, memory and rates, and both sides if it has two."""
-    lines = lines_of(rehearsal.page)
     assert len(rehearsal.rows) >= 10
     for row in rehearsal.rows:
-        [measured] = [line for line in lines[row.name] if not line.startswith(("≥", "≤"))]
-        figures = (3 if row.table in WITHOUT_RATES else 5) + tells_seconds(row.table)
-        assert measured.count(" / ") == (figures if row.theirs else 0), row.name
-        verdicts = [line for line in lines[row.name] if line.startswith(("≥", "≤"))]
-        assert len(verdicts) == len(row.wanted)
-        assert all(line.endswith(("met", "missed**")) for line in verdicts)
+        result = rehearsal.record.results[row.name]
+        figures = {"wall_s", "cpu_s", "peak_mb"}
+        figures |= {"inside_s"} if row.tells_seconds else set()
+        figures |= set() if row.table in WITHOUT_RATES else {"mb_per_s", "m_records_per_s"}
+        sides = [result.ours, result.theirs] if row.theirs else [result.ours]
+        for side in sides:
+            assert side is not None, row.name
+            assert figures <= set(side), row.name
+            assert row.table == "More processors" or set(side) == figures, row.name
+            assert min(side.values()) >= 0, row.name
+        assert (result.times_faster is not None) == (row.theirs is not None)
+        assert [one.wanted for one in result.bounds] == [one.text() for one in row.wanted]
 
 
 def test_outputs_are_those_of_kafkas_tool(rehearsal: Rehearsal) -> None:
     """Byte for byte, over every codec, transactions and headers."""
-    [verdict] = lines_of(rehearsal.page)["output of Kafka's tool"]
-    compared = sum(row.compare for row in rehearsal.rows)
-    assert verdict == f"same bytes | {compared} of {compared} | met"
-    assert "**no**" not in rehearsal.page
+    same = {row.name: rehearsal.record.results[row.name].same_bytes for row in rehearsal.rows}
+    compared = {row.name for row in rehearsal.rows if row.compare}
+    assert compared
+    assert same == {name: True if name in compared else None for name in same}
 
 
-def test_trends_and_decoders_are_shown(rehearsal: Rehearsal) -> None:
+def test_trends_and_decoders_are_recorded(rehearsal: Rehearsal) -> None:
     """If the decoders disagreed on the number of records, the run would have failed."""
-    lines = lines_of(rehearsal.page)
     names = {row.name for row in rehearsal.rows}
-    shown = {trend.name for trend in TRENDS if {trend.small, trend.large} <= names}
-    assert shown == {trend.name for trend in TRENDS if trend.name in lines}
-    assert [name for name in MEANINGS if name not in lines] == []
+    trends = {trend.name for trend in TRENDS if {trend.small, trend.large} <= names}
+    assert set(rehearsal.record.results) == names | trends | set(MEANINGS)
+    assert "so with other sizes than the rows say" in runs(rehearsal.record)
 
 
 def test_every_extreme_is_measured(tmp_path: Path) -> None:
@@ -105,16 +101,18 @@ def test_every_extreme_is_measured(tmp_path: Path) -> None:
     only = rf"^(?!bomb, (?!({'|'.join(codecs)})$))"
     logs = [one for one in extremes() if re.search(only, one.name)]
     assert len(logs) == len(extremes()) - len(CODECS) + len(codecs)
-    page = tmp_path / "extremes.md"
-    command = [sys.executable, "-m", "benchmarks.extremes", "--scale", "0.0002", "--to", str(page)]
-    command += ["--only", only]
+    into = tmp_path / "extremes.json"
+    command = [sys.executable, "-m", "benchmarks.extremes", "--scale", "0.0002"]
+    command += ["--into", str(into), "--only", only]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if "`" in line]
-    rows = [[cell.strip() for cell in row] for row in rows if len(row) == 8]
-    assert len(rows) == sum(len(one.commands) for one in logs)
-    assert {row[4] for row in rows} == {"0", "1"}
-    assert all(row[7] == "0" for row in rows if row[1] == "`kafka-dump-log`")
+    results = loads(into.read_text(encoding="utf-8")).results
+    assert list(results) == [one.result_name(words) for one in logs for words in one.commands]
+    assert {one.ours["status"] for one in results.values()} == {0, 1}
+    for name, result in results.items():
+        assert min(result.ours["wall_s"], result.ours["peak_mb"]) > 0
+        assert (result.theirs is not None) == name.endswith(": kafka-dump-log")
+        assert result.theirs is None or result.theirs["status"] == 0
 
 
 def test_data_is_the_same_each_time(tmp_path: Path) -> None:
