@@ -283,11 +283,11 @@ def test_public_names_have_a_summary() -> None:
 
 
 def test_cases_of_spark_have_tests() -> None:
-    """`docs/spark-kafka-source.md` names all tests of these modules, and no others."""
+    """`docs/design/spark-kafka-source.md` names all tests of these modules, and no others."""
     modules = (ROOT / "tests" / "kafka").glob("test_spark_kafka_*.py")
     code = "\n".join(path.read_text() for path in modules)
     there = set(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
-    lines = (DOCS / "spark-kafka-source.md").read_text().splitlines()
+    lines = (DOCS / "design" / "spark-kafka-source.md").read_text().splitlines()
     rows = [line.split(" | ") for line in lines if line.count(" | ") == 2]
     named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row[2])}
     assert named == there
