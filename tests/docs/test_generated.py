@@ -85,6 +85,28 @@ def test_every_command_is_documented() -> None:
         assert commands.example_lines(commands.help_of(command)), name
 
 
+@pytest.mark.parametrize("name", commands.commands())
+def test_every_option_is_on_the_page(name: str) -> None:
+    """A section has a line for each option, or its name where the shared ones have the line."""
+    text = (DOCS / "commands.md").read_text()
+    _, shared, *_ = text.split("\n## ")
+    [section] = [part for part in text.split("\n## ") if part.startswith(f"`kafkalog {name}`\n")]
+    [links] = re.findall(r"^- \[Shared\]\(#shared-options\): (.*)", section, re.MULTILINE) or [""]
+    count = 0
+    for option, meaning, default in commands.option_rows(name, commands.commands()[name]):
+        line = f"\n- `{option}`: {meaning.removesuffix('.')}"
+        if default not in ("", "required"):
+            line += f"; default `{default}`"
+        line += ".\n" if meaning.endswith(".") else "\n"
+        own = line in section
+        assert own or line in shared, option
+        words = option.replace(",", "").split()
+        names = [word for word in words if word.startswith("--")]
+        assert own or f"`{names[0] if names else option}`" in links.split(", "), option
+        count += 1
+    assert count == section.count("\n- `") + (len(links.split(", ")) if links else 0)
+
+
 @pytest.mark.parametrize("name", ["", *commands.commands()])
 def test_help_fits_a_terminal(name: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On 80 columns the terminal breaks no line, examples included."""
