@@ -240,6 +240,26 @@ def test_every_reference_of_damage_is_explained() -> None:
     assert len(used) > 20
 
 
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_section_tells_all_of_a_reference(name: str) -> None:
+    """Each text of `kafkalog explain` is in the section, or in the one that the section names."""
+    sections = {
+        part.partition("`")[0]: part for part in (DOCS / "defects.md").read_text().split("\n### `")
+    }
+    known, section = REFERENCES[name], sections[name]
+    assert known.meaning in section
+    told = {"Arises": known.arises, "Broker": known.broker, "To do": known.hint,
+            "Example": known.example}  # fmt: skip
+    for title, text in told.items():
+        line = re.search(rf"^\*\*{title}:\*\* (.*?)\\?$", section, re.MULTILINE)
+        if line is None:
+            assert not text, title
+            continue
+        other = re.fullmatch(r"see \[`(.*)`\]\(#\1\)", line[1])
+        assert text is not None
+        assert text in (sections[other[1]] if other else line[1]), title
+
+
 def references_in(call: ast.Call) -> list[str]:
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     values = [word.value for word in call.keywords if word.arg == "reference"]
