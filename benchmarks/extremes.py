@@ -54,7 +54,7 @@ python -m benchmarks.extremes --to docs/extremes.md
 ```
 
 Each figure is for a whole process, run once, with its output discarded. *Memory* is the largest
-resident size; [memory.md](design/memory.md) states the bounds. Status 1 means findings: these logs lack
+resident size ([bounds](design/memory.md)). Status 1 means findings: these logs lack
 indexes, and a broker would not accept batches so large. Kafka's tool runs with its default heap of
 256 MB; where its status is 1, it ended with an OutOfMemoryError. Compactions of up to 20 million
 keys are in [performance.md](performance.md).
