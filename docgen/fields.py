@@ -1,8 +1,8 @@
 """The fields of objects, each explained once: where it comes first in the page.
 
-An object extends an earlier one if it has all its fields, but for a few. A field that an earlier
-object has, with the same type and meaning, is named with a link to the object that explains it.
-All of that follows from the declarations in `kafkalog_cli/output/`.
+An object extends an earlier one if it has all its fields, but for a few. Of other fields that an
+earlier object has, with the same type and meaning, it has only the names, behind a link to that
+object. All of that follows from the declarations in `kafkalog_cli/output/`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _LACKING_MAX: Final = 2
 _FIELDS_OF_A_BASE_MIN: Final = 5
+_SHORT_WORDS: Final = 2
+"""A meaning that is no longer stands again: a link would not be shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ def explained(objects: Iterable[ObjectType[Any]]) -> dict[str, Explained]:
             key = _key(field)
             if key in inherited:
                 continue
-            if key in explained_by:
+            if key in explained_by and len(field.meaning.split()) > _SHORT_WORDS:
                 links.setdefault(explained_by[key], []).append(field.name)
             else:
-                explained_by[key] = one.name
+                explained_by.setdefault(key, one.name)
                 own.append(field)
         lacking = () if base is None else _lacking(keys, base)
         found[one.name] = Explained(base, lacking, links, own)
@@ -69,7 +71,7 @@ def field_lines(one: Explained) -> str:
     if one.extends is not None:
         but = f" but {_named(one.lacking)}" if one.lacking else ""
         lines.append(f"- all of {_link(one.extends.name)}{but}\n")
-    lines += [f"- {_named(names)} as in {_link(owner)}\n" for owner, names in one.links.items()]
+    lines += [f"- {_link(owner)}: {_named(names)}\n" for owner, names in one.links.items()]
     lines += [f"- `{field.name}` {_type(field)}: {field.meaning}\n" for field in one.own]
     return "".join(lines)
 

@@ -114,7 +114,7 @@ BATCH: Final = ObjectType[Batch](
     Field("size", SIZE, "bytes of the batch, header included", "size_bytes"),
     Field("base_offset", INT, "offset of the first record, kept when compaction removes it"),
     Field("last_offset", INT, "offset of the last record, kept when compaction removes it"),
-    Field("count", INT, "records"),
+    Field("count", INT, "records in it"),
     _HEAD["magic"],
     Field("compression", TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
