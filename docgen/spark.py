@@ -79,10 +79,9 @@ _TABLES: Final = {
 }
 
 
-def option_table() -> str:
-    """Write a row per option of the data source."""
-    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in _OPTIONS.items())
-    return f"| option | meaning |\n|---|---|\n{rows}"
+def option_list() -> str:
+    """Write a line per option of the data source."""
+    return "".join(f"- `{name}`: {meaning}\n" for name, meaning in _OPTIONS.items())
 
 
 def table_sections() -> str:
@@ -97,8 +96,5 @@ def option_names() -> list[str]:
 
 def _table(table: TableName) -> str:
     words = _TABLES[table].format(usual=len(DEFAULT_RECORDS))
-    rows = "".join(
-        f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} |\n"
-        for field in SCHEMAS[table]
-    )
-    return f"### `{table}`\n\n{words}\n\n| column | type | can be null |\n|---|---|---|\n{rows}"
+    columns = (f"`{one.name} {one.type}{'?' if one.nullable else ''}`" for one in SCHEMAS[table])
+    return f"### `{table}`\n\n{words}\n\n{', '.join(columns)}\n"

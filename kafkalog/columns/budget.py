@@ -1,6 +1,6 @@
 """How much of a log may be in memory at a time, and how much it will be when decompressed.
 
-Each command's bound, which `docs/memory.md` states, rests on these numbers.
+Each command's bound, which `docs/design/memory.md` states, rests on these numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chunks of a log in memory: batch headers as columns, and the rows of their records.
 
-The memory bound of each command, which `docs/memory.md` states, rests on these numbers.
+The memory bound of each command, which `docs/design/memory.md` states, rests on these numbers.
 
 A chunk is read by one thread and decoded by another; its buffers are in its workspace, which is
 reused for a later chunk.

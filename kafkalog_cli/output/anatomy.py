@@ -57,7 +57,7 @@ STRUCTURE: Final = ObjectType[Structure](
     Field("path", TEXT, "the file"),
     Field("level", INT, _LEVEL),
     Field("position", INT, "position of its first byte, at its level"),
-    Field("length", INT, "number of its bytes"),
+    Field("length", INT, "its length in bytes"),
     Field("name", TEXT, "precedes the names of its fields"),
     Field("meaning", TEXT, "what it is, in words"),
     Field("damage", TEXT | None, "kind of defect, or null"),
@@ -70,7 +70,7 @@ FIELD: Final = ObjectType[Bytes](
     Field("path", TEXT, "the file"),
     Field("level", INT, _LEVEL),
     Field("position", INT, "position of its first byte, at its level"),
-    Field("length", INT, "number of its bytes"),
+    Field("length", INT, "its length in bytes"),
     Field("name", TEXT, "names and ordinals of its structures, and its own; the last is "
           "`left_out` for bytes that the limit leaves out"),
     Field("value", _VALUE, "bytes are strings, or `{\"base64\": …}` if they are not UTF-8"),
@@ -85,7 +85,7 @@ WRITES: Final = ObjectType[SegmentWrites](
     Field("path", TEXT, "its `.log`"),
     Field("base_offset", INT, "the offset in its name"),
     Field("size", SIZE, "bytes of its `.log`", "size_bytes"),
-    Field("batches", INT, "number of batches"),
+    Field("batches", INT, "batches"),
     Field("in_order", INT, "batches whose offsets are above those of the batch before"),
     Field("in_time", INT, "batches whose largest timestamp is not below that of the batch before: "
           "clients set it unless the topic has LogAppendTime"),

@@ -146,7 +146,7 @@ GROUP: Final = ObjectType[Of](
     Field("batches", OBJECT, "number of batches by what becomes of them: `copied`, `rewritten`, "
           "`emptied`, `dropped`",
           lambda one: {action.value: one.found.actions[action] for action in Action}),
-    Field("left_out", INT, "number of batches that do not follow, because of `--limit`",
+    Field("left_out", INT, "batches that do not follow, because of `--limit`",
           lambda one: sum(one.found.actions.values()) - len(one.found.batches)),
 )  # fmt: skip
 BATCH: Final = ObjectType[CleanedBatch](
@@ -159,8 +159,8 @@ BATCH: Final = ObjectType[CleanedBatch](
     Field("last_offset", INT, "its last offset", "batch.last_offset"),
     Field("action", TEXT, "`copied`: byte for byte; `rewritten`; `emptied`: only its header stays; "
           "`dropped`"),
-    Field("records", INT, "number of its records"),
-    Field("kept", INT, "number of records that stay"),
+    Field("records", INT, "records in it"),
+    Field("kept", INT, "records that stay"),
     Field("dropped", OBJECT, "number of records that go, by reason",
           lambda one: {why.value: count for why, count in one.dropped.items()}),
     Field("bytes_before", SIZE, "its size", "batch.size_bytes"),

@@ -111,7 +111,7 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
     Field("cleanable_bytes", SIZE | None,
           "cleanable bytes of the dirty part; the dirty ratio is their share of clean and "
           "cleanable bytes", _of_dirty_part("cleanable_bytes")),
-    Field("passes", INT, "number of passes", _of_compaction("passes", without=0)),
+    Field("passes", INT, "passes", _of_compaction("passes", without=0)),
     Field("keys", INT, "keys in the offset maps of all passes",
           _of_compaction("keys", without=0)),
     Field("records_read", INT, "records in all passes, including markers",
@@ -149,7 +149,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "compaction_summary",
     "`compact`",
     "The last object: totals.",
-    Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
+    Field("now", INT, "the clock that was used", "now_ms"),
     Field("is_done", BOOL, "whether anything was written"),
     Field("partitions", INT, "partitions that were examined"),
     Field("compacted", INT, "partitions that are not skipped; the other numbers are about these"),
@@ -244,8 +244,8 @@ AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     Field("offset", INT | None,
           "offset of the record, or base offset of the batch; null if the loss concerns the whole "
           "log"),
-    Field("key", BYTES, "key of the record; null if none"),
-    Field("other_offset", INT | None, "offset of the later record with that key; null if none"),
+    Field("key", BYTES, "key of the record"),
+    Field("other_offset", INT | None, "offset of the later record with that key"),
     Field("detail", TEXT, "description, not for programs"),
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
@@ -254,15 +254,15 @@ AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "The last object of a run: what was judged.",
     Field("path", TEXT, "the directory", "partition.path"),
     *topic_and_partition("partition."),
-    Field("original", TEXT | None, "directory of the original; null if none",
+    Field("original", TEXT | None, "directory of the original",
           lambda one: one.original and one.original.path),
     Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
     Field("cleaner_offset", INT,
           "offset up to which the log was compacted", "bounds.cleaner_offset"),
     Field("cleaner_offset_source", TEXT, "source of the cleaner offset", "source"),
-    Field("now", INT, "the clock that was used, milliseconds", "bounds.now_ms"),
+    Field("now", INT, "the clock that was used", "bounds.now_ms"),
     Field("keys", INT, "distinct keys that were read below the cleaner offset"),
-    Field("findings", INT, "number of counterexamples, at most `--limit`",
+    Field("findings", INT, "counterexamples, at most `--limit`",
           lambda one: len(one.findings)),
     Field("proved", BOOL, "whether there are no counterexamples", lambda one: not one.findings),
 )  # fmt: skip

@@ -47,7 +47,7 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
         Field("size", SIZE, "apparent size: the length of the files", f"{at}size_bytes"),
         Field("leftover_bytes", SIZE, "blocks of what nothing reads any more: `.deleted` and "
               "`.cleaned` files, deleted and stray partitions", f"{at}leftover_bytes"),
-        Field("replicas", INT, "number of partition directories; 0 by day and by kind",
+        Field("replicas", INT, "partition directories; 0 by day and by kind",
               f"{at}replicas"),
         Field("growth", ARRAY, "with `--forecast`: bytes appended in each of the last 24 hours, "
               "oldest first; empty if not measured", f"{at}growth"),

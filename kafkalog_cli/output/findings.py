@@ -172,7 +172,7 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("bytes_lost", INT, "bytes of logs that are dropped"),
     Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
     Field("error", TEXT | None, "the exception that Kafka throws; null if it does not refuse"),
-    Field("consequence", TEXT | None, "how far a refusal reaches; null if none"),
+    Field("consequence", TEXT | None, "how far a refusal reaches"),
     Field("detail", TEXT, "everything above in one line"),
     Field("assumptions", ARRAY, "what could not be read and was assumed"),
     Field("notes", ARRAY, "what the start would not notice, but an operator should know"),

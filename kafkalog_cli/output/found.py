@@ -39,7 +39,7 @@ def _of_record(one: Field[Any]) -> Field[Any]:
 FOUND: Final = ObjectType[Any](
     "found",
     "`find`",
-    "A record that was found: the fields of `record`, and who wrote it.",
+    "A record that was found, and who wrote it.",
     *(_of_record(one) for one in RECORD.fields.values() if one.name != "decoded"),
     Field("transactional_id", TEXT | None, "whose producer wrote it; null outside transactions, or "
           "if no `__transaction_state` in PATH names the producer"),

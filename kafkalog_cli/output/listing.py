@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
 
 _ALL_FILES: Final = "bytes of all files; indexes without preallocated space"
-_MODIFIED: Final = "when the file was last modified, milliseconds"
+_MODIFIED: Final = "when the file was last modified"
 
 LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
@@ -42,7 +42,7 @@ LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     Field("directory_id", TEXT | None, "`directory.id` of `meta.properties`",
           lambda row: row.meta and row.meta.directory_id),
     Field("clean_shutdown", BOOL, "whether `.kafka_cleanshutdown` exists"),
-    Field("partitions", INT, "number of partition directories, in any state", "partition_count"),
+    Field("partitions", INT, "partition directories, in any state", "partition_count"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
     Field("checkpoints", OBJECT,
           "number of entries of each offset checkpoint, by name; null if the file is malformed"),
@@ -59,7 +59,7 @@ PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     Field("topic_id", TEXT | None, "id in `partition.metadata`"),
     Field("segment_count", INT, "segments of the view"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("mtime_ms", TIME, "modification time of its newest file, milliseconds"),
+    Field("mtime_ms", TIME, "modification time of its newest file"),
     Field("log_start_offset", INT | None,
           "first readable offset: the base offset of the first segment, or the entry in "
           "`log-start-offset-checkpoint` if that is larger"),
@@ -91,11 +91,11 @@ SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     Field("mtime_ms", TIME, _MODIFIED),
     Field("largest_timestamp", TIME | None,
           "largest timestamp as a broker knows it: from the time index, else from the records"),
-    Field("index_size", SIZE | None, "bytes of the `.index`; null if none",
+    Field("index_size", SIZE | None, "bytes of the `.index`",
           "index_size_bytes"),
-    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`; null if none",
+    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`",
           "timeindex_size_bytes"),
-    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`; null if none",
+    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`",
           "txnindex_size_bytes"),
     Field("is_active", BOOL, "whether a broker would append to it"),
 )  # fmt: skip

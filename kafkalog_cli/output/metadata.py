@@ -49,7 +49,7 @@ TOPIC: Final = ObjectType[Any](
     "A topic of the cluster's metadata.",
     Field("topic", TEXT, "topic", "name"),
     Field("topic_id", TEXT, "topic id"),
-    Field("partitions", INT, "number of partitions", lambda one: len(one.partitions)),
+    Field("partitions", INT, "its partitions", lambda one: len(one.partitions)),
     Field("replication_factor", INT, "the largest number of replicas of a partition"),
     Field("under_replicated", INT, "partitions with fewer replicas in sync than replicas"),
     Field("leaderless", INT, "partitions without a leader"),

@@ -261,7 +261,7 @@ DEFECT: Final = ObjectType[Defect](
     Field("severity", TEXT, "`damage`, `index`, `warning` or `note`"),
     Field("path", TEXT, "the file, as given or found"),
     Field("position", INT | None, "byte position; null for the file as a whole"),
-    Field("offset", INT | None, "record offset; null if none"),
+    Field("offset", INT | None, "record offset"),
     Field("size", INT | None, "bytes that the defect covers; null if that makes no sense",
           "size_bytes"),
     Field("detail", TEXT, "description, not for programs"),

@@ -59,8 +59,8 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("header_bytes", INT, "bytes of headers, uncompressed"),
     Field("first_offset", INT | None, "smallest offset; null without records"),
     Field("last_offset", INT | None, "largest offset; null without records"),
-    Field("earliest", TIME | None, "smallest timestamp, milliseconds; null if none"),
-    Field("latest", TIME | None, "largest timestamp, milliseconds; null if none"),
+    Field("earliest", TIME | None, "smallest timestamp"),
+    Field("latest", TIME | None, "largest timestamp"),
     Field("batch_records_max", INT, "records in the fullest batch"),
     Field("batch_size_max", INT, "bytes of the largest batch"),
     Field("codecs", Kind("array", to_json=_codec_objects),
@@ -75,7 +75,7 @@ PROFILE: Final[ObjectType[Profile]] = ObjectType(
     Field("hot_keys", Kind("array", to_json=_hot_key_objects),
           "keys with the most records: `key`, and bounds for its number of records, `at_least` "
           "and `at_most`"),
-    Field("bucket_ms", INT, "width of a bucket of the histogram, milliseconds"),
+    Field("bucket_ms", INT, "width of a bucket of the histogram"),
     Field("histogram", ARRAY, "records by time; empty buckets are left out"),
     Field("defects", INT, "skipped damage, and parts that were deleted before they were read"),
 )  # fmt: skip

@@ -56,7 +56,7 @@ RESURRECTED_PARTITION: Final = ObjectType[Row](
     Field("leader_epoch", INT, "leader epoch of the partition in the metadata"),
     Field("bytes_cut", INT, "bytes of an incomplete batch at the end, which were cut off"),
     Field("first_unstable_offset", INT | None,
-          "first offset of a transaction without an end; null if none"),
+          "first offset of a transaction without an end"),
     Field("losers", ARRAY,
           "the other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (the offset "
           "to which it would be cut as a follower; null if it holds the same) and `why`"),

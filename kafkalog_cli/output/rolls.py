@@ -72,7 +72,7 @@ ROLL: Final = ObjectType[TrialSegment](
     Field("last_offset", INT | None, "last offset; null if it is empty",
           lambda one: one.segment.last_offset if one.segment.batches else None),
     Field("size", SIZE, "bytes of its batches", "segment.size_bytes"),
-    Field("batches", INT, "number of batches", "segment.batches"),
+    Field("batches", INT, "batches", "segment.batches"),
     Field("first_timestamp", TIME | None,
           "largest timestamp of its first batch, from which `segment.ms` counts; -1 if the "
           "broker's clock decides",
@@ -109,7 +109,7 @@ ROLL_SUMMARY: Final = ObjectType["Trial"](
           lambda trial: sum(one.index_size for one in trial_segments(trial))),
     Field("timeindex_size", INT, "bytes of all `.timeindex` files",
           lambda trial: sum(one.timeindex_size for one in trial_segments(trial))),
-    Field("files", INT, "number of files: log and two indexes per segment, and a snapshot per roll",
+    Field("files", INT, "files: log and two indexes per segment, and a snapshot per roll",
           _files),
     Field("refused", INT, "batches larger than `segment.bytes`, which a broker refuses",
           "replay.refused"),

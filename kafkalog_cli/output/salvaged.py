@@ -48,7 +48,7 @@ COPIED_RANGE: Final = ObjectType[Row](
     Field("base_offset", INT, "offset of the first batch"),
     Field("last_offset", INT, "last offset of the last batch"),
     Field("batches", INT, "batches"),
-    Field("records", INT, "number of records, each of which was decoded"),
+    Field("records", INT, "records, each of which was decoded"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
@@ -63,7 +63,7 @@ LOST_RANGE: Final = ObjectType[Row](
     Field("detail", TEXT, "description of that defect, not for programs"),
     Field("defects", INT, "batches, and ranges without one, that are left out"),
     Field("first_offset", INT | None,
-          "first offset that may be lost, after the batch before; null if none"),
+          "first offset that may be lost, after the batch before"),
     Field("last_offset", INT | None,
           "last offset that may be lost, the one before the next batch or segment; null if none, "
           "and at the end of a log if no checkpoint notes where it ended"),

@@ -68,7 +68,7 @@ TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "An entry of a time index.",
     _PATH,
     _ORDINAL,
-    _of_entry("timestamp", TIME, "largest timestamp so far, milliseconds"),
+    _of_entry("timestamp", TIME, "largest timestamp so far"),
     _of_entry("offset", INT, "offset of its record or batch, absolute"),
 )
 ABORTED_TRANSACTION: Final = ObjectType[Entry](
@@ -94,9 +94,9 @@ PRODUCER_STATE: Final = ObjectType[Entry](
     _of_last_batch("last_sequence", "last sequence of the last batch"),
     _of_last_batch("last_offset", "last offset of the last batch"),
     _of_entry("offset_delta", INT, "offsets between the last batch's first and last record"),
-    _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker, milliseconds"),
+    _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker"),
     _of_entry("current_txn_first_offset", INT | None,
-              "first offset of the open transaction; null if none"),
+              "first offset of the open transaction"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",

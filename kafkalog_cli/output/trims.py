@@ -32,7 +32,7 @@ RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     Field("path", TEXT, "the directory", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
     Field("performed", BOOL, "whether it was performed; false in a plan", "is_done"),
-    Field("segments_deleted", INT, "number of segments that are deleted",
+    Field("segments_deleted", INT, "segments that are deleted",
           lambda one: len(one.plan.segments)),
     Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
     Field("side_bytes_freed", INT, "bytes of their indexes and producer snapshots",
