@@ -31,6 +31,7 @@ class MetricsFile:
                 f"{what} needs prometheus_client.", hint="pip install 'kafkalog[metrics]'"
             ) from error
         self._path = path
+        # An unwritable place shows before hours of work, not after.
         with NewFile(path, replaces=True) as trial:
             trial.discard()
 
