@@ -161,6 +161,8 @@ def explain_partition(
         progress,
         mapped,
         watch.cleaned,
+        # Explaining goes batch by batch: the kernels decode, `Pass` decides as in the reference
+        # pass.
         _Decoder().records if kernels_work() else hold_records,
     )
     yield from steps
