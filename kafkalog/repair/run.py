@@ -128,6 +128,7 @@ class RecoveryRun(Maintenance):
             progress: called with the number of bytes scanned since the last call; each partition is
                 scanned once.
         """
+        # Once for all partitions: the metadata log is the same.
         hosting = self._hosting()
         for partition in self.partitions:
             with (
