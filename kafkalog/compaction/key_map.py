@@ -127,7 +127,6 @@ class KeyMap:
     def settle(self) -> None:
         """Wait until everything put is inserted; must be called before the map is queried."""
         self._hand_over()
-        # One piece at a time: a later record of a key must be inserted after the earlier one.
         self._wait()
         if self._pool is not None:
             self._pool.shutdown()
@@ -135,6 +134,7 @@ class KeyMap:
 
     def _hand_over(self) -> None:
         """Hand the waiting rows to the thread, once it has finished the previous ones."""
+        # One piece at a time: a later record of a key must be inserted after the earlier one.
         self._wait()
         if self._waiting:
             # Only when there is something to do: a plan of a clean log starts no thread.
