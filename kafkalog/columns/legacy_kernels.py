@@ -101,6 +101,7 @@ def _end_of_message(data, at, end):
     size = int32(data, at + _LENGTH)
     if size < _LENGTH_MIN:
         return np.int64(-1)
+    # An incomplete last message is dropped in silence, as by Kafka.
     if size > end - at - _LOG_OVERHEAD:
         return np.int64(0)
     return at + _LOG_OVERHEAD + size
@@ -160,6 +161,7 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
             last_at = _last_of_set(data, start, end) if is_set else np.int64(0)
             if last_at < 0:
                 code = MALFORMED
+            # Inner offsets of magic 1 are relative; offset 0 is what an old librdkafka sent.
             elif is_set and headers[MAGIC, batch] == 1 and own_offset != 0:
                 base = own_offset - int64(data, last_at)
                 if own_offset < int64(data, last_at):
