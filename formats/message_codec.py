@@ -70,7 +70,6 @@ class Input:
         return fixed.unpack_from(self.data, position)[0]
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes."""
         position = self.position
         if size > self.end - position:
             left = self.end - position

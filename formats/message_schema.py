@@ -217,11 +217,9 @@ class BytesField(SizedField):
     """Length-prefixed bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
-        """Read `size` bytes."""
         return read_array(stream, size, path)
 
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Write the bytes."""
         build_with(self.length, len(obj), stream, context, path)
         stream_write(stream, obj, len(obj), path)
 
@@ -230,14 +228,12 @@ class StringField(SizedField):
     """Length-prefixed text, at most 32767 bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
-        """Read text of `size` bytes."""
         if size > STRING_SIZE_MAX:
             reason = f"string field {self.field.name} had invalid length {size}"
             raise MessageError(reason, path)
         return read_array(stream, size, path).decode("utf-8", "surrogateescape")
 
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Write the text."""
         try:
             encoded = obj.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:

@@ -65,7 +65,6 @@ class _Index(ABC, Generic[Entry]):
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()
 
     @property
@@ -142,12 +141,10 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     entry_size = c.OFFSET_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> OffsetIndexEntry:
-        """Return entry `number`, counted from 0."""
         relative, position = OFFSET_INDEX_ENTRY.struct.unpack(self._slot(number))
         return OffsetIndexEntry(number, self.base_offset + relative, position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
-        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (relative, position) in enumerate(
                 OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -179,12 +176,10 @@ class TimeIndex(_Index[TimeIndexEntry]):
     entry_size = c.TIME_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> TimeIndexEntry:
-        """Return entry `number`, counted from 0."""
         timestamp, relative = TIME_INDEX_ENTRY.struct.unpack(self._slot(number))
         return TimeIndexEntry(number, timestamp, self.base_offset + relative)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
-        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(
                 TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first

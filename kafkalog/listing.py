@@ -90,19 +90,15 @@ class Late(Sequence[T]):
         return self._made[index]
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._made)
 
     def __iter__(self) -> Iterator[T]:
-        """Yield them."""
         return iter(self._made)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has the same items."""
         return isinstance(other, Late | tuple) and self._made == tuple(other)
 
     def __hash__(self) -> int:
-        """Return the hash of a tuple of the items."""
         return hash(self._made)
 
 

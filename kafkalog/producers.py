@@ -52,7 +52,6 @@ class LastRecord:
 
     @classmethod
     def of(cls, state: ProducerState) -> LastRecord:
-        """Return the last record of a producer with this state."""
         return cls(state.last_offset if state.last_offset >= 0 else None, state.producer_epoch)
 
     def is_held_by(self, batch: Batch) -> bool:
@@ -220,7 +219,6 @@ class OpenTransactions:
         return self._producers.pop(first_offset, None) is not None
 
     def clear(self) -> None:
-        """Forget all transactions."""
         self._producers.clear()
         self._firsts.clear()
 

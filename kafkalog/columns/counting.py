@@ -60,11 +60,9 @@ class CountWork(RecordWork):
     """Counts the wanted records."""
 
     def of_plan(self, plan: ReadPlan) -> CountWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         headers, valid = chunk.headers, chunk.crc_valid
         wanted = wanted_batches(headers, self.plan)
         whole = wanted & valid & self._taken_whole(headers)

@@ -101,7 +101,6 @@ class BatchColumns:
 
     @property
     def count(self) -> int:
-        """Number of batches."""
         return int(self.headers.shape[1])
 
     @property

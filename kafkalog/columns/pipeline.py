@@ -160,7 +160,6 @@ class _SegmentScan:
         self._walk.stop()
 
     def parts(self) -> Iterator[Part]:
-        """Yield all parts, in order."""
         release = self._work.format.release
         for part in self._parts():
             yield part

@@ -295,11 +295,9 @@ class RecordWork:
     format: RecordFormat
 
     def of_plan(self, plan: ReadPlan) -> RecordWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         wanted = wanted_batches(chunk.headers, self.plan)
         reported = wanted & ~chunk.crc_valid
         if self.plan.selection.sound:
@@ -324,7 +322,6 @@ class RecordWork:
             yield from _with_events(self.format.of_rows(chosen, chunk), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """See `Work`."""
         for defect in crc_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
         if self.plan.selection.sound and batch.crc_valid is False:
@@ -363,11 +360,9 @@ class BatchWork:
     format: BatchFormat
 
     def of_plan(self, plan: ReadPlan) -> BatchWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         valid, headers = chunk.crc_valid, chunk.headers
         wanted = wanted_batches(headers, self.plan)
         odd = np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT
@@ -396,7 +391,6 @@ class BatchWork:
         yield from _with_events(self.format.of_batches(chunk, first, last, wanted), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """See `Work`."""
         if batch.magic < 2 and batch.compression:
             with suppress(KafkaLogError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)

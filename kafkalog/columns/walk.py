@@ -66,7 +66,6 @@ class Lanes:
     turnstile: Turnstile | None = None
 
     def space(self) -> Workspace:
-        """Return a workspace."""
         return self.spaces.pop() if self.spaces else Workspace(self.rows_max)
 
 

@@ -309,7 +309,6 @@ class SupersededByMap:
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return len(self._map)
 
     def begin(self, path: str) -> int:

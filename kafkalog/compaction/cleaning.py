@@ -274,7 +274,6 @@ class Pass(CleaningPass):
 
     @property
     def keys(self) -> int:
-        """Number of keys in the offset map."""
         return len(self.map)
 
     def _next_base(self, segment: Segment) -> int:

@@ -217,7 +217,6 @@ class ColumnPass(CleaningPass):
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return self._superseded.keys
 
     def _fate_of_batches(self, headers: Table, discardable: Mask) -> Fate:

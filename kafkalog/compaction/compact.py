@@ -46,7 +46,6 @@ class WrittenPass:
         self._cleaning = cleaning
 
     def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments."""
         return self._cleaning.groups()
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -92,12 +91,10 @@ class WrittenPass:
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return self._cleaning.keys
 
     @property
     def end_offset(self) -> int:
-        """The offset at which the pass ends."""
         return self._cleaning.end_offset
 
 
@@ -269,7 +266,6 @@ class PartitionWork:
         changing.set_offset(file_names.CLEANER_OFFSETS, self._cleaner_offset())
 
     def result(self, *, is_done: bool) -> Compaction:
-        """Return the result."""
         before = _size_of(self._candidate.partition.segments)
         # A later pass rewrites what an earlier one made; the last sizes count.
         last = {group.base_offset: group for group in self._groups}

@@ -124,7 +124,6 @@ def find_keys(order, low, high, first, last, slots, found):
 
 @kernel("bytes int flags")
 def expand_bits(bits, start, flags):
-    """Expand the bits from number `start` on into flags."""
     for i in range(len(flags)):
         number = start + i
         flags[i] = bits[number >> 3] >> (number & 7) & 1 != 0

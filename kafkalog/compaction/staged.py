@@ -186,7 +186,6 @@ class StagedPass:
             require_whole(path)
 
     def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments."""
         return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:

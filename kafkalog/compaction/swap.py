@@ -59,12 +59,10 @@ class NewSegment:
 
     @property
     def offset_index(self) -> bytes:
-        """The bytes of the `.index`."""
         return self._build.offsets.data()
 
     @property
     def time_index(self) -> bytes:
-        """The bytes of the `.timeindex`."""
         return self._build.times.data()
 
     def extend(self, batches: bytes | memoryview) -> None:

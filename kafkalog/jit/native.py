@@ -110,7 +110,6 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def declared_kernels() -> list[Kernel]:
-    """Return all kernels."""
     modules = [importlib.import_module(f"kafkalog.{name}") for name in library.MODULES]
     return [
         value

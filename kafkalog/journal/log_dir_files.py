@@ -50,7 +50,6 @@ class FileStatus:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """Make a status from the result of `stat`."""
         # A directory's size depends on the file system, and on how many names it ever had.
         size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
         mode = stat.S_IMODE(status.st_mode)
@@ -109,7 +108,6 @@ class Listing:
 
 
 def status_fields(status: FileStatus) -> dict[str, int]:
-    """Return the fields as the journal has them."""
     return {name: getattr(status, name) for name in FileStatus.__slots__}
 
 
@@ -277,7 +275,6 @@ def _entries(path: str) -> list[CheckpointEntry]:
 
 
 def has_mark(log_dir: str) -> bool:
-    """Return whether a log directory has the mark."""
     return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 

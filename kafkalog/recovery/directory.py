@@ -132,7 +132,6 @@ class Directory:
             self.actions.append(RemoveFile(name, why, routine))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
-        """Rename a file."""
         self.contents[new_name] = self.contents.pop(name)
         if name.endswith(file_names.SNAPSHOT) or new_name.endswith(file_names.SNAPSHOT):
             self._snapshots = None

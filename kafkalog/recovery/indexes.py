@@ -202,7 +202,6 @@ class OffsetSlots(IndexSlots):
         self.last_offset = self._last_offset()
 
     def offset(self, number: int) -> int:
-        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[0]
 
     def position_below(self, offset: int) -> int:
@@ -255,7 +254,6 @@ class TimeSlots(IndexSlots):
         self.last = self._last()
 
     def offset(self, number: int) -> int:
-        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[1]
 
     def maybe_append(self, timestamp: int, offset: int, *, at_end: bool = False) -> None:

@@ -74,12 +74,10 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """The entries by epoch."""
         return tuple(EpochEntry(epoch, start) for epoch, start in self._starts.items())
 
     @property
     def latest(self) -> int | None:
-        """The largest epoch."""
         return next(reversed(self._starts), None)
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -157,7 +155,6 @@ class LeaderEpochs:
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
-        """Drop all epochs."""
         self._starts.clear()
         self._write("the log starts over", routine=True)
 

@@ -63,7 +63,6 @@ class SegmentState:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the log."""
         return self.log.size_bytes
 
     @property
@@ -119,7 +118,6 @@ class SegmentState:
         return Found(found.position - self.log.start, found.base_offset) if found else None
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the batches one by one."""
         if self.log.path is None:
             return  # a new log has none
         with Source(self.log.path) as source:

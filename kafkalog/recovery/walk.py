@@ -110,7 +110,6 @@ class Frame:
 
     @property
     def last_offset(self) -> int:
-        """Last offset."""
         return self.batch.last_offset if self.magic >= 2 else self.offset
 
     @property
@@ -315,7 +314,6 @@ class ToTheEnd(Walker):
         self.has_epoch = False
 
     def columns(self, columns: BatchColumns) -> int:
-        """Process batches; return their number."""
         from kafkalog.columns import header_table as h
 
         last = columns.headers[:, -1].tolist()
@@ -325,7 +323,6 @@ class ToTheEnd(Walker):
         return columns.count
 
     def frame(self, _source: Source, frame: Frame) -> bool:
-        """Process one batch."""
         self.next_offset = frame.next_offset
         self.end_position = frame.end_position
         self.has_epoch = frame.magic >= 2 and frame.batch.partition_leader_epoch >= 0

@@ -145,7 +145,6 @@ class Settlement:
         self._new = [name for name in self._made if after[name].told is None]
 
     def perform(self) -> None:
-        """Perform all steps."""
         if self._new:
             self._put([file_names.LEADER_EPOCHS])  # a start without any segment would keep an entry
         # Logs first: an index without a log is removed by a start, a log without an index rebuilt.

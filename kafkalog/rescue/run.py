@@ -118,7 +118,6 @@ class Checkpoints:
                 self._entries[name].append((new.topic, new.partition, offset))
 
     def write(self, directory: NewDirectory, tell: Callable[[Row], None]) -> None:
-        """Write the checkpoints that have entries."""
         for name, entries in self._entries.items():
             if entries:
                 target = f"{LOG_ROOT}/{name}"

@@ -61,7 +61,6 @@ class Candidate:
 
     @property
     def path(self) -> str:
-        """Its directory."""
         return self.directory.path
 
 
@@ -99,7 +98,6 @@ class TopicChoice:
 
     @property
     def count(self) -> int:
-        """How many partitions it has."""
         return len(self.partitions) + len(self.missing)
 
 

@@ -74,12 +74,10 @@ class TrimPlan:
 
     @property
     def partition(self) -> PartitionDir:
-        """The directory."""
         return self.found.partition
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         is_same = self.log_start_offset == self.log_start_before
         return is_same and not self.segments and not self.left_overs
 

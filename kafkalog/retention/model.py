@@ -96,7 +96,6 @@ class LogFacts:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_bound(self, number: int) -> int:

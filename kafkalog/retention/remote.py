@@ -129,7 +129,6 @@ class RemoteRetention:
 
     @property
     def segments_deleted(self) -> int:
-        """How many segments are deleted."""
         return sum(verdict.is_deleted for verdict in self.verdicts)
 
     @property

@@ -172,7 +172,6 @@ class _Active:
             self.last_indexed_timestamp = self.largest_timestamp
 
     def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
-        """Return the finished segment."""
         return SimulatedSegment(
             base_offset=self.base_offset,
             last_offset=self.last_offset,

@@ -91,7 +91,6 @@ class ChangeWatch:
         self._new: set[str] = set()
 
     def __call__(self, step: Step) -> None:
-        """Record a step."""
         if step.kind in (StepKind.CREATE, StepKind.MAKE_DIRECTORY):
             self._new.add(step.path)
         elif step.kind in (StepKind.REMOVE, StepKind.REMOVE_DIRECTORY) and step.path in self._new:
@@ -253,7 +252,6 @@ class Changes:
         self._tell(StepKind.RENAME, path, new_path)
 
     def remove(self, name: str, *, missing_ok: bool = False) -> None:
-        """Remove a file."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:

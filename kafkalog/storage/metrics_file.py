@@ -36,7 +36,6 @@ class MetricsFile:
             trial.discard()
 
     def write(self, registry: CollectorRegistry) -> None:
-        """Replace the file by one with the metrics of a registry."""
         import prometheus_client
 
         with NewFile(self._path, replaces=True) as new:
