@@ -132,6 +132,7 @@ def _looked_at(path: str) -> list[FileEntry]:
         if not any(parse_file_name(name).state in _LASTING for name in gone):
             whole = there
         before, names = names, list_names(path)
+        # Nothing came or went meanwhile: all entries are of one moment.
         if names == before:
             break
     if whole is None:
@@ -158,6 +159,7 @@ def file_entry(path: str, name: str) -> FileEntry | None:
     try:
         status = file_system.stat(path)
     except OSError as error:
+        # Else it is a link that leads nowhere, which stays in the listing.
         if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
         return FileEntry(path, parse_file_name(name), error=reading_error(error, path).message)

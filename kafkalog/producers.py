@@ -185,6 +185,8 @@ class AppendInfo:
 
         A control batch without records, as the cleaner leaves it, is not a marker.
         """
+        # With transactions of version 2 a marker's epoch is that of its data + 1: remembered
+        # batches go.
         if self._epoch != epoch:
             self.has_batch = False
             self._last = _NO_DATA
@@ -192,6 +194,7 @@ class AppendInfo:
         self._coordinator_epoch = coordinator_epoch
         self._last_timestamp = timestamp
         first_offset, self.txn_first_offset = self.txn_first_offset, None
+        # A repeated marker, or one whose data is gone: only the state changes.
         if first_offset is None:
             return None
         return CompletedTransaction(self._producer_id, first_offset, offset, is_abort)
@@ -225,6 +228,7 @@ class OpenTransactions:
     def first(self, without: int = -1) -> int | None:
         """Return the smallest first offset, except those of one producer; None if none is left."""
         passed = []
+        # Offsets that were removed from the dict are dropped only when they come to the top.
         while self._firsts:
             first_offset = self._firsts[0]
             producer_id = self._producers.get(first_offset)
@@ -248,6 +252,7 @@ _VERSION: Final = 1
 _VERSION_SIZE: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _CRC_START: Final = PRODUCER_SNAPSHOT_HEADER.size
 _SIZE_MAX: Final = 1 << 28  # more than five million producers
+# Most snapshots of a log directory are empty or alike: 256 bytes are five producers.
 _SMALL_SIZE: Final = 1 << 8
 
 
@@ -275,6 +280,7 @@ def _states(data: bytes, path: str) -> list[ProducerState]:
     from formats.side_files import ProducerSnapshot
 
     snapshot = parse(ProducerSnapshot, data, path, reference="producer-snapshot-corrupt")
+    # Behind the checksum itself: ProducerStateManager leaves out version and checksum.
     computed = crc32c(memoryview(data)[_CRC_START:])
     if computed != snapshot.crc:
         raise _corrupt(
