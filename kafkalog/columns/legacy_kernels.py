@@ -134,8 +134,7 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
     Args:
         data: the bytes that `starts` and `ends` point into.
         headers: the messages' header table.
-        starts, ends: where each message is, or the decompressed value of a compressed message; a
-            start of -1 skips it.
+        starts, ends: each message, or the decompressed value of a compressed one; -1 skips it.
         last: number of messages.
         state: where to continue; updated.
         codes: filled, per message of the log, with OK or MALFORMED.
