@@ -45,6 +45,7 @@ def compile_kernels(level: Level, sources: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     size, text = len(sources) + 1, f'c"{sources}\\00"'
+    # In the code itself, so that a library from other sources is recognized (`library.is_current`).
     whole = llvm.parse_assembly(f"@{SOURCES} = constant [{size} x i8] {text}")
     kernels = declared_kernels()
     for kernel in kernels:
@@ -80,6 +81,7 @@ def _module_of(kernel: Kernel) -> llvm.ModuleRef:
         }}
     """)
     )
+    # Inlined functions and tables come again with each kernel: equal names must not collide.
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration and one.name != symbol:
             one.linkage = "internal"
@@ -105,6 +107,7 @@ def _compiled(kernel: Kernel) -> Any:
             parameters += [f"p{i}", f"n{i}", f"m{i}", f"s{i}"]
             values.append(f"carray(p{i}, (n{i}, s{i}))[:, :m{i}]")
             kinds += [pointer, types.int64, types.int64, types.int64]
+    # A C call hands over words: this function makes numba's arrays of them.
     lines = [f"def call({', '.join(parameters)}, out):", f"    r = kernel({', '.join(values)})"]
     if kernel.results == 1:
         lines.append("    out[0] = r")
@@ -130,6 +133,7 @@ def _jitted() -> Iterator[None]:
         for name, value in list(module.__dict__.items()):
             if not getattr(value, "is_inlined", False):
                 continue
+            # A function that several modules import is compiled once.
             if value not in found:
                 made = _INTRINSICS.get(value.__name__)
                 found[value] = made or numba.njit(**_OPTIONS)(value)

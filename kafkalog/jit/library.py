@@ -35,6 +35,7 @@ _OTHER_SOURCES: Final = (
     "kafkalog/columns/header_table.py", "kafkalog/jit/compiler.py", "kafkalog/jit/library.py",
     "kafkalog/jit/native.py", "formats/constants.py",
 )  # fmt: skip
+# `defs`: an unresolved symbol fails the build, not the first call on somebody's machine.
 _LINK: Final = ("-shared", "-nostdlib", "-Wl,-z,defs", "-Wl,--build-id=none", "-Wl,-s")
 _ELF_HEADER: Final = struct.Struct("=40sQ10sHHH")  # with where its last part is, and how long
 _CPU_INFO: Final = "/proc/cpuinfo"
@@ -57,6 +58,7 @@ class Level:
     flags: frozenset[str] = frozenset()
 
 
+# Levels of the x86-64 psABI, by the names in /proc/cpuinfo (`lzcnt` is `abm` there).
 _V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
 _V3 = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe"
 
@@ -90,6 +92,7 @@ def loaded() -> ctypes.CDLL:
     path = _path()
     if path is None:
         raise UnsupportedError(f"no kernels were built for this processor ({platform.machine()})")
+    # In a checkout sources change; in an installed package they come with their library.
     if os.path.exists(os.path.join(_root(), "pyproject.toml")) and not is_current():
         raise UnsupportedError(
             "the kernels were built from other sources; build them: python -m kafkalog.jit.library"
@@ -144,6 +147,8 @@ def build(directory: str | None = None) -> list[str]:
         raise UnsupportedError("Kernels are built with numba.", hint="pip install 'kafkalog[jit]'")
     place = directory or os.path.dirname(__file__)
     os.makedirs(place, exist_ok=True)
+    # In the same directory, so that libraries get their names by a rename: a running process keeps
+    # the old file.
     with tempfile.TemporaryDirectory(dir=place) as work:
         objects = {level: os.path.join(work, f"{level.name}.o") for level in levels()}
         started = [_start_compiler(level, path) for level, path in objects.items()]
