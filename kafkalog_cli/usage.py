@@ -43,7 +43,7 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
         )
     if kind == "UsageError" and hasattr(context.command, "commands"):
         word = next(word for word in argv if not word.startswith("-"))
-        alike = _did_you_mean(word, context.command.commands)
+        alike = _did_you_mean(word, context.command.list_commands(context))
         return UsageError(
             f"There is no command {_brief(word)!r}.", hint=f"{alike}{help_} lists the commands."
         )

@@ -339,6 +339,9 @@ def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept == list(range(20, 30))
     contents.keep(("s3://bucket/29", 1, 10), bytes(10))
     assert contents.get(("s3://bucket/20", 1, 10)) is not None
+    contents.keep(("s3://bucket/30", 1, 1), bytes(1))
+    assert contents.get(("s3://bucket/20", 1, 10)) is None, "101 bytes are one too many"
+    assert contents.get(("s3://bucket/21", 1, 10)) is not None
 
 
 @pytest.mark.parametrize(

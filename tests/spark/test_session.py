@@ -9,11 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.errors import EngineError, UnsupportedError, UsageError
+from kafkalog.spark import session as session_module
 from kafkalog.spark.session import _connected, scratch_directory, spark_session
 from kafkalog.spark.settings import DriverProcess, find_java, require_connect
 from tests.spark.cluster import QUICK, connect_server, free_port, running_processes
@@ -168,6 +171,25 @@ except (UsageError, KeyboardInterrupt) as error:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, raised, "")
     assert list(temporary.iterdir()) == []
     assert not [one for *_, one in running_processes() if bytes(tmp_path) in one]
+
+
+def test_an_interrupt_while_a_session_stops_kills_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The JVM may have hung, and would outlive the command."""
+    calls: list[str] = []
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session_module, "call_within", interrupted)
+    monkeypatch.setattr(session_module, "_forget", lambda _: calls.append("forget"))
+    process: Any = SimpleNamespace(is_alive=True, kill=lambda: calls.append("kill"))
+    connected: Future[Any] = Future()
+    connected.set_result(SimpleNamespace(stop=None))
+    with pytest.raises(KeyboardInterrupt):
+        session_module._end(process, connected, 1)
+    assert calls == ["kill", "forget"]
 
 
 @pytest.mark.thorough
