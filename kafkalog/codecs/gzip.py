@@ -64,6 +64,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
     """
     from isal import isal_zlib
 
+    # Raw deflate: header and trailer are judged as Java does, not as zlib would.
     inflater = isal_zlib.decompressobj(-15)
     position, feed_size, crc, size = start, _FEED_SIZE_MIN, 0, 0
     pending: bytes | memoryview = b""
@@ -79,7 +80,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
                 raise damage(GZIP, "it ends too early")
             output.write(piece)
             crc = isal_zlib.crc32(piece, crc)
-            size += len(piece)
+            size += len(piece)  # modulo 2^32 in the trailer
             pending = inflater.unconsumed_tail
     except isal_zlib.error as error:  # type: ignore[misc] # the stub has no class
         raise damage(GZIP, str(error)) from error

@@ -26,10 +26,12 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
     del magic  # the same for all that know this codec
     if not len(view):
         raise damage(SNAPPY, "it is empty")
+    # librdkafka, and all clients made of it, write one raw block.
     if len(view) < _HEADER_SIZE or bytes(view[:8]) != _MAGIC:
         _decompress_block(view, output)
         return
     position = _HEADER_SIZE
+    # snappy-java ignores one to three bytes at the end.
     while position + 4 <= len(view):
         size = int.from_bytes(view[position : position + 4], "big")
         if size == _MAGIC_HEAD:

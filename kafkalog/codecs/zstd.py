@@ -115,7 +115,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
             block = int.from_bytes(view[end : end + 3], "little")
             # A block of kind 1 is one byte, repeated.
             end += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
-        end += flags & 4
+        end += flags & 4  # the checksum, if flagged
     else:
         return None
     return end if end <= len(view) else None

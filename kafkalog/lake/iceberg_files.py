@@ -213,7 +213,9 @@ class NewDataFiles:
             self._file(()).write(table)
             return
         distinct = keys.group_by(keys.column_names).aggregate([])
+        # By `repr`: null and values have no order.
         for key in sorted(map(tuple, zip(*distinct.to_pydict().values(), strict=True)), key=repr):
+            # Most groups have one day of one topic: nothing is to be filtered.
             if len(distinct) == 1:
                 self._file(key).write(table)
                 return
@@ -251,6 +253,7 @@ class NewDataFiles:
         """Return the open file of a partition; it is the one that was written to last."""
         found = self._open.pop(key, None)
         if found is None:
+            # The one that was written to longest ago; its partition gets another file if more come.
             if len(self._open) >= _OPEN_MAX:
                 self._close(next(iter(self._open)))
             values = [PartitionFieldValue(field, value) for field, value in
@@ -392,6 +395,7 @@ def data_file(fields: Mapping[str, Any], spec_id: int) -> DataFile:
     values = dict(fields)
     for name, value in values.items():
         if isinstance(value, dict):
+            # JSON has only texts as keys.
             values[name] = {int(key): _from_json(one) for key, one in value.items()}
     made = DataFile.from_args(
         content=DataFileContent.DATA,
@@ -420,6 +424,7 @@ def _bounds(column: Any) -> tuple[Any, Any]:
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _as_json(one) for key, one in value.items()}
+    # A list tells bytes from a text.
     return [base64.b64encode(value).decode()] if isinstance(value, bytes) else value
 
 

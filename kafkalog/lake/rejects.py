@@ -108,6 +108,7 @@ class RejectsOf:
                     **values,
                     "source": column.source,
                     "schema_id": None if schema_id is None else str(schema_id),
+                    # Lone surrogates, which Arrow refuses, become `?`.
                     "reason": why.reason.encode("utf-8", "replace").decode(),
                 }
             )
@@ -252,5 +253,6 @@ def commit_rejects(
     schema = delta_schema(place, table_schema())
     if increment is None:
         commit_delta(place, schema, files)
+    # At this number, an interrupted run has already added them.
     elif delta_commit(place) in (None, *range(increment.number)):
         append_delta(place, schema, files, increment)

@@ -27,6 +27,7 @@ def read_block(descriptor: int, buffer: memoryview, position: int) -> int:
         count = _read_cached(descriptor, buffer, position)
         if count:
             return count
+        # Without mincore(2) and RWF_NOWAIT, all pages count as not cached, and are evicted.
         was_cached, alike = False, -(-(position + len(buffer) - start) // _PAGE_SIZE)
     else:
         was_cached = bool(pages[0] & _CACHED)

@@ -112,7 +112,7 @@ def _data_key(key_id: str, sealed: bytes, key: bytes) -> bytes:
     crypto = _crypto()
     cipher = crypto.OAEP.new(_private_key(key), hashAlgo=crypto.SHA3_512)
     data_key: bytes = cipher.decrypt(sealed)
-    if len(data_key) != 32:
+    if len(data_key) != 32:  # AES-256
         raise ValueError(f"a data key of {len(data_key)} bytes is unknown, key {key_id}")
     return data_key
 

@@ -334,6 +334,7 @@ class ClassicGroup:
         name = self.protocol_name or ""
         return {
             "groupState": str(self.state),
+            # Before the group is stable, members and protocol are not agreed upon.
             "protocolType": self.protocol_type or "",
             "protocolData": name if is_stable else "",
             "members": [

@@ -155,7 +155,7 @@ class CommittedOffsets:
         return {
             (one.topic, one.partition): Commit(one.offset, one.leader_epoch, one.metadata)
             for one in (() if known is None else known.offsets)
-            if one.offset is not None and not one.is_pending
+            if one.offset is not None and not one.is_pending  # of an open transaction
             if wanted is None or (one.topic, one.partition) in wanted
         }
 
@@ -174,6 +174,7 @@ class CommittedOffsets:
         """
         if not offsets:
             return
+        # The file has the commits in the order in which memory gets them.
         async with self._writing:
             if self._file is None:
                 self._take(group, offsets)
@@ -184,6 +185,7 @@ class CommittedOffsets:
             except KafkaLogError as error:
                 self._failed(error)
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+            # After the file: nobody may fetch what a crash would take back.
             self._take(group, offsets)
 
     def _take(self, group: str, offsets: Sequence[tuple[str, int, Commit]]) -> None:

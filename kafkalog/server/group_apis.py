@@ -83,9 +83,10 @@ class GroupApis:
             await self._committed.ready()
         except RequestError as error:
             return join_response(request["memberId"], error.code)
-        caller = Caller(client.client_id or "", f"/{client.host}")
+        caller = Caller(client.client_id or "", f"/{client.host}")  # as Java prints an address
         answer, respond = _later()
         self._coordinator.join(request, version, caller, respond)
+        # It is held as long as this waits, which may be minutes.
         del request
         client.forget_request()
         response = await answer

@@ -61,6 +61,7 @@ class Metadata:
                 {"errorCode": error, "name": one["name"] or "", "topicId": one["topicId"]}
                 for one in wanted
             ]}  # fmt: skip
+        # In version 0 an empty list asks for all topics, later only null does.
         if wanted is None or (version == 0 and not wanted):
             found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
         else:

@@ -210,6 +210,7 @@ def _by_partition(
             continue
         for partition, number in numbers.items():
             is_number = isinstance(number, int) and not isinstance(number, bool)
+            # JSON's true is an int in Python.
             if not partition.isdecimal() or not is_number or not smallest <= number < 1 << 63:
                 raise UsageError(f"The option {option} cannot be {text!r}.", hint=_SAYS)
             found[topic, int(partition)] = number

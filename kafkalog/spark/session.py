@@ -343,6 +343,7 @@ def _pass_over(*_: object) -> None:
 
 def _end(process: DriverProcess, connected: Future[SparkSession], timeout_s: float) -> None:
     """Stop the session, end the JVM, and make pyspark forget both."""
+    # In this order: pyspark asks the JVM while it stops.
     session = None
     try:
         if connected.done() and connected.exception() is None:

@@ -233,6 +233,7 @@ def driver_settings(
         java_options: ours; the user's own follow them.
     """
     settings = dict(_SETTINGS)
+    # Linux refuses longer paths of sockets; without it, workers use TCP.
     if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE <= _SOCKET_PATH_MAX:
         settings["spark.python.unix.domain.socket.enabled"] = "true"
     if is_local(master):
@@ -332,6 +333,7 @@ class DriverProcess:
             *(["--load-spark-defaults"] if has_data_sources() else []),  # unknown before Spark 4
             "pyspark-shell",
         ]
+        # Private to pyspark: `PythonGatewayServer` writes its port and its secret to this file.
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._answer_path}
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(  # noqa: S603 # Spark's own script

@@ -109,6 +109,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if now < self._waits_until:
             end = self._tail.advance(start, None)
+            # A partition that is new counts from its beginning.
             if sum(end[key][0] - start.get(key, [0])[0] for key in end) < least:
                 return True
         self._waits_until = now + self._asked.delay_s

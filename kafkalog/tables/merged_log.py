@@ -106,6 +106,7 @@ class MergedLog(UnifiedLog):
     ) -> None:  # fmt: skip
         main = UnifiedLog(partition)
         logs = [UnifiedLog(one) for one in copies]
+        # A copy whose last leader is older may end with what was cut off elsewhere.
         epoch = _latest_epoch(main)
         others = [one for one in logs if _latest_epoch(one) >= epoch]
         ends = [_known(one, "log_end_offset", 0) for one in others]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 def clean_to_of(log: UnifiedLog) -> int:
     """Return the offset below which a copy may have been compacted, 0 if it was not."""
     noted = log.checkpoint(file_names.CLEANER_OFFSETS)
+    # The cleaner never takes the active segment.
     return log.segments[-1].base_offset if log.segments and noted is not None else 0
 
 
