@@ -68,6 +68,7 @@ class Number:
 
     def check(self, value: Any, place: str) -> None:
         """Do what `Schema` describes."""
+        # Not bool, which is an int.
         if type(value) is not int or not self.least <= value <= self.most:
             raise _mismatch(place, value)
 
@@ -80,7 +81,7 @@ class OneOf:
 
     def check(self, value: Any, place: str) -> None:
         """Do what `Schema` describes."""
-        if isinstance(value, bool) or value not in self.values:
+        if isinstance(value, bool) or value not in self.values:  # True equals 1
             raise _mismatch(place, value)
 
 
@@ -289,6 +290,7 @@ def _mismatch(place: str, value: Any) -> ValueError:
     if isinstance(value, list | dict):
         shown = "a list" if isinstance(value, list) else "an object"
     elif isinstance(value, int) and not isinstance(value, bool):
+        # Python prints only so many digits.
         shown = str(value) if abs(value) < 1 << 128 else "a huge number"
     else:
         shown = ascii(value if not isinstance(value, str) else value[:_SHOWN_MAX])

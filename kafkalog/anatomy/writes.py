@@ -39,6 +39,7 @@ def extent_count(path: str) -> int | None:
         import fcntl
     except ImportError:  # not a POSIX system
         return None
+    # With room for no extent the kernel only counts them.
     request = bytearray(_REQUEST.pack(0, _EVERYTHING, 0, 0, 0, 0))
     with suppress(OSError):
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

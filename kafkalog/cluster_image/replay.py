@@ -152,6 +152,7 @@ def _merged(before: Partition, data: Data) -> Partition:
         nodes("lastKnownElr", before.last_known_elr),
         before.leader if is_led else leader,
         before.is_recovering if is_kept else _is_recovering(recovery),
+        # As in `PartitionRegistration.merge`: naming a leader, even the same one, begins an epoch.
         before.leader_epoch if is_led else before.leader_epoch + 1,
         before.partition_epoch + 1,
     )
@@ -302,7 +303,7 @@ def _config(image: ClusterImage, data: Data) -> Keys:
         settings.pop(data["name"], None)
     else:
         settings[data["name"]] = data["value"]
-    if not settings:
+    if not settings:  # an image has no empty resources
         del image.configs[resource]
     yield "config", *resource, data["name"]
 
