@@ -91,7 +91,7 @@ class Database:
         for setting in (
             "TimeZone = 'UTC'",
             "python_enable_replacements = false",
-            "lock_configuration = true",
+            "lock_configuration = true",  # the last one: nothing can be set after it
         ):
             self._connection.execute(f"SET {setting}")
 
@@ -224,6 +224,7 @@ class _Result:
         self._is_closed = True
         self._stop.set()
         self._cursor.interrupt()
+        # It may wait for room in the queue.
         while self._thread.is_alive():
             with suppress(queue.Empty):
                 self._found.get(timeout=0.05)

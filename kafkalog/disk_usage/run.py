@@ -124,6 +124,7 @@ class Walk:
         if is_object(path):
             if not is_directory:
                 yield Entry(name, status.st_size, status.st_size)
+        # Only what has several names can be met twice: a set of all files would be large.
         elif is_directory or status.st_nlink > 1 or self._counts_all:
             place = (status.st_dev, status.st_ino)
             if place in self._seen:

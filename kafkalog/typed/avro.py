@@ -91,6 +91,7 @@ class AvroDecoder:
         except fastavro.read.SchemaResolutionError as error:
             raise ValueError(f"the schema {schema_id} does not fit that of the column") from error
         except _DAMAGE as error:
+            # Fastavro also names its stream.
             raise ValueError(brief(error).partition(" from <")[0]) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
@@ -148,7 +149,7 @@ def _columns(tree: Any, kind: Any) -> AvroColumns | None:
 
 
 def _has_uuids(schemas: Sequence[Any]) -> bool:
-    return '"uuid"' in json.dumps(schemas)
+    return '"uuid"' in json.dumps(schemas)  # anywhere: at worst a walk in vain
 
 
 def _expanded(schemas: Sequence[Any]) -> Any:
