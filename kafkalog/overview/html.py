@@ -34,6 +34,7 @@ def json_block(name: str, value: object) -> str:
     """Return data for scripts: JSON in an element that runs nothing."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     for character in "<>&":
+        # A `</script>` in a text would end the element, and `<!--` would change how it is parsed.
         text = text.replace(character, f"\\u{ord(character):04x}")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
@@ -57,7 +58,7 @@ def size_text(size_bytes: float) -> str:
 
 def time_text(timestamp_ms: int | None) -> str:
     """Return a time in UTC; one outside the calendar as a number, none as `–`."""
-    if timestamp_ms is None or timestamp_ms == -1:
+    if timestamp_ms is None or timestamp_ms == -1:  # -1 is Kafka's `NO_TIMESTAMP`
         return "–"
     return utc_text(timestamp_ms)[:_SECONDS].replace("T", " ")
 
@@ -93,6 +94,7 @@ def text_cell(text: object, style: str = "") -> Cell:
 
 def number_cell(number: int | None) -> Cell:
     """Return a cell of an offset or a count; one that is unknown comes before all others."""
+    # -2 sorts below -1, which is a value: of timestamps, and of offsets that are not valid.
     return Cell("–", -2, "n") if number is None else Cell(f"{number:,}", number, "n")
 
 
