@@ -94,7 +94,7 @@ class SparkChoice:
         """
         conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
         timeout_s = parse_duration(self.connect_timeout)
-        requests().leave()
+        requests().leave()  # tasks in other processes would not keep to the bound
         from kafkalog.spark.session import starting_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
@@ -163,7 +163,7 @@ class EngineChoice:
                 opened = session()
                 return self._shown(SparkEngine(opened, parallelism_of(opened)))
 
-            yield cache(engine)
+            yield cache(engine)  # a second call must not start another
 
     def _shown(self, engine: Engine) -> Engine:
         """Return the engine with a progress bar, if somebody would see it."""

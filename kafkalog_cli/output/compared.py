@@ -32,6 +32,7 @@ def _json(value: Any, style: Style) -> object:
         return bytes_value(value, style.bytes_form)
     if isinstance(value, tuple | list):
         return [
+            # A tuple inside of a list is a header.
             _json({"key": one[0], "value": one[1]} if isinstance(one, tuple) else one, style)
             for one in value
         ]

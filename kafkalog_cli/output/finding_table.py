@@ -42,7 +42,7 @@ class FindingTable(Report):
         self._has_heading = False
 
     def __exit__(self, *raised: Any) -> None:
-        if raised[0] is not BrokenPipeError:
+        if raised[0] is not BrokenPipeError:  # nobody reads on
             self._flush()
 
     def finding(self, defect: Defect) -> None:

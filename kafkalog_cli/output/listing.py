@@ -118,6 +118,7 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     meta = log_dir.meta
     facts = []
     if meta is not None:
+        # Version 0 of the file has `broker.id`.
         facts.append(f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
         facts.append(f"cluster {_dash(meta.cluster_id)}")
         if meta.directory_id:

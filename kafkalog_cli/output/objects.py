@@ -204,6 +204,7 @@ class ObjectType(Generic[T]):
 
     def row(self, value: T, style: Style = PLAIN) -> Row:
         """Return the object of a value."""
+        # Nearly all calls, so its getters are made once.
         return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:

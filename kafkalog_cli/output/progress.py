@@ -91,7 +91,7 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
         TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
-        redirect_stdout=False,
+        redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
         redirect_stderr=False,
     )
     task = progress.add_task("", total=total, completed=done)
@@ -224,7 +224,7 @@ def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()
+        timer.join()  # or it could start the spinner after `stop`
         status.stop()
 
 
@@ -247,6 +247,6 @@ def _bar_of_tasks() -> Any:
         TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
-        redirect_stdout=False,
+        redirect_stdout=False,  # as above
         redirect_stderr=False,
     )

@@ -155,7 +155,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
             ET.SubElement(case, "skipped", message="Time ran out before everything was checked.")
         if not fatal:
             below += _lines(place)
-    if len(root) == 1:
+    if len(root) == 1:  # once: no element above the suites can have it
         below += summary_lines(facts)
     suite.set("tests", str(len(places)))
     suite.set("failures", str(failures))
@@ -186,6 +186,7 @@ def _add_error(root: ET.Element, error: KafkaLogError, facts: RunFacts) -> None:
 
 def _suite(root: ET.Element, path: str, facts: RunFacts) -> ET.Element:
     begun = datetime.fromtimestamp(facts.started_ms // 1000, UTC).replace(tzinfo=None)
+    # Also once: the run was not timed by target.
     duration = facts.duration_s if not len(root) else 0
     return ET.SubElement(
         root, "testsuite", id=str(len(root)), name=_xml(path), package="kafkalog.verify",
