@@ -133,7 +133,6 @@ class EngineChoice:
 
     @property
     def is_spark(self) -> bool:
-        """Whether Spark is the engine."""
         if self.name is None:
             return self.spark.is_given
         return self.name == EngineName.SPARK

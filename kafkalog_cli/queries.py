@@ -248,7 +248,6 @@ def _command(text: str) -> None:
 
 
 def _session(database: Database) -> Any:
-    """Return the prompt."""
     if importlib.util.find_spec("prompt_toolkit") is None:
         raise UnsupportedError(
             "A prompt needs prompt_toolkit.",

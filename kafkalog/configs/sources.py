@@ -341,7 +341,6 @@ class LogDirConfigs:
         return None
 
     def of_topic(self, topic: str) -> TopicConfigs:
-        """Return the configs of a topic."""
         own, dynamic = {}, {}
         if self.metadata is not None:
             own = _named(self.metadata.of_topic(topic))

@@ -135,7 +135,6 @@ class Database:
             raise told from error
 
     def keywords(self) -> list[str]:
-        """Return the keywords of its SQL."""
         found = self._connection.execute("SELECT keyword_name FROM duckdb_keywords()")
         return [str(name) for (name,) in found.fetchall()]
 

@@ -199,7 +199,6 @@ class _Sums:
     of_log_dirs: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: Place) -> None:
-        """Add what is in a place."""
         for name, usage in self._parts(place):
             self._share(place, name).usage.add(usage)
             size = usage.disk_bytes

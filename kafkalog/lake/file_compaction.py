@@ -68,7 +68,6 @@ class TableFile:
 
     @property
     def directory(self) -> str:
-        """The directory that it is in."""
         return os.path.dirname(self.file)
 
     @classmethod

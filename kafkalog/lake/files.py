@@ -106,7 +106,6 @@ class CountedFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write bytes."""
         view = memoryview(data).cast("B")
         self._file.write(view)
         self.crc32c = crc32c(view, self.crc32c)

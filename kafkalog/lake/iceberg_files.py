@@ -99,7 +99,6 @@ class _SyncedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
         return self._new.file.closed
 
 
@@ -299,7 +298,6 @@ class _File:
             raise _unwritable(place, error) from error
 
     def write(self, table: Any) -> None:
-        """Write rows."""
         if "offset" in table.column_names:
             low, high = (
                 pc.min_max(table.column("offset"))[name].as_py() for name in ("min", "max")
@@ -370,11 +368,9 @@ class _RejectsFile:
         self.written: list[dict[str, Any]] = []
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Return whether the rows are enough for a row group."""
         return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
 
     def write(self, table: Any) -> None:
-        """Write a row group."""
         if self._files is None:
             assert self._task is not None, "there may be rejects"
             files = NewDataFiles(self._task, self._writing, self._number, self._constant)
@@ -382,7 +378,6 @@ class _RejectsFile:
         self._files.write(table)
 
     def end(self) -> tuple[str, int, int]:
-        """End the file; return its name, its size and its CRC-32C."""
         assert self._files is not None, "there are rows"
         self._files.close()
         self.written = self._files.written

@@ -403,12 +403,10 @@ class ExportSummary:
 
     @property
     def rows(self) -> int:
-        """Number of rows in all parts."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files."""
         return sum(part.size_bytes for part in self.parts)
 
     @property

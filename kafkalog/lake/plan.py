@@ -115,7 +115,6 @@ class Plan:
 
     @property
     def table(self) -> TableName:
-        """The table that is exported."""
         return TableName(self.options["table"])
 
     @property

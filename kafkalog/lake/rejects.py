@@ -169,11 +169,9 @@ class NamedFile:
         self._counted: CountedFile | None = None
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Return whether the rows are enough for a row group."""
         return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
 
     def write(self, table: Any) -> None:
-        """Write a row group."""
         if self._counted is None:
             file = self._held.enter_context(self._target.create(self._name))
             self._counted = CountedFile(file)
@@ -181,7 +179,6 @@ class NamedFile:
         self._writer.write_table(table, row_group_size=len(table))
 
     def end(self) -> tuple[str, int, int]:
-        """End the file; return its name, its size and its CRC-32C."""
         assert self._counted is not None, "there are rows"
         self._writer.close()
         return self._name, self._counted.size_bytes, self._counted.crc32c

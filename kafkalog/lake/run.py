@@ -194,7 +194,6 @@ class Export:
             require_few(self._found.values(), self._max_rejects)
 
     def summary(self) -> ExportSummary:
-        """Return the result."""
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,

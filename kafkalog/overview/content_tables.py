@@ -207,7 +207,6 @@ def open_table(report: Report) -> Table:
 
 
 def transactional_id_table(report: Report) -> Table:
-    """Return the transactional ids."""
     rows = [
         (
             text_cell(one.name, "k"),

@@ -80,7 +80,6 @@ class Cell:
     style: str = ""
 
     def html(self) -> str:
-        """Return the element."""
         is_same = self.value is None or escaped(self.value) == self.shown
         order = "" if is_same else f' data-order="{escaped(self.value)}"'
         style = f' class="{self.style}"' if self.style else ""
@@ -88,7 +87,6 @@ class Cell:
 
 
 def text_cell(text: object, style: str = "") -> Cell:
-    """Return a cell of plain text."""
     return Cell(escaped(text), None, style)
 
 
@@ -99,14 +97,12 @@ def number_cell(number: int | None) -> Cell:
 
 
 def size_cell(size_bytes: int | None) -> Cell:
-    """Return a cell of a size."""
     if size_bytes is None:
         return Cell("–", -2, "n")
     return Cell(escaped(size_text(size_bytes)), size_bytes, "n")
 
 
 def time_cell(timestamp_ms: int | None) -> Cell:
-    """Return a cell of a time."""
     return Cell(escaped(time_text(timestamp_ms)), -2 if timestamp_ms is None else timestamp_ms, "t")
 
 
@@ -160,7 +156,6 @@ class Table:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a section with a heading."""
     inner = "\n".join(part for part in parts if part)
     return (
         f'<section id="{name}" aria-labelledby="{name}-title">'

@@ -239,7 +239,6 @@ class _Counts:
         return LogSurvey(position, offset, max(self._times, default=-1), self._has_transactions)
 
     def of_segment(self, base_offset: int) -> SegmentContents:
-        """Return the counts."""
         return SegmentContents(
             base_offset=base_offset,
             batches=self._sums["batches"],

@@ -275,7 +275,6 @@ def partition_table(report: Report) -> Table:
 
 
 def log_dir_table(report: Report) -> Table:
-    """Return the log directories."""
     rows = [
         (
             text_cell(one.path, "k"),

@@ -42,12 +42,10 @@ class DistinctCount:
             self._union.update(datasketches.hll_sketch.deserialize(base64.b64decode(text)))
 
     def add(self, values: Iterable[str | int]) -> None:
-        """Add values."""
         for value in values:
             self._sketch.update(value)
 
     def merge(self, other: Self) -> None:
-        """Merge another sketch into this one."""
         self._union.update(other._whole)
 
     def as_text(self) -> str:
@@ -87,7 +85,6 @@ class FrequentKeys:
             self._sketch.update(key, count)
 
     def merge(self, other: Self) -> None:
-        """Merge another sketch into this one."""
         self._sketch.merge(other._sketch)
 
     def as_text(self) -> str:

@@ -179,7 +179,6 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin."""
         return self.state in _MAY_FOLLOW[State.PREPARING_REBALANCE]
 
     def turn(self, state: State) -> None:

@@ -118,7 +118,6 @@ class CommittedOffsets:
         return {*self._here, *(one.name for one in in_log if one.kind != _SHARE)}
 
     def recall(self, name: str) -> tuple[int, str | None] | None:
-        """Return the generation and protocol type of a group, None if nothing is known of it."""
         found = None if self._log is None else self._log.groups.get(name)
         if found is not None and found.kind != _SHARE:
             return max(found.epoch, 0), found.protocol_type or None

@@ -78,7 +78,6 @@ class Fetch:
         self._reached = reached
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [Api("Fetch", self.fetch)]
 
     async def fetch(self, request: dict[str, Any], version: int, client: Client) -> Answer:

@@ -61,7 +61,6 @@ class GroupApis:
         self._read_only = read_only
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("JoinGroup", self.join_group),
             Api("SyncGroup", self.sync_group),
@@ -125,7 +124,6 @@ class GroupApis:
     async def describe_groups(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Describe groups."""
         code = await self._loading()
         wants_operations = request.get("includeAuthorizedOperations")
         operations = _READ_AND_DESCRIBE if wants_operations else _NOT_ASKED
@@ -176,7 +174,6 @@ class GroupApis:
     async def offset_commit(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Commit offsets."""
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED if self._read_only else ErrorCode.NONE
         if not code:
             try:
@@ -229,7 +226,6 @@ class GroupApis:
     async def offset_fetch(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Return committed offsets."""
         if version >= _SEVERAL_GROUPS:
             groups = [await self._fetch(one, version) for one in request["groups"]]
             return {"throttleTimeMs": 0, "groups": groups}
@@ -355,7 +351,6 @@ class LoopTimers:
         self._waiting: dict[tuple[str, ...], asyncio.TimerHandle] = {}
 
     def schedule(self, key: tuple[str, ...], delay_ms: int, action: Callable[[], None]) -> None:
-        """Call an action after a delay, in place of any that waits under the same key."""
         self.cancel(key)
 
         def run() -> None:
@@ -366,7 +361,6 @@ class LoopTimers:
         self._waiting[key] = loop.call_later(max(delay_ms, 0) / 1000, run)
 
     def cancel(self, key: tuple[str, ...]) -> None:
-        """Forget the action that waits under a key, if there is one."""
         waiting = self._waiting.pop(key, None)
         if waiting is not None:
             waiting.cancel()

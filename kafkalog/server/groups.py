@@ -304,7 +304,6 @@ class GroupCoordinator:
             group.turn(State.STABLE)
 
     def heartbeat(self, request: dict[str, Any]) -> ErrorCode:
-        """Handle Heartbeat."""
         try:
             group = self._required(request["groupId"])
             member_id = request["memberId"]

@@ -40,7 +40,6 @@ class Metadata:
         self.address = address
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("Metadata", self.metadata),
             Api("FindCoordinator", self.find_coordinator),
@@ -52,7 +51,6 @@ class Metadata:
     async def metadata(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer Metadata."""
         wants_operations = request["includeTopicAuthorizedOperations"]
         wanted = request["topics"]
         error = _error_of(wanted or (), version)

@@ -35,7 +35,6 @@ _NOTHING: Final = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 
 
 def isolation_of(request: dict[str, Any]) -> Isolation:
-    """Return the isolation level of a request."""
     return Isolation.READ_COMMITTED if request["isolationLevel"] else Isolation.READ_UNCOMMITTED
 
 
@@ -50,7 +49,6 @@ class Offsets:
         self._catalog = catalog
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("ListOffsets", self.list_offsets),
             Api("OffsetForLeaderEpoch", self.offset_for_leader_epoch),

@@ -71,7 +71,6 @@ class SaslPlain:
         return cls(users)
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [Api("SaslHandshake", self.handshake), Api("SaslAuthenticate", self.authenticate)]
 
     def knows(self, client: Client) -> bool:

@@ -356,7 +356,6 @@ class Called:
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> Self:
-        """Return the reference to a function."""
         name = f"{function.__module__}:{function.__name__}"
         return cls(name, tuple(file_system.registered_uris()), keys_in_use())
 

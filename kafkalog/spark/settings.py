@@ -101,7 +101,6 @@ def require_data_sources() -> None:
 
 
 def pyspark_version() -> str:
-    """Return the version of the pyspark that is installed."""
     return importlib.metadata.version("pyspark")
 
 

@@ -143,7 +143,6 @@ class KafkaLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog"
 
     def schema(self) -> StructType:
@@ -151,7 +150,6 @@ class KafkaLogDataSource(DataSource):
         return from_arrow_schema(columns_of(parse_options(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
         asked = parse_options(self.options)
         require_batch(asked.edges)
         kind = FilteringReader if asked.pushes_filters else TableReader
@@ -174,7 +172,6 @@ class PlannedDataSource(KafkaLogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog_planned"
 
 
@@ -186,7 +183,6 @@ class UnplannedDataSource(PlannedDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog_unplanned"
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -226,7 +222,6 @@ class TableReader(DataSourceReader):
         self._plans = plans
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks."""
         return [SplitPartition(task) for task in tasks_in(self._plans, self._asked)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

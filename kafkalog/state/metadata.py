@@ -124,7 +124,6 @@ def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
 def _snapshot(
     file: FileEntry, progress: Callable[[int], None] | None, *, has_moment: bool
 ) -> Metadata:
-    """Return what a snapshot holds."""
     if file.name.kind != FileKind.KRAFT_SNAPSHOT:
         raise UsageError(
             "This file is not a snapshot.",

@@ -83,7 +83,6 @@ class AvroDecoder:
         self._own = _Writer(self._schema, None, _has_uuids(schemas), _columns(tree, self.type))
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
-        """Return the decoded value."""
         file = io.BytesIO(data)
         writer = self._writer(schema_id) if self._texts else self._own
         try:

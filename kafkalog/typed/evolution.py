@@ -66,7 +66,6 @@ class EvolvedDecoder:
             raise UsageError("There is no schema for the column.")
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
-        """Return the decoded value."""
         found = None if schema_id is None else self._decoders.get(schema_id)
         if found is None:
             found = self._of_other(schema_id)

@@ -55,7 +55,6 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
 
 
 def prefix_size(framing: Framing) -> int:
-    """Return the size of the prefix."""
     # 1 - 1 without a framing.
     return _GLUE_SIZE if framing == Framing.GLUE else 1 + _ID_SIZES.get(framing, -1)
 

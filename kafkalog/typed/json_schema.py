@@ -45,7 +45,6 @@ class JsonDecoder:
         self.type, self._convert = _node(_Node(tree, tree, trees), "#", SchemaSize())
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
-        """Return the decoded value."""
         try:
             # Python reads NaN and Infinity, which are not JSON.
             return self._convert(json.loads(data, parse_constant=_refuse))

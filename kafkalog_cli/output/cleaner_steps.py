@@ -235,7 +235,6 @@ def _map_view(style: Style) -> View[Of]:
 
 
 def batch_view(style: Style) -> View[CleanedBatch]:
-    """Return the view with a row per batch."""
     return BATCH.view(
         style,
         Column("OFFSETS", lambda one: f"{one.batch.base_offset}-{one.batch.last_offset}"),

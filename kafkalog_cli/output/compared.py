@@ -185,7 +185,6 @@ def comparison_view(style: Style) -> View[Comparison]:
 
 
 def record_view(style: Style) -> View[RecordDifference]:
-    """Return the view with a row per record."""
 
     def where(one: RecordDifference) -> str:
         side = "differs" if one.left and one.right else "left" if one.left else "right"

@@ -324,7 +324,6 @@ class Dump:
         self._write(kind, side_file_view(kind, self.style.shown), content)
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
-        """Write values and defects."""
         writer = self._open(name, self._labelled(view))
         for value in values:
             if isinstance(value, Defect):

@@ -137,7 +137,6 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
 
 
 def partition_view(style: Style) -> View[PartitionRow]:
-    """Return the view with a row per partition."""
 
     def state(row: PartitionRow) -> str:
         words = [] if row.state == "live" else [row.state]
@@ -180,7 +179,6 @@ def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
 
 
 def file_view(style: Style) -> View[FileRow]:
-    """Return the view with a row per file."""
     return FILE.view(
         style,
         Column("FILE", lambda row: file_cell(row.path), fold=True),

@@ -120,7 +120,6 @@ class ShownEngine:
 
     @property
     def workers(self) -> int:
-        """Number of tasks that run at the same time."""
         return self._engine.workers
 
     def run(
@@ -130,7 +129,6 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run as `Engine.run` does."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:

@@ -117,11 +117,9 @@ class JunitReport(Report):
         self._places = Places(targets, ALIKE_MAX)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         root = ET.Element("testsuites")
         places: dict[str, list[Place]] = {target.path: [] for target in self._targets}
         for place in self._places:
@@ -222,11 +220,9 @@ class PrometheusReport(Report):
         self._places = Places(targets, alike_max=0)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         lines = [*_gauges(facts), *self._by_partition()]
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
@@ -315,12 +311,10 @@ class SarifReport(Report):
         return self
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         _put((",\n" if self._count else "\n") + dumps(_result(defect)))
         self._count += 1
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         summary = SUMMARY.row(facts)
         del summary["type"]
         _put(

@@ -88,7 +88,6 @@ class Writer(Generic[T]):
             _put("\n]\n" if self._rows else "]\n")
 
     def write(self, value: T) -> None:
-        """Write one value."""
         if self.form == Format.TABLE:
             if self._is_terminal:
                 cells = [column.toned(value) for column in self.view.columns]
