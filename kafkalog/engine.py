@@ -218,7 +218,7 @@ def in_order(
                 future.cancel()
 
 
-_WORKERS_MAX = 8
+_WORKERS_MAX = 8  # each takes memory (docs/memory.md)
 
 
 class LocalEngine:

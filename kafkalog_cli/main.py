@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog.paths.requests import Requests
 
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000  # imports create 30,000 and hardly any garbage
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP
 _REQUEST: Final = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
-_EVERYTHING: Final = 2**64 - 1
+_EVERYTHING: Final = 2**64 - 1  # FIEMAP_MAX_OFFSET
 
 
 def extent_count(path: str) -> int | None:

@@ -25,8 +25,8 @@ from kafkalog.cluster_image.model import (
     Source,
 )
 
-_NO_LEADER_CHANGE: Final = -2
-_NO_RECOVERY_CHANGE: Final = -1
+_NO_LEADER_CHANGE: Final = -2  # `LeaderConstants.NO_LEADER_CHANGE`
+_NO_RECOVERY_CHANGE: Final = -1  # `LeaderRecoveryState.NO_CHANGE`
 _RECOVERY_STATES: Final = (0, 1)
 _MIGRATING: Final = "A" * 22
 """`DirectoryId.MIGRATING`: the log directory of a replica is not assigned yet."""

@@ -16,6 +16,7 @@ _FEED_SIZE_MIN: Final = 4 * 1024
 _FEED_SIZE_MAX: Final = 64 * 1024
 _PIECE_SIZE: Final = 1024 * 1024
 _MAGIC: Final = b"\x1f\x8b\x08"
+# No flags and no time; 255 is an unknown system, as `GZIPOutputStream` of Java writes.
 _HEADER: Final = _MAGIC + bytes(6) + b"\xff"
 _TRAILER: Final = struct.Struct("<II")
 

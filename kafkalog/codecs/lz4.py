@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
-_STORED: Final = 0x80000000
-_BLOCK_CHECKSUM: Final = 0x10
+_STORED: Final = 0x80000000  # of the size of a block that is not compressed
+_BLOCK_CHECKSUM: Final = 0x10  # of FLG, the flags of a frame
 _END_MARK: Final = bytes(4)
 _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 

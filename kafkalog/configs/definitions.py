@@ -89,7 +89,7 @@ _RETENTION_MS: Final = (
     Synonym("log.retention.minutes", _MINUTE_MS, Kind.INT, negative_means_unlimited=True),
     Synonym("log.retention.hours", _HOUR_MS, Kind.INT, negative_means_unlimited=True),
 )
-_WEEK_MS: Final = 168 * _HOUR_MS
+_WEEK_MS: Final = 168 * _HOUR_MS  # `log.retention.hours` and `log.roll.hours` by default
 _CODECS: Final = ("uncompressed", *COMPRESSION_NAMES[:0:-1], "producer")
 _INT, _LONG, _BOOLEAN = Kind.INT, Kind.LONG, Kind.BOOLEAN
 

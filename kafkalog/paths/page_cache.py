@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final
 
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
-_CACHED: Final = 1
-_FAILED: Final = ctypes.c_void_p(-1).value
+_CACHED: Final = 1  # of a byte of mincore(2)
+_FAILED: Final = ctypes.c_void_p(-1).value  # MAP_FAILED of mmap(2)
 
 
 def read_block(descriptor: int, buffer: memoryview, position: int) -> int:

@@ -69,8 +69,8 @@ class ReadAhead:
                 position += len(part)
 
     def close(self) -> None:
-        # A request in progress cannot be cancelled: its thread ends it, and nobody looks.
         """Request nothing more; let requests in progress finish, and ignore them."""
+        # A request in progress cannot be cancelled: its thread ends it, and nobody looks.
         _forward.discard(self)
         self._drop_before(self._size_bytes)
 

@@ -18,6 +18,7 @@ from kafkalog.paths.source import read_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Of AES-GCM: before a chunk, and after it.
 _IV_SIZE: Final = 12
 _TAG_SIZE: Final = 16
 SEALED: Final = _IV_SIZE + _TAG_SIZE

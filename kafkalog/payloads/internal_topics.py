@@ -34,7 +34,7 @@ __all__ = [
     "kafka_text",
 ]
 
-_SHORT_MAX: Final = 0x7FFF
+_SHORT_MAX: Final = 0x7FFF  # `Short.MAX_VALUE`
 # The text of the NullPointerException that a null value causes in the serde of remote log metadata.
 _JAVA_NULL_VALUE: Final = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '

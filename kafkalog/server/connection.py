@@ -36,7 +36,7 @@ _GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
 _IDLE_SECONDS_MAX: Final = 600
 """`connections.max.idle.ms` of a broker, by default."""
-_STRANGER_SIZE_MAX: Final = 512 << 10
+_STRANGER_SIZE_MAX: Final = 512 << 10  # `sasl.server.max.receive.size`, by default
 _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
 _GONE_SECONDS: Final = 0.5
@@ -44,7 +44,7 @@ _GONE_SECONDS: Final = 0.5
 _SIZE: Final = struct.Struct(">i")
 _SIZES: Final = struct.Struct(">ii")
 _HEADER: Final = struct.Struct(">hhi")
-_API_VERSIONS: Final = 18
+_API_VERSIONS: Final = 18  # its key
 
 
 class MalformedRequestError(Exception):

@@ -37,8 +37,8 @@ _OPENING_SECONDS: Final = 0.5
 # What is open is answered from memory; opening reads indexes and snapshots.
 _STORE_SECONDS: Final = 3
 """How long it may wait for a store, if it has something then; clients wait for half a minute."""
-_WITH_IDS: Final = 13
-_WITH_LEADERS: Final = 16
+_WITH_IDS: Final = 13  # KIP-516: ids of topics in place of names
+_WITH_LEADERS: Final = 16  # KIP-951: where the leader is
 
 
 _Wanted = tuple[dict[str, Any], "ServedPartition | None"]

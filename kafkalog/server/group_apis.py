@@ -30,7 +30,7 @@ _GROUP_NOT_FOUND: Final = 6
 """From this version of DescribeGroups on, a missing group is an error, and no dead group."""
 _DEAD: Final = "Dead"
 _TYPE: Final = "classic"
-_NOT_ASKED: Final = -(1 << 31)
+_NOT_ASKED: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _READ_AND_DESCRIBE: Final = 1 << 3 | 1 << 8
 """Codes of `AclOperation` as bits."""
 

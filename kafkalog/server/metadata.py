@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kafkalog.server.catalog import Catalog, ServedPartition, Topic
     from kafkalog.server.model import Address, Client
 
-_NO_ID: Final = "A" * 22
+_NO_ID: Final = "A" * 22  # `Uuid.ZERO_UUID`
 _NO_NODE: Final = -1
-_WITH_IDS: Final = 12
+_WITH_IDS: Final = 12  # the first version that asks by id
 _READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESCRIBE_CONFIGS
-_UNKNOWN_OPERATIONS: Final = -(1 << 31)
+_UNKNOWN_OPERATIONS: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit of a broker
 _BROKERS: Final = 1  # the endpoint type
 _OFFLINE_DIR: Final = -1

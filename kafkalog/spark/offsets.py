@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
 
+# As in the JSON offsets of Spark's own source for Kafka.
 LATEST: Final = -1
 EARLIEST: Final = -2
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}

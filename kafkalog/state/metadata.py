@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+# Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
 
