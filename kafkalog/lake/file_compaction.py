@@ -106,7 +106,7 @@ def merge_files(target: LocalTarget, schema: Any, size: int, writing: Writing) -
     try:
         return _merge_files(target, schema, size, writing)
     except KafkaLogError:
-        settle(target)
+        settle(target)  # at once: the next run may be far, and readers wait for `_SUCCESS`
         _mark_complete(target)
         raise
 

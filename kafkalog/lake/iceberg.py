@@ -369,7 +369,7 @@ class IcebergTable:
         except Exception as error:  # noqa: BLE001 # whatever it was, it may have committed
             # A connection that failed to commit may still show what it has not committed.
             self.close()
-            with suppress(KafkaLogError):
+            with suppress(KafkaLogError):  # else it stays unknown
                 self._catalog = self._opened()
                 self.load()
                 if self.table and self.table.metadata.snapshot_by_id(snapshot_id):

@@ -136,7 +136,7 @@ def _written_again(
     # No snapshot will name them.
     except BaseException:
         for one in made:
-            with suppress(Exception):
+            with suppress(Exception):  # a file may stay; what failed first is told
                 table.io.delete(one["file_path"])
         raise
     return made

@@ -101,5 +101,5 @@ def _of_column(typed: Any) -> Any:
     """Return what decides the type of typed columns: more writers' schemas may come."""
     try:
         return [{**one, "writers": None} for one in typed]
-    except TypeError:
+    except TypeError:  # no list of columns: it differs, whatever it is
         return typed

@@ -64,6 +64,7 @@ def _read_cached(descriptor: int, buffer: memoryview, position: int) -> int:
     try:
         return os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
     except OSError as error:
+        # Not cached; or the file system has no such flag.
         if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
             raise
         return 0

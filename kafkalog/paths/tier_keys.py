@@ -80,7 +80,7 @@ def _private_key(data: bytes) -> Any:
     """Return the private RSA key in a file; None if it holds none."""
     try:
         key = _crypto().RSA.import_key(data)
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, IndexError, TypeError):  # pycryptodome raises each of them for other files
         return None
     return key if key.has_private() else None
 

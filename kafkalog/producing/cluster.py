@@ -139,7 +139,7 @@ class Cluster:
             if unknown is not None:
                 raise unknown
 
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # they only serve warnings and sizes
             patiently(ask)
         return {name: found.get(name, {}) for name in topics}
 

@@ -85,7 +85,7 @@ class ProgressFile:
         self._file.__enter__()
         try:
             self._load()
-        except BaseException:
+        except BaseException:  # the lock is not kept, whatever it was
             self._file.__exit__()
             raise
         return self

@@ -124,7 +124,7 @@ class Sending:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from confluent_kafka import KafkaException
 
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # what ended the block is what matters
             if kind is not None:
                 self._producer.purge(in_flight=False)  # what is not sent yet is not waited for
                 if self._is_open:
@@ -172,7 +172,7 @@ class Sending:
                 at = timestamp if keeps_time else 0
                 try:
                     produce(topic, value, key, partition, hears, None, at, headers)
-                except BufferError:
+                except BufferError:  # the queue of librdkafka is full: polling makes room
                     while True:
                         self._producer.poll(0.05)
                         self._require_sound()

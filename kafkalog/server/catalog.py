@@ -440,7 +440,7 @@ def _noted_id(topic: Topic) -> str | None:
     """Return the id that a log directory has of a topic; a leftover's may be a live topic's."""
     for partition in topic.partitions.values() if not topic.is_leftover else ():
         for path in partition.paths:
-            with suppress(KafkaLogError):
+            with suppress(KafkaLogError):  # another copy may have it
                 return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
     return None
 

@@ -150,6 +150,7 @@ class Connection:
         try:
             async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
                 head = await self._reader.readexactly(_SIZE.size)
+        # The client has gone, or was silent too long.
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
         (size,) = _SIZE.unpack(head)
@@ -164,7 +165,7 @@ class Connection:
                     return await self._answer(await self._received(size))
                 finally:
                     self.client.forget_request = nothing
-        except asyncio.IncompleteReadError:
+        except asyncio.IncompleteReadError:  # it went in the middle of a request
             return False
 
     async def _received(self, size: int) -> bytes:

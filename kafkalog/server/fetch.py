@@ -175,6 +175,7 @@ class Fetch:
 
         def read(partition: ServedPartition) -> None:
             _, offset, size = positions[partition.topic, partition.index]
+            # Met again, and answered, when the response is made.
             with suppress(OutOfRangeError, InvalidSizeError, DamagedError):
                 self._catalog.log(partition).read(offset, size, isolation)
 

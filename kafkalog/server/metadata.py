@@ -269,7 +269,7 @@ def _room(path: str) -> dict[str, int]:
     try:
         status = os.statvfs(path)
     except OSError:
-        return {"totalBytes": -1, "usableBytes": -1}
+        return {"totalBytes": -1, "usableBytes": -1}  # `UNKNOWN_VOLUME_BYTES`
     return {
         "totalBytes": status.f_blocks * status.f_frsize,
         "usableBytes": status.f_bavail * status.f_frsize,

@@ -157,6 +157,7 @@ class Sender:
         if self._is_plain and self._by_kernel:
             await self._writer.drain()
             loop = asyncio.get_running_loop()
+            # Else it is sent piece by piece.
             with contextlib.suppress(asyncio.SendfileNotAvailableError, io.UnsupportedOperation):
                 file = cast("IO[bytes]", part.source)  # its descriptor is all that is used
                 sent = await loop.sendfile(

@@ -401,6 +401,7 @@ def scratch_directory() -> Iterator[str]:
 
 def _sweep() -> None:
     """Remove the directories of this user's sessions whose processes are dead."""
+    # Tidying up must not keep a session from starting.
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             is_session = entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)

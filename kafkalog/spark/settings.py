@@ -86,7 +86,7 @@ def has_data_sources() -> bool:
     """Return whether the API of Python data sources is there as we use it: from Spark 4.2 on."""
     try:
         return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
-    except ModuleNotFoundError:
+    except ModuleNotFoundError:  # not even `pyspark.sql.streaming`
         return False
 
 

@@ -231,7 +231,7 @@ class Tail:
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
-        with suppress(KafkaLogError):
+        with suppress(KafkaLogError):  # else by its name alone
             # By topic id: a topic that was made again begins at its start.
             name += f"@{read_topic_id(os.path.join(partition.path, 'partition.metadata'))}"
         several = self._request.replicas == Replicas.ALL
