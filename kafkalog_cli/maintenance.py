@@ -152,4 +152,4 @@ def consents(question: str, *, yes: bool) -> bool:
     import typer
 
     require_stdout()
-    return typer.confirm(question, err=True)
+    return typer.confirm(question, err=True)  # stdout is for the answer

@@ -69,6 +69,7 @@ def typed_columns(
     if framing is None:
         framing = Framing.NONE if schemas is None else Framing.CONFLUENT
     name, colon, number = framing.partition(":")
+    # An id, if and only if there is a colon.
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
         raise UsageError(
             f"{framing!r} is not a framing.",

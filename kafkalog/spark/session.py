@@ -343,6 +343,7 @@ def _pass_over(*_: object) -> None:
 
 def _end(process: DriverProcess, connected: Future[SparkSession], timeout_s: float) -> None:
     """Stop the session, end the JVM, and make pyspark forget both."""
+    # In this order: pyspark asks the JVM while it stops.
     session = None
     try:
         if connected.done() and connected.exception() is None:
@@ -400,6 +401,7 @@ def scratch_directory() -> Iterator[str]:
 
 def _sweep() -> None:
     """Remove the directories of this user's sessions whose processes are dead."""
+    # Tidying up must not keep a session from starting.
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             is_session = entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)

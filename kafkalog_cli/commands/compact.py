@@ -177,7 +177,7 @@ def compact(
 
 def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     """Return the function that opens the engine when there is work for it."""
-    return cache(lambda: opened.enter_context(choice.open()))
+    return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 
 def _show(
@@ -211,6 +211,7 @@ def _show_results(
         for candidate in run.candidates:
             show.print_candidate(candidate)
     summary = show.CompactionSummary(run.request.now_ms, is_done)
+    # Each log is read up to three times.
     with byte_progress([one.partition for one in run.wanted] * 3, enabled=not quiet) as progress:
         for found in run.apply(progress) if is_done else run.plan(progress):
             if found.error is not None:

@@ -338,6 +338,8 @@ def _commits(
             try:
                 yield from _round(run, engine, outcome, watch)
             except KafkaLogError as error:
+                # The first failure may be the fault of the command line; once a round has worked,
+                # what fails may work again.
                 if is_first or not error.is_temporary:
                     raise
                 show_note(f"{error.message} The next round tries again.")
@@ -345,6 +347,8 @@ def _commits(
                 return
             is_first = False
             try:
+                # From beginning to beginning, so that rounds do not drift; one that takes longer is
+                # followed at once.
                 time.sleep(max(0.0, began + interval_s - time.monotonic()))
             except KeyboardInterrupt:
                 return

@@ -212,6 +212,7 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
                 left_out += 1
                 continue
             where = (one.topic, one.partition, one.offset)
+            # With one `--group`, Kafka's tool expects no column for it.
             rows.append(where if len(chosen) == 1 else (one.group, *where))
     write_reset_offsets(path, rows)
     if left_out:

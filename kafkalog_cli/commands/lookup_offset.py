@@ -145,7 +145,7 @@ def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
     """Split the arguments into paths and the offsets after them."""
     paths = list(places)
     offsets: list[int] = []
-    while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):
+    while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):  # an int64 has up to 19 digits
         offsets.insert(0, int(paths.pop()))
     if not paths:
         raise UsageError("No PATH is given.", hint="Write ./7 for a directory of that name.")

@@ -150,7 +150,7 @@ def _profiles(
     from kafkalog.targets import look_at_targets
     from kafkalog_cli.outcome import show_parent
 
-    look_at_targets(paths, parents=show_parent)
+    look_at_targets(paths, parents=show_parent)  # only for its notes
     differences: list[Difference] = []
     ends: list[PartitionEnd] = []
     with choice.open() as engine:

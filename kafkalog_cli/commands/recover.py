@@ -125,6 +125,8 @@ def recover(
             for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
             show.note_recovery(run.target, run.plans)
+        # A table shows the plan before consent; objects also say what was done, so they come after
+        # it.
         if not run.is_plan:
             for stop in run.refused.values():
                 outcome.error(stop)

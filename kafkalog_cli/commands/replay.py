@@ -210,7 +210,7 @@ def _properties(texts: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
-        if equals and not os.path.exists(text):
+        if equals and not os.path.exists(text):  # the name of a file may have a `=`
             found[name.strip()] = value
         else:
             found |= {one.name: one.value for one in read_property_lines(text)}

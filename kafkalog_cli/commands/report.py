@@ -76,6 +76,7 @@ def report(
     targets = outcome.open_all(paths)
     if not targets:
         return outcome.status
+    # Before the work, in case FILE exists or cannot be written.
     with NewFile(to, replaces=replace) as new:
         with byte_progress(targets, enabled=not quiet) as progress:
             found = report(

@@ -209,6 +209,7 @@ def _in_place(
             raise UsageError(
                 "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
             )
+    # With --yes nobody looks at the plan: one pass is enough.
     for is_plan in [True] if dry_run else [False] if yes else [True, False]:
         writer = ResurrectWriter(form)
         with byte_progress(open_sources(paths), enabled=not quiet) as progress:

@@ -165,7 +165,7 @@ class _Shown(ServeListener):
 
     def started(self, address: Address) -> None:
         sys.stdout.write(f"bootstrap.servers={address}\n")
-        sys.stdout.flush()
+        sys.stdout.flush()  # scripts wait for the address
 
     def connected(self, client: Client) -> None:
         if not self._quiet:

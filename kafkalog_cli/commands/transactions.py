@@ -83,6 +83,7 @@ def transactions(
     outcome.fail_if(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
     if commands:
         for one in opened:
+            # Text for a shell: tools before 2.8 do not know `--start-offset`.
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status

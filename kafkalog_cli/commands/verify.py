@@ -150,7 +150,7 @@ def verify(
         outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
-        if progress is not None:
+        if progress is not None:  # what follows goes to the same terminal
             progress.close()
         report.end(facts)
     return outcome.status

@@ -143,7 +143,7 @@ def value_text(value: Any, width: int = _TEXT_MAX) -> str:
         return str(value)
     if value is None:
         return ""
-    part = value[: 4 * _TEXT_MAX]
+    part = value[: 4 * _TEXT_MAX]  # enough to fill the cell: a value may have megabytes
     cell = printable(part if isinstance(part, str) else bytes_cell(part, BytesFormat.AUTO))
     if cell_width(cell) <= width and len(value) == len(part):
         return cell

@@ -235,7 +235,6 @@ def _map_view(style: Style) -> View[Of]:
 
 
 def batch_view(style: Style) -> View[CleanedBatch]:
-    """Return the view with a row per batch."""
     return BATCH.view(
         style,
         Column("OFFSETS", lambda one: f"{one.batch.base_offset}-{one.batch.last_offset}"),
@@ -257,7 +256,7 @@ def show_explained(
     turns = [Turn(one, taken.get(id(one))) for one in run.candidates]
     view: View[Any] = batch_view(style) if form == Format.CSV else _candidates_view(style)
     show = _Table(outcome, style) if form == Format.TABLE else None
-    targets = [one.partition for one in run.wanted] * 3
+    targets = [one.partition for one in run.wanted] * 3  # each log is read up to three times
     with Writer(view, form, outcome.defect) as writer, byte_progress(
         targets, enabled=not quiet
     ) as progress:  # fmt: skip

@@ -59,7 +59,6 @@ class CompactionSummary:
     given_up: list[str] = field(default_factory=list)
 
     def add(self, shown: CompactedPartition) -> None:
-        """Add a partition."""
         self.partitions += 1
         found = shown.compaction
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH

@@ -32,6 +32,7 @@ def _json(value: Any, style: Style) -> object:
         return bytes_value(value, style.bytes_form)
     if isinstance(value, tuple | list):
         return [
+            # A tuple inside of a list is a header.
             _json({"key": one[0], "value": one[1]} if isinstance(one, tuple) else one, style)
             for one in value
         ]
@@ -184,7 +185,6 @@ def comparison_view(style: Style) -> View[Comparison]:
 
 
 def record_view(style: Style) -> View[RecordDifference]:
-    """Return the view with a row per record."""
 
     def where(one: RecordDifference) -> str:
         side = "differs" if one.left and one.right else "left" if one.left else "right"

@@ -137,7 +137,6 @@ class PartitionTotal:
     defects: int = 0
 
     def add(self, part: ExportedPart) -> None:
-        """Add a part."""
         self.files += part.file is not None
         self.rows += part.rows
         self.size_bytes += part.size_bytes
@@ -192,7 +191,6 @@ class ExportWriter:
         self._writer.__exit__(*raised)
 
     def write(self, summary: ExportSummary) -> None:
-        """Write everything."""
         if self._form == Format.TABLE:
             self._write_table(summary)
             return

@@ -119,13 +119,11 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))

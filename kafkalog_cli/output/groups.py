@@ -129,7 +129,6 @@ COORDINATOR: Final = ObjectType[Any](
 
 
 def group_view(style: Style) -> View[ShownGroup]:
-    """Return the view with a row per group."""
     return GROUP.view(
         style,
         Column("GROUP", "group", fold=True),
@@ -144,7 +143,6 @@ def group_view(style: Style) -> View[ShownGroup]:
 
 
 def member_view(style: Style) -> View[ShownMember]:
-    """Return the view with a row per member."""
     return MEMBER.view(
         style,
         Column("GROUP", "group", fold=True),

@@ -118,6 +118,7 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     meta = log_dir.meta
     facts = []
     if meta is not None:
+        # Version 0 of the file has `broker.id`.
         facts.append(f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
         facts.append(f"cluster {_dash(meta.cluster_id)}")
         if meta.directory_id:
@@ -136,7 +137,6 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
 
 
 def partition_view(style: Style) -> View[PartitionRow]:
-    """Return the view with a row per partition."""
 
     def state(row: PartitionRow) -> str:
         words = [] if row.state == "live" else [row.state]
@@ -179,7 +179,6 @@ def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
 
 
 def file_view(style: Style) -> View[FileRow]:
-    """Return the view with a row per file."""
     return FILE.view(
         style,
         Column("FILE", lambda row: file_cell(row.path), fold=True),

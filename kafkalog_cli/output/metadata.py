@@ -107,7 +107,6 @@ CHANGE: Final = ObjectType[Any](
 
 
 def topic_view(style: Style) -> View[TopicState]:
-    """Return the view with a row per topic."""
     return TOPIC.view(
         style,
         Column("TOPIC", "topic", fold=True),
@@ -122,7 +121,6 @@ def topic_view(style: Style) -> View[TopicState]:
 
 
 def partition_view(style: Style) -> View[PartitionState]:
-    """Return the view with a row per partition."""
     return PARTITION.view(
         style,
         Column("TOPIC", "topic", fold=True),
@@ -137,7 +135,6 @@ def partition_view(style: Style) -> View[PartitionState]:
 
 
 def config_view(style: Style) -> View[ConfigValue]:
-    """Return the view with a row per config."""
     return CONFIG.view(
         style,
         Column("RESOURCE", "resource", fold=True),
@@ -148,7 +145,6 @@ def config_view(style: Style) -> View[ConfigValue]:
 
 
 def leaf_view(style: Style) -> View[MetadataLeaf]:
-    """Return the view with a row per leaf."""
     return LEAF.view(
         style,
         Column("PATH", "path", fold=True),

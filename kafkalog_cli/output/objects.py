@@ -78,14 +78,12 @@ class Kind:
 
 
 def time_text(timestamp_ms: int | None, style: Style) -> str:
-    """Return the cell of a time."""
     if style.exact:
         return "-" if timestamp_ms is None else str(timestamp_ms)
     return time_cell(timestamp_ms, style.zone)
 
 
 def size_text(size_bytes: int, style: Style) -> str:
-    """Return the cell of a size."""
     return size_cell(size_bytes, exact=style.exact)
 
 
@@ -203,7 +201,7 @@ class ObjectType(Generic[T]):
         self._plain_row = self._rows(PLAIN)
 
     def row(self, value: T, style: Style = PLAIN) -> Row:
-        """Return the object of a value."""
+        # Nearly all calls, so its getters are made once.
         return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:

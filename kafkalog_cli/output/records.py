@@ -171,7 +171,6 @@ RECORD: Final = ObjectType[Record](
 
 
 def batch_view(style: Style) -> View[Batch]:
-    """Return the view with a row per batch."""
 
     def notes(batch: Batch) -> str:
         words = ["transactional"] if batch.is_transactional else []
@@ -202,7 +201,6 @@ def batch_view(style: Style) -> View[Batch]:
 
 
 def record_view(style: Style) -> View[Record]:
-    """Return the view with a row per record."""
 
     def key(record: Record) -> str:
         if record.batch.is_control:
@@ -258,7 +256,6 @@ def plain_cells(
 
 
 def headers_cell(record: Record, style: Style) -> str:
-    """Return the cell of a record's headers."""
     if not record.headers:
         return ""
     return ", ".join(

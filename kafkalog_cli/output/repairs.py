@@ -74,7 +74,6 @@ class RecoverySummary:
 
     @property
     def removed(self) -> tuple[FileChange, ...]:
-        """The files that are removed."""
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
@@ -308,7 +307,6 @@ class IndexSummary:
 
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
-    """Return the totals."""
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
     changed = [is_done for index, is_done in indexes if index.is_changed]
     return IndexSummary(len(indexes), len(changed), sum(changed))
@@ -336,7 +334,6 @@ INDEX_SUMMARY: Final = ObjectType[IndexSummary](
 
 
 def index_view(style: Style) -> View[IndexComparison]:
-    """Return the view with a row per index."""
     return INDEX_COMPARISON.view(
         style,
         Column("INDEX", lambda index: file_cell(index.path), fold=True),

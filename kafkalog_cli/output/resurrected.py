@@ -139,7 +139,6 @@ class ResurrectWriter:
         self._rows: list[ManifestRow] = []
 
     def take(self, row: ManifestRow) -> None:
-        """Keep a row."""
         self._rows.append(row)
 
     def write(self, summary: ResurrectSummary) -> None:

@@ -78,7 +78,6 @@ class RetentionSummary:
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
-        """Add a partition."""
         from kafkalog.retention import ForecastDay, forecast
 
         self.partitions += 1

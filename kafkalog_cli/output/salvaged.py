@@ -183,7 +183,6 @@ class SalvageWriter:
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
-        """Write a row of a manifest."""
         is_range = row["type"] == "lost_range"
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)

@@ -205,7 +205,7 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
     return f"{time}.{ms:03}{offset}"
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # neighbouring rows are often of one second
 def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
     """Return a second as text, and its offset from UTC."""
     text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
@@ -243,7 +243,7 @@ def dumps(value: object) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("\x7f", "\\u007f")
+    text = text.replace("\x7f", "\\u007f")  # which JSON need not escape
     return text if text.isascii() else UNSAFE.sub(json_escape, text)
 
 
@@ -348,6 +348,7 @@ def _csv_escaped(text: str) -> str:
     # JSON's encoder replaces control characters many times faster than anything else, and values
     # without other unsafe characters are common.
     replaced = [pair for character, pair in _CSV_ESCAPES.items() if character in text]
+    # Without `\\`, whose second half would begin a wrong escape.
     parts = json.dumps(text, ensure_ascii=False)[1:-1].split("\\\\")
     for escape, meant in replaced:
         parts = [part.replace(escape, meant) for part in parts]

@@ -77,7 +77,6 @@ RECORDED_RUN: Final = ObjectType["RecordedRun"](
 
 
 def run_view(style: Style) -> View[RecordedRun]:
-    """Return the view with a row per run."""
 
     def state(one: RecordedRun) -> str:
         if one.refusal is not None:
