@@ -411,11 +411,6 @@ def _in_calendar(times: Any) -> Any:
     return pc.if_else(is_in, times, pa.scalar(None, times.type))
 
 
-def _bounds(column: Any) -> tuple[Any, Any]:
-    found = pc.min_max(column)
-    return found["min"].as_py(), found["max"].as_py()
-
-
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _as_json(one) for key, one in value.items()}

@@ -24,7 +24,6 @@ _READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESC
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit of a broker
 _BROKERS: Final = 1  # the endpoint type
-_OFFLINE_DIR: Final = -1
 
 
 class Metadata:

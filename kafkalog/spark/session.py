@@ -230,7 +230,7 @@ def _open_already(master: str) -> SparkSession | None:
     there = str(context.master)
     if there != master and not (is_local(there) and is_local(master)):
         raise UsageError(
-            f"This process already has a Spark session with {there} already.",
+            f"This process already has a Spark session with {there}.",
             hint="One process has one driver: end that session first.",
         )
     return SparkSession.builder.getOrCreate()

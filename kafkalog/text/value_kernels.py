@@ -107,7 +107,7 @@ def _escape(out, at, unit):
 
 @inlined
 def _is_unsafe(point):
-    """Return whether a terminal could act on a character above ASCII: `output.text.UNSAFE`."""
+    """Return whether a terminal could act on a character above ASCII: `wording.UNSAFE`."""
     if point < 0xA0 or point == 0xAD or point == 0x61C or point == 0xFEFF:
         return True
     if 0x200B <= point <= 0x206F:
