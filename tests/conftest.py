@@ -133,16 +133,15 @@ _OF_SPARK = (
     "/test_living_broker.py",
     "/test_spark_kafka_",
 )
-_OF_ONE_FILE = ("tests/kafka/", "/test_bundle.py")
 
 
 class BySetUp(LoadScopeScheduling):
     """Schedules tests that share an expensive setup in the same process, the longest first.
 
     One process gets the tests with the Spark session, and one those with the cluster. The tests of
-    one Kafka file stay in one process, so that their brokers and logs are made once, and so do the
-    two judges of a crash. What takes longest starts first, by `tests/durations.json`: the ends of
-    the processes are then no further apart than one of the shortest tests.
+    a file stay in one process, so that its fixtures are made once; of crashes those of a command.
+    What takes longest starts first, by `tests/durations.json`: then all processes end at about the
+    same time.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -151,9 +150,7 @@ class BySetUp(LoadScopeScheduling):
         if any(name in nodeid for name in _OF_SPARK):
             return "spark"
         file, _, test = nodeid.partition("::")
-        if any(name in nodeid for name in _OF_ONE_FILE):
-            return file
-        return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else nodeid
+        return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else file
 
     def _assign_work_unit(self, node: Any) -> None:
         if not any(self.assigned_work.values()):
