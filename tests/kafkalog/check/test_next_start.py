@@ -35,7 +35,7 @@ CONFIGURED = [
     config("index.interval.bytes", "200", "orders"),
     config("segment.index.bytes", "65536", "orders"),
 ]
-CHANGING = {"index_garbage_old", "timeindex_truncated_old"}
+CHANGING = {"txnindex_below_base", "txnindex_version_7"}
 """Two of the few scenarios in which Kafka's loader changed an index: no sample is without them."""
 MARK = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
