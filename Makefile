@@ -4,21 +4,30 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+STAMP := $(VENV)/.developed
+UV := $(shell command -v uv || echo $(BIN)/uv)
+
+# With uv it takes seconds; pip does it where uv is missing, or cannot reach an index that pip can.
+install = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt \
+	--editable '.[$(1)]' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	--editable '.[$(1)]'
 
 # What runs every kernel, on sound and on damaged batches.
 KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.py \
 	tests/kafkalog_cli/test_fast_kafka_dump.py tests/kafkalog/test_recovery_twins.py \
 	tests/kafkalog/compaction/test_edges.py tests/kafkalog/roll/test_replays.py
 
-.PHONY: demo test soak lint docs wheel bundle bench clean
+.PHONY: demo setup test soak lint docs wheel bundle bench clean
 
-demo: $(STAMP)  ## set up, then look at the log directory in examples/
+demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
 	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
 	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
 	$(BIN)/kafkalog verify examples/log-dir
 	$(BIN)/kafkalog profile --engine local examples/log-dir
+
+setup: $(STAMP)  ## all that the other targets use
 
 test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto
@@ -50,9 +59,15 @@ bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
 bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performance.md: half an hour
 	$(BIN)/python -m benchmarks --to docs/performance.md
 
-$(STAMP): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	command -v $(UV) || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv || true
+	$(call install,profile)
+	touch $@
+
+$(STAMP): $(INSTALLED)
+	$(call install,dev)
+	# Else each process of the tests compiles all modules again.
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	touch $@
 
