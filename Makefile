@@ -65,9 +65,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call install,profile)
 	touch $@
 
+# With compiled modules: else each of the processes that tests start compiles them again.
 $(STAMP): $(INSTALLED)
 	$(call install,dev)
-	# Else each process of the tests compiles all modules again.
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	touch $@
 
