@@ -110,7 +110,7 @@ BATCHES = st.recursive(
     ),
     max_leaves=4,
 )  # fmt: skip
-TRIALS = settings(deadline=None, max_examples=500 if tries_everything() else 25)
+TRIALS = settings(max_examples=500 if tries_everything() else 25)
 
 
 @TRIALS

@@ -1,0 +1,31 @@
+"""Waiting for conditions, however loaded the machine is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HANG_S = 600.0
+"""Ends a test that would wait forever. What tests wait for takes seconds on a quiet machine."""
+
+
+def until(
+    is_so: Callable[[], object],
+    failed: Callable[[], object] = lambda: None,
+    pause_s: float = 0.01,
+) -> None:
+    """Wait for a condition.
+
+    Args:
+        is_so: the condition.
+        failed: returns why the condition can no longer come true, or nothing.
+        pause_s: how long to sleep between two looks.
+    """
+    over = time.monotonic() + HANG_S
+    while not is_so():
+        assert not (why := failed()), why
+        assert time.monotonic() < over, "it never comes true"
+        time.sleep(pause_s)
