@@ -9,8 +9,9 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
-import pytest
+from kafkalog.codecs.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,41 +24,52 @@ class Work:
     Attributes:
         calls: of functions, in Python and C, with their returns; by threads of the block, too.
         read_bytes: read by position.
+        unpacked_bytes: that a codec's output took or refused.
     """
 
     calls: int = 0
     read_bytes: int = 0
+    unpacked_bytes: int = 0
 
 
 @contextmanager
 def counted_work() -> Iterator[Work]:
     """Count the work of a block; the numbers are there when it has ended."""
     work = Work()
-    ticks = itertools.count()  # its steps are atomic
-    sizes: list[int] = []
+    ticks = itertools.count()  # its steps are atomic, unlike those of an attribute
+    read: list[int] = []
+    unpacked: list[int] = []
 
     def tick(*_: object) -> None:
         next(ticks)
 
-    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any) -> Any:
+    def reading(call: Callable[..., Any]) -> Callable[..., Any]:
+        def read_and_note(*args: Any) -> Any:
             result = call(*args)
-            sizes.append(result if isinstance(result, int) else len(result))
+            read.append(result if isinstance(result, int) else len(result))
             return result
 
-        return counted
+        return read_and_note
 
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("pread", "preadv"):
-            patched.setattr(os, name, counting(getattr(os, name)))
+    reserve = Output.reserve
+
+    def reserve_and_note(output: Output, size: int) -> None:
+        unpacked.append(size)
+        reserve(output, size)
+
+    with (
+        patch.object(os, "pread", reading(os.pread)),
+        patch.object(os, "preadv", reading(os.preadv)),
+        patch.object(Output, "reserve", reserve_and_note),
+    ):
         threading.setprofile(tick)
         sys.setprofile(tick)
         try:
             yield work
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)
-    work.calls, work.read_bytes = next(ticks), sum(sizes)
+            threading.setprofile(None)  # type: ignore[arg-type] # as its documentation has it
+    work.calls, work.read_bytes, work.unpacked_bytes = next(ticks), sum(read), sum(unpacked)
 
 
 def require_linear(act: Callable[[int], object], sizes: Sequence[int], most: float = 1.5) -> None:
