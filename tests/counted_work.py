@@ -14,7 +14,7 @@ from unittest.mock import patch
 from kafkalog.codecs.output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 
 @dataclass
@@ -70,20 +70,3 @@ def counted_work() -> Iterator[Work]:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type] # as its documentation has it
     work.calls, work.read_bytes, work.unpacked_bytes = next(ticks), sum(read), sum(unpacked)
-
-
-def require_linear(act: Callable[[int], object], sizes: Sequence[int], most: float = 1.5) -> None:
-    """Require that the work per unit of size does not grow from the first size to the last.
-
-    Quadratic work grows by the ratio of the sizes.
-    """
-    act(sizes[0])  # imports, and what is made once
-    works = []
-    for size in sizes:
-        with counted_work() as work:
-            act(size)
-        works.append(work)
-    grown = sizes[-1] / sizes[0]
-    first, last = works[0], works[-1]
-    assert last.calls <= most * grown * first.calls, works
-    assert last.read_bytes <= most * grown * max(first.read_bytes, 1), works

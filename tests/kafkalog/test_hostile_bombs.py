@@ -245,7 +245,7 @@ def test_a_few_bytes_with_many_records_are_decoded_fast(tmp_path: Path, magic: i
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
 def test_a_few_bytes_with_many_headers(tmp_path: Path, codec: int):
-    """A record has 24 million headers, one has as many as are read; they are not decoded one by one.
+    """A record has 24 million headers, one as many as are read: none costs a call.
 
     The records before the first of them are read, and the batch after it.
     """
