@@ -5,11 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from kafkalog import sightings
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 HANG_S = 600.0
 """Ends a test that would wait forever. What tests wait for takes seconds on a quiet machine."""
+
+
+def until_settled(top: Path) -> None:
+    """Wait until no file in a directory looks as if it changed after a plan that is made now."""
+    newest_ns = max(path.lstat().st_ctime_ns for path in (top, *top.rglob("*")))
+    slack_ns = 2 * sightings._CLOCK_SLACK_MS * 10**6
+    until(lambda: time.time_ns() > newest_ns + slack_ns)
 
 
 def until(
