@@ -6,9 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +27,7 @@ from kafkalog.paths.reading import reading
 from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
 from tests.counted_store import MODIFIED, counted_store
-from tests.stores import BUCKET, KEY, SECRET, Store, running_store
+from tests.stores import BUCKET, KEY, SECRET, Store, hanging_up, running_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,29 +181,6 @@ def test_a_server_that_goes_away(log_dir: Path) -> None:
     assert raised.value.path == f"s3://{BUCKET}/a-0/00000000000000000000.log"
     assert "\n" not in raised.value.message
     assert 0 < len(tried) < 10
-
-
-@contextmanager
-def hanging_up(port: int) -> Iterator[list[object]]:
-    """Take connections at a port and close them at once; yield the clients so far."""
-    clients: list[object] = []
-
-    def take() -> None:
-        while True:
-            connection, client = server.accept()
-            connection.close()
-            if ended.is_set():
-                return
-            clients.append(client)
-
-    ended = threading.Event()
-    with socket.create_server(("127.0.0.1", port)) as server:
-        thread = threading.Thread(target=take)
-        thread.start()
-        yield clients
-        ended.set()
-        socket.create_connection(("127.0.0.1", port)).close()
-        thread.join()
 
 
 def test_a_server_that_is_not_there(kafkalog: Callable[..., Any]) -> None:
