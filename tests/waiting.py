@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog import sightings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 HANG_S = 600.0
 """Ends a test that would wait forever. What tests wait for takes seconds on a quiet machine."""
@@ -39,3 +40,9 @@ def until(
         assert not (why := failed()), why
         assert time.monotonic() < over, "it never comes true"
         time.sleep(pause_s)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return for how long a process has worked, however long it had to wait for a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,10 +28,11 @@ from kafkalog_cli.output.writer import Format
 from kafkalog_cli.queries import Damage, ask, completer, is_complete
 from tests.builders import batch, flip, record, write_log
 from tests.conftest import state
-from tests.waiting import HANG_S, until
+from tests.waiting import HANG_S, cpu_seconds, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 LOG_DIR = "examples/log-dir"
 COUNT = "select count(*) n from records"
@@ -299,18 +299,12 @@ def test_what_does_not_fit_into_memory_goes_to_files_that_are_gone_at_the_end(
     assert list(place.iterdir()) == []
 
 
-def is_counting(pid: int) -> bool:
-    """Return whether a process has worked longer than it takes to start."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12]) > 2 * os.sysconf("SC_CLK_TCK")
-
-
 def test_an_interrupt_ends_a_long_query(log: Path, tmp_path: Path) -> None:
     query = "select count(*) from range(1000000000000) where range % 7 = 3"
     line = [sys.executable, "-m", "kafkalog_cli", "sql", query, str(log)]
     own = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own) as process:
-        until(lambda: is_counting(process.pid), lambda: process.poll() is not None)
+        until(lambda: cpu_seconds(process.pid) > 2, lambda: process.poll() is not None)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=HANG_S)
     assert (process.returncode, out) == (130, b"")
