@@ -16,18 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.jit import library
 from kafkalog.paths import tier_keys
 from kafkalog_cli.main import run
 from tests import durations
-from tests.sampling import sample_of
+from tests.sampling import sample_of, soaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
+
+# How long an example takes is up to the machine. `make test` draws the same examples in each run.
+settings.register_profile(
+    "kafkalog",
+    deadline=None,
+    derandomize=not soaks(),
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("kafkalog")
 
 CORPUS = Path(__file__).parent / "corpus"
 STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))

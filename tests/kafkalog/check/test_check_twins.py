@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.constants import RECORD_BATCH_OVERHEAD
@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-GENERATED = settings(
-    max_examples=examples(100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+GENERATED = settings(max_examples=examples(100))
 NEVER, ALWAYS = 1 << 40, 0
 
 
