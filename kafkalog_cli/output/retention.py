@@ -140,7 +140,7 @@ RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
           lambda found: len(found.outcome.deleted)),
     Field("bytes_freed", SIZE, "their `.log` files"),
     Field("side_bytes_freed", SIZE, "their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, "afterwards"),
+    Field("log_start_offset_after", INT, ""),
     Field("rolled", BOOL, "all are deleted, so a new active segment is needed",
           "outcome.rolled"),
     Field("remote", OBJECT | None,
