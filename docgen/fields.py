@@ -2,11 +2,13 @@
 
 An object extends an earlier one if it has all its fields, but for a few. Of other fields that an
 earlier object has, with the same type and meaning, it has only the names, behind a link to that
-object. All of that follows from the declarations in `kafkalog_cli/output/`.
+object. Neighbours of the same type and meaning share a line, and a field whose name says it all has
+no meaning. All of that follows from the declarations in `kafkalog_cli/output/`.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
@@ -72,7 +74,9 @@ def field_lines(one: Explained) -> str:
         but = f" but {_named(one.lacking)}" if one.lacking else ""
         lines.append(f"- all of {_link(one.extends.name)}{but}\n")
     lines += [f"- {_link(owner)}: {_named(names)}\n" for owner, names in one.links.items()]
-    lines += [f"- `{field.name}` {_type(field)}: {field.meaning}\n" for field in one.own]
+    for (kind, meaning), fields in groupby(one.own, key=lambda one: (_type(one), one.meaning)):
+        said = f": {meaning}" if meaning else ""
+        lines.append(f"- {_named(one.name for one in fields)} {kind}{said}\n")
     return "".join(lines)
 
 

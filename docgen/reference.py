@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 EXIT_MEANINGS = {
     0: "done; nothing wrong was found",
-    1: "done; defects were found, or `lookup-offset` did not find what was asked for",
+    1: "done; defects were found, or not what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "
     "or a cluster does not answer, or failed",
-    4: "refused: what was to be created is there already or cannot be written, or a broker is "
-    "running on the log directory; nothing changed",
-    5: "unsupported: a version, codec or part that is not available where it would be needed",
+    4: "refused: what was to be created exists or cannot be written, or a broker is running on the "
+    "log directory; nothing changed",
+    5: "unsupported: a version, codec or part that is not available",
     6: "corrupt data stopped the work on an input",
     7: "a limit was hit, such as that of decompressed size, or `--max-requests`",
     PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
     "refused; the output says what",
-    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it, "
-    "with or without `--in-place`; nothing changed",
+    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it; "
+    "nothing changed",
     INTERNAL_ERROR: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever "
-    "was printed before; `kafkalog --debug …` shows where",
+    "was printed; `kafkalog --debug …` shows where",
     130: "interrupted (Ctrl-C)",
 }
 

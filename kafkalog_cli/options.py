@@ -62,8 +62,8 @@ ViewOption = Annotated[
     LogView,
     typer.Option(
         "--view",
-        help="started: the log as a broker would have it after its next start; files: all segments "
-        "with final names; all: leftovers as well, marked in each row.",
+        help="started: the log after the next start of a broker; files: all segments with "
+        "final names; all: also leftovers, marked in each row.",
     ),
 ]
 EndOption = Annotated[
@@ -77,16 +77,16 @@ ReplicasOption = Annotated[
     Replicas,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition, read all copies, or each record once: from the "
-        "best copy, or from another where that is damaged.",
+        help="Of several copies of a partition, read all, or each record once: from the best "
+        "one, or from another where that is damaged.",
     ),
 ]
 AnyReplicasOption = Annotated[
     Replicas | None,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition, read all copies, or each record once (the default "
-        "for records): from the best copy, or from another where that is damaged.",
+        help="Of several copies of a partition, read all, or each record once (the default for "
+        "records): from the best one, or from another where that is damaged.",
     ),
 ]
 InternalOption = Annotated[
@@ -102,7 +102,7 @@ BytesOption = Annotated[
     ),
 ]
 ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Show sizes and times in tables as plain numbers.")
+    bool, typer.Option("--exact", help="Show sizes and times as plain numbers.")
 ]
 ZoneOption = Annotated[
     str,

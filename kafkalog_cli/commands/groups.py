@@ -47,9 +47,9 @@ def groups(
     """Show groups and their committed offsets, from __consumer_offsets.
 
     Give the log directories of all brokers: each coordinates some of the groups. Offsets count as
-    they do for a broker: those of a transaction once it has committed, and none that were aborted;
-    offsets of open transactions are shown as pending. Nothing expires. The exit status is 1 if a
-    group or topic is unknown, or if partitions of __consumer_offsets are missing or damaged.
+    they do for a broker; those of open transactions are shown as pending. Nothing expires. The exit
+    status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
+    or damaged.
 
 
     \b

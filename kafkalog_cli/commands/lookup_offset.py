@@ -48,8 +48,8 @@ def lookup_offset(
     )] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[str, typer.Option(
         "--high-watermark", metavar="N|end|checkpoint",
-        help="End of the replicated part; checkpoint: as the broker recorded it, or the log end if "
-             "it recorded none.",
+        help="End of the replicated part; checkpoint: as the broker recorded it, else the log "
+             "end.",
     )] = "checkpoint",
     log_start_offset: Annotated[int | None, typer.Option(
         "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.",
