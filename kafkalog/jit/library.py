@@ -25,7 +25,7 @@ MODULES: Final = (
 )  # fmt: skip
 """The modules that hold kernels; those that take longest to compile come first."""
 
-NUMBA: Final = "numba>=0.61,<0.69"
+NUMBA: Final = "numba>=0.62,<0.69"
 """What is known to compile them: it is used below its public surface, which any minor release may
 change.
 """

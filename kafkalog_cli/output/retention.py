@@ -32,7 +32,7 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone
+from kafkalog_cli.output.text import Tone, duration_text, with_durations
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ def verdict_view(style: Style) -> View[Judged]:
         ),
         Column("REASON", "reason"),
         Column("DELETABLE", "deletable_at", below=True),
-        Column("WHY", "detail", fold=True, below=True),
+        Column("WHY", partial(_why, style=style), fold=True, below=True),
     )
 
 
@@ -364,9 +364,21 @@ def check_view(style: Style) -> View[Checked]:
         Column("SEGMENT", "base_offset"),
         Column("SIZE", "size"),
         Column("REASON", "reason"),
-        Column("LATE MS", "late_by"),
+        Column("LATE MS" if style.exact else "LATE", partial(_late, style=style), right=True),
         Column("FILES REMOVED", "files_removed_at", below=True),
     )
+
+
+def _why(one: Judged, style: Style) -> str:
+    detail = one.verdict.detail
+    return detail if style.exact else with_durations(detail)
+
+
+def _late(one: Checked, style: Style) -> str:
+    late_ms = one.check.late_by_ms(one.deletion, one.found.policy)
+    if style.exact or not late_ms:
+        return str(late_ms)
+    return duration_text(late_ms // 1000 * 1000)
 
 
 def partition_heading(found: PartitionRetention) -> list[str]:

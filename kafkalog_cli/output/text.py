@@ -238,6 +238,26 @@ def size_cell(size_bytes: int, *, exact: bool) -> str:
     return humanize.naturalsize(size_bytes, gnu=True)
 
 
+def duration_text(duration_ms: int) -> str:
+    """Return a duration in words: `7 days`, `1 minute and 30 seconds`."""
+    from datetime import timedelta
+
+    from humanize import precisedelta
+
+    try:
+        duration = timedelta(milliseconds=duration_ms)
+    except OverflowError:
+        return f"{duration_ms} ms"
+    # Months and years have no fixed length: 31 days would be a month and 12 hours.
+    long = ["months", "years"]
+    return precisedelta(duration, minimum_unit="milliseconds", suppress=long, format="%d")
+
+
+def with_durations(text: str) -> str:
+    """Return a text with its milliseconds in words."""
+    return re.sub(r"\b(\d+) ms\b", lambda found: duration_text(int(found[1])), text)
+
+
 def dumps(value: object) -> str:
     """Return JSON on one line, with everything escaped on which a terminal could act."""
     import json
