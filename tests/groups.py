@@ -69,7 +69,7 @@ GROUPS = {
     "browser": Group(("tests/browser",)),
     "delivery": Group(("tests/delivery",)),
     "guarded": Group(kernel_suites(), {"KAFKALOG_GUARDED": "1"}),
-    "pythons": Group(command=("make", "test-pythons")),
+    "pythons": Group(command=(sys.executable, "-m", "tests.pythons")),
 }
 _SHARED = ("guarded", "pythons")
 """Groups that run tests of other groups in another way."""
