@@ -4,7 +4,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+STAMP := $(VENV)/.developed
+UV := $(shell command -v uv || echo $(BIN)/uv)
+
+# With uv it takes seconds; pip does it where uv is missing, or cannot reach an index that pip can.
+install = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt \
+	--editable '.[$(1)]' || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	--editable '.[$(1)]'
 
 # What runs every kernel, on sound and on damaged batches.
 KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.py \
@@ -13,14 +20,16 @@ KERNEL_SUITES := tests/kafkalog/columns tests/kafkalog_cli/test_dump_both_ways.p
 	tests/kafkalog/comparison/test_comparison.py tests/kafkalog/roll/test_replays.py \
 	tests/kafkalog/typed/test_avro_columns.py
 
-.PHONY: demo test test-all durations soak lint docs wheel bundle bench clean
+.PHONY: demo setup test test-all durations soak lint docs wheel bundle bench clean
 
-demo: $(STAMP)  ## set up, then look at the log directory in examples/
+demo: $(INSTALLED)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
 	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
 	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
 	$(BIN)/kafkalog verify examples/log-dir
 	$(BIN)/kafkalog profile --engine local examples/log-dir
+
+setup: $(STAMP)  ## all that the other targets use
 
 test: $(STAMP)  ## set up, then run the tests: a sample of long proofs, ten minutes
 	$(BIN)/python -m pytest -n auto --durations=40 --junitxml=build/tests.xml
@@ -56,9 +65,15 @@ bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performanc
 	$(BIN)/python -m benchmarks --into benchmarks/results/kafka.json
 	$(BIN)/python -m docgen
 
-$(STAMP): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	command -v $(UV) || $(BIN)/python -m pip install --quiet --constraint constraints.txt uv || true
+	$(call install,profile)
+	touch $@
+
+# With compiled modules: else each of the processes that tests start compiles them again.
+$(STAMP): $(INSTALLED)
+	$(call install,dev)
 	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	touch $@
 

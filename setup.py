@@ -20,11 +20,12 @@ from setuptools.command.sdist import sdist
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from kafkalog.errors import UnsupportedError
 from kafkalog.jit import library
 from kafkalog_cli import version
 
 PLACE = os.path.join("kafkalog", "jit")
-LEVELS = library.levels()
+LEVELS = library.levels_to_build()
 COMMIT = version.commit()
 COMMIT_FILE = os.path.join("kafkalog_cli", version.COMMIT_FILE)
 FILE_MODE = 0o644
@@ -103,9 +104,14 @@ class BuildKernels(Command):
     def run(self) -> None:
         """Build them, unless they are those of these sources."""
         if not LEVELS:
-            self.warn("there are no kernels for this machine: large logs are read slowly")
+            self.warn("it gets no kernels: large logs are read slowly")
         elif not library.is_current():
-            library.build(self._place())
+            try:
+                library.build(self._place())
+            except UnsupportedError as error:
+                raise SystemExit(
+                    "\n".join(filter(None, (str(error), error.note, error.hint)))
+                ) from error
         elif not self.editable_mode:
             self.mkpath(self._place())
             for made in self.get_outputs():
@@ -162,6 +168,4 @@ COMMANDS: dict[str, Any] = {
     "bdist_wheel": PlatformWheel, "sdist": Sources,
 }  # fmt: skip
 
-setup(
-    distclass=Kafkalog, cmdclass=COMMANDS, setup_requires=[] if shutil.which("cc") else ["ziglang"]
-)
+setup(distclass=Kafkalog, cmdclass=COMMANDS)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_cli.app import all_commands
 from kafkalog_cli.commands.kafka_dump_log import _parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Row = tuple[str, str, str]
+"""An option or argument with what it takes, its meaning, and its default."""
+_SHARED_BY_MIN: Final = 3
 
 
 def example_lines(text: str) -> list[str]:
@@ -28,7 +33,7 @@ def help_of(command: Any) -> str:
     return inspect.cleandoc(command.help or "").replace("\b\n", "")
 
 
-def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
+def option_rows(name: str, command: Any) -> Iterator[Row]:
     """Yield name, meaning and default of each option and argument."""
     if name == "kafka-dump-log":
         for action in _parser()._actions:  # argparse has no public list of them  # noqa: SLF001
@@ -60,21 +65,46 @@ def _value(parameter: Any) -> str:
 
 
 def command_sections() -> str:
-    """Write a section per command."""
-    parts = []
+    """Write the options that many commands share, then a section per command."""
+    listed = {name: list(option_rows(name, command)) for name, command in commands().items()}
+    shared = shared_options(listed)
+    parts = ["## Shared options\n\n", "".join(map(_line, shared.values()))]
     for name, command in commands().items():
         text = help_of(command)
-        examples = example_lines(text)
+        examples = "\n".join(example_lines(text))
         prose = "\n".join(
             line for line in text.splitlines() if not line.strip().startswith("kafkalog ")
         ).strip()
-        parts.append(f"\n## `kafkalog {name}`\n\n{prose}\n\n```sh\n")
-        parts.append(
-            "\n".join(examples) + "\n```\n\n| option | meaning | default |\n|---|---|---|\n"
-        )
-        for option, meaning, default in option_rows(name, command):
-            cells = [f"`{option}`", meaning, f"`{default}`" if default else ""]
-            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
-        if name != "kafka-dump-log":
-            parts[-1] += "| `-h, --help` | Show the help. |  |\n"
+        parts.append(f"\n## `kafkalog {name}`\n\n{prose}\n\n```sh\n{examples}\n```\n\n")
+        own = [row for row in listed[name] if row != shared.get(_name(row))]
+        parts += map(_line, own)
+        links = [f"`{_name(row)}`" for row in listed[name] if row not in own]
+        if links:
+            parts.append(f"- [Shared](#shared-options): {', '.join(links)}\n")
     return "".join(parts)
+
+
+def shared_options(listed: dict[str, list[Row]]) -> dict[str, Row]:
+    """Return by name the options that several commands have with the same meaning.
+
+    Where a name has several meanings, the most common one is the shared one.
+    """
+    found: dict[str, Row] = {}
+    for row, count in Counter(row for rows in listed.values() for row in rows).most_common():
+        if count >= _SHARED_BY_MIN:
+            found.setdefault(_name(row), row)
+    return found
+
+
+def _name(row: Row) -> str:
+    """Return how other places call an option: its long name, or an argument as it is."""
+    words = row[0].replace(",", "").split()
+    return next((word for word in words if word.startswith("--")), row[0])
+
+
+def _line(row: Row) -> str:
+    option, meaning, default = row
+    if default not in ("", "required"):
+        stop = "." if meaning.endswith(".") else ""
+        meaning = f"{meaning.removesuffix('.')}; default `{default}`{stop}"
+    return f"- `{option}`: {meaning}\n"

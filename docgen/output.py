@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from docgen.fields import explained, field_lines
 from kafkalog.producing.model import TranslatedOffset
 from kafkalog.rescue import FailedPartition, manifest_object
 from kafkalog.resurrection import LeftOutDirectory
@@ -284,12 +285,11 @@ def object_sections() -> str:
     for row in _resurrect_rows():
         samples.setdefault(row["type"], row)
     parts = []
+    explanations_of = explained(OBJECT_TYPES.values())
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}
         parts.append(f"\n## `{name}`\n\n{documented.meaning} Printed by {documented.printed_by}.\n")
-        parts.append("\n| field | type | meaning |\n|---|---|---|\n")
-        for key, one in documented.fields.items():
-            parts.append(f"| `{key}` | {one.kind.name} | {one.meaning} |\n")
+        parts.append(f"\n{field_lines(explanations_of[name])}")
         text = json.dumps(sample, ensure_ascii=False, separators=(",", ":"))
         parts.append(f"\n```json\n{text}\n```\n")
     return "".join(parts)

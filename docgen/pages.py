@@ -30,7 +30,7 @@ from docgen.reference import (
     status_table,
 )
 from docgen.scenes import scene
-from docgen.spark import option_table, table_sections
+from docgen.spark import option_list, table_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ BLOCKS: Final[dict[str, Callable[[], str]]] = {
     "files": file_table,
     "library": library_sections,
     "objects": object_sections,
-    "options": option_table,
+    "options": option_list,
     "payloads": payload_table,
     "statuses": status_table,
     "tables": table_sections,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from formats import topic_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind
@@ -14,23 +15,28 @@ from kafkalog.model import Severity
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.model import Reference
+
 EXIT_MEANINGS = {
     0: "done; nothing wrong was found",
-    1: "done; defects were found, or `lookup-offset` did not find what was asked for",
+    1: "done; defects were found, or not what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "
     "or a cluster does not answer, or failed",
-    4: "refused: what was to be created is there already or cannot be written, or a broker is "
-    "running on the log directory; nothing changed",
-    5: "unsupported: a version, codec or part that is not available where it would be needed",
+    4: "refused: what was to be created exists or cannot be written, or a broker is running on the "
+    "log directory; nothing changed",
+    5: "unsupported: a version, codec or part that is not available",
     6: "corrupt data stopped the work on an input",
     7: "a limit was hit, such as that of decompressed size, or `--max-requests`",
     PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
     "refused; the output says what",
-    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it, "
-    "with or without `--in-place`; nothing changed",
+    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it; "
+    "nothing changed",
     INTERNAL_ERROR: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever "
-    "was printed before; `kafkalog --debug …` shows where",
+    "was printed; `kafkalog --debug …` shows where",
     130: "interrupted (Ctrl-C)",
 }
 
@@ -53,6 +59,8 @@ def error_table() -> str:
     return f"| reference | status | class in Python | meaning |\n|---|---|---|---|\n{rows}"
 
 
+_LONG_WORDS = 6
+"""A shorter text is shorter than a link to it."""
 _SEVERITY_HEADS = {
     Severity.DAMAGE: "Data is unreadable or wrong.",
     Severity.INDEX: "A derived file is wrong; Kafka can rebuild it from the log.",
@@ -62,21 +70,31 @@ _SEVERITY_HEADS = {
 
 
 def defect_sections() -> str:
-    """Write a section per defect reference, by severity."""
+    """Write a section per defect reference, by severity; a text that recurs stands once."""
     parts = []
+    sections: dict[str, str] = {}
     for severity, head in _SEVERITY_HEADS.items():
         parts.append(f"\n## {severity}\n\n{head}\n")
         for reference in REFERENCES.values():
-            if reference.severity != severity:
-                continue
-            parts.append(f"\n### `{reference.name}`\n\n{reference.meaning}\n\n")
-            parts.append(f"- How it arises: {reference.arises}\n")
-            parts.append(f"- A broker: {reference.broker}\n")
-            if reference.hint:
-                parts.append(f"- What to do: {reference.hint}\n")
-            if reference.example:
-                parts.append(f"- For example: `{reference.example}`\n")
+            if reference.severity == severity:
+                parts.append(f"\n### `{reference.name}`\n\n{reference.meaning}\n\n")
+                parts.append("\\\n".join(_labelled(reference, sections)) + "\n")
     return "".join(parts)
+
+
+def _labelled(reference: Reference, sections: dict[str, str]) -> Iterator[str]:
+    """Yield a line for each thing to say; `sections` has the section of each text so far."""
+    said = {
+        "Arises": reference.arises,
+        "Broker": reference.broker,
+        "To do": reference.hint,
+        "Example": f"`{reference.example}`" if reference.example else None,
+    }
+    for title, text in said.items():
+        if text:
+            first = sections.setdefault(text, reference.name)
+            is_repeated = first != reference.name and len(text.split()) >= _LONG_WORDS
+            yield f"**{title}:** " + (f"see [`{first}`](#{first})" if is_repeated else text)
 
 
 # Kind of file: its name on disk, the schema of its bytes, the module that interprets it.

@@ -9,80 +9,77 @@ from kafkalog.tables.schemas import DEFAULT_RECORDS, SCHEMAS
 
 _OPTIONS: Final = {
     "path": "log directory, partition directory or log; `load(PATH)` sets it",
-    "paths": "several of them, as a JSON array",
+    "paths": "several, as a JSON array",
     "table": "`records` (the default) or one of the tables below",
     "columns": "names, separated by commas; without it the columns of Spark's own Kafka source for "
     "records, all for other tables",
-    "subscribe": "topics, separated by commas, each of which has to be there; without it all but "
-    "those of the brokers' own",
-    "internal": "`true`: also topics that brokers keep for themselves (`false`)",
+    "subscribe": "topics, separated by commas, which must exist; without it all but internal ones",
+    "internal": "`true`: also internal topics (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
     "view": "`started` (the default): what the next start of a broker would show; `files`: what "
-    "has a final name; `all`: also leftovers, marked in the column `state`",
-    "end": "`watermark` (the default): records end at the high watermark that "
-    "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
-    "always at the end of the log",
-    "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
-    "mode": "`permissive` (the default): damage is passed over, and listed by the table `defects`; "
+    "has a final name; `all`: also leftovers, by the column `state`",
+    "end": "`watermark` (the default): records end at the high watermark in "
+    "`replication-offset-checkpoint`, else at the end of the log; `log`: always there",
+    "decode": "`text`: keys and values are strings, with U+FFFD for what is not UTF-8 (`bytes`)",
+    "mode": "`permissive` (the default): damage is skipped; the table `defects` lists it; "
     "`failfast`: it ends the query",
-    "replicas": "where several directories hold a partition: `best` (the default for records): the "
-    "one with the latest leader epoch, then with the largest log end offset, and where that has no "
-    "sound batches another one; or `all` (the default for other tables)",
+    "replicas": "of several copies of a partition: `best` (the default for records): the one with "
+    "the latest leader epoch, then the largest log end offset, and where that is damaged another; "
+    "or `all` (the default for other tables)",
     "splitBytes": "about how much of a log a task reads (`128m`)",
     "filterPushdown": "`true`: Spark's filters decide what is read (`false`); needs a setting of "
     "Spark's, [see below](#filters)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
-    "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time; "
-    "`startingOffsetsByTimestampStrategy` says what if no record is as late",
-    "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
+    "startingTimestamp": "milliseconds: begin where a consumer that seeks to this time does",
+    "endingTimestamp": "of a batch: end where such a consumer would begin",
     "startingOffsets": "`earliest` (the default), of a stream also `latest`, or JSON with all "
     'partitions: `{"orders": {"0": 23, "1": -2}, "payments": "earliest"}`, -1 for latest, -2 for '
     "earliest",
     "endingOffsets": "of a batch: `latest` (the default), or JSON likewise",
-    "startingOffsetsByTimestamp": "JSON with a timestamp in milliseconds for each partition: the "
-    "first record that is as late",
+    "startingOffsetsByTimestamp": "JSON with a timestamp in milliseconds for each partition",
     "endingOffsetsByTimestamp": "of a batch: likewise; without such a record the latest offset",
-    "startingOffsetsByTimestampStrategy": "what a timestamp to start at does without such a "
-    "record: `error` (the default) or `latest`",
+    "startingOffsetsByTimestampStrategy": "if no record is as late as a timestamp to start at: "
+    "`error` (the default) or `latest`",
     "subscribePattern": "instead of `subscribe`: a regular expression for whole names of topics",
     "assign": 'instead of `subscribe`: JSON with partitions: `{"orders": [0, 1]}`',
     "includeHeaders": "`false`: without the column `headers` (`true`)",
     "minPartitions": "the least number of tasks, if there is an index, or at most 1 MiB to read",
-    "maxRecordsPerPartition": "how many offsets a task covers at most; where an index has no "
-    "entry to cut a log at, several tasks read the same bytes",
+    "maxRecordsPerPartition": "how many offsets a task covers at most; between entries of an index "
+    "several tasks read the same bytes",
     "maxOffsetsPerTrigger": "of a stream: how many offsets a batch covers; without it all",
     "minOffsetsPerTrigger": "of a stream: how many new offsets a batch waits for",
     "maxTriggerDelay": "of a stream: how long it waits for them (`15m`)",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
-    "failOnDataLoss": "`false`: go on where records were deleted before they were read, or "
-    "segments are lost (`true`)",
-    "tierKey": "the file with the private key of encrypted segments in a tier, `ID.pem`, or a JSON "
-    "array of such files; the driver reads it, and tasks get the key with their work",
+    "failOnDataLoss": "`false`: go on if records were deleted before they were read, or segments "
+    "are lost (`true`)",
+    "tierKey": "the file `ID.pem` with the private key of encrypted segments in a tier, or a JSON "
+    "array of them; the driver reads it, and tasks get the key with their work",
 }
 """Options of the data source; a test compares them with those that the code accepts."""
 
 _TABLES: Final = {
-    TableName.RECORDS: "What a consumer is given: no control records, nothing below the log start "
-    "offset, nothing of batches with wrong checksums. The first {usual} columns are those of "
-    "Spark's own Kafka source, the others come where `columns` names them. `headers` is null for a "
-    "record without headers, as there; where `columns` names it, an empty list. `timestamp` is "
-    "null where there is no such time; `timestamp_ms` is what is stored. `decoded` is JSON, of "
-    "Kafka's own topics only.",
-    TableName.BATCHES: "The headers of all batches that can be framed, control batches among them.",
+    TableName.RECORDS: "What a consumer receives: no control records, nothing below the log start "
+    "offset, no batches with wrong checksums. The first {usual} columns are those of Spark's own "
+    "Kafka source, the others come if `columns` names them. `headers` is null for a record without "
+    "headers; if `columns` names it, an empty list. `timestamp` is null if there is no such time; "
+    "`timestamp_ms` is what is stored. `decoded` is JSON, of internal topics only.",
+    TableName.BATCHES: "The headers of all batches, control batches among them.",
     TableName.OFFSET_INDEX: "The entries of offset indexes.",
     TableName.TIME_INDEX: "The entries of time indexes.",
     TableName.TRANSACTIONS: "The aborted transactions that transaction indexes list.",
     TableName.SEGMENTS: "The segments and the sizes of their files.",
     TableName.PRODUCERS: "The producers in producer snapshots.",
-    TableName.DEFECTS: "What is damaged in the logs, as far as reading them shows; `verify` checks "
-    "far more. References: [defects.md](defects.md).",
+    TableName.DEFECTS: "Damage that reading shows; `verify` checks far more. References: "
+    "[defects.md](defects.md).",
 }
 
+_IN_ALL_TABLES: Final = ("topic", "partition", "path", "log_dir")
+"""The columns that the page states once, above the tables."""
 
-def option_table() -> str:
-    """Write a row per option of the data source."""
-    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in _OPTIONS.items())
-    return f"| option | meaning |\n|---|---|\n{rows}"
+
+def option_list() -> str:
+    """Write a line per option of the data source."""
+    return "".join(f"- `{name}`: {meaning}\n" for name, meaning in _OPTIONS.items())
 
 
 def table_sections() -> str:
@@ -97,8 +94,9 @@ def option_names() -> list[str]:
 
 def _table(table: TableName) -> str:
     words = _TABLES[table].format(usual=len(DEFAULT_RECORDS))
-    rows = "".join(
-        f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} |\n"
-        for field in SCHEMAS[table]
+    columns = (
+        f"`{one.name} {one.type}{'?' if one.nullable else ''}`"
+        for one in SCHEMAS[table]
+        if table is TableName.RECORDS or one.name not in _IN_ALL_TABLES
     )
-    return f"### `{table}`\n\n{words}\n\n| column | type | can be null |\n|---|---|---|\n{rows}"
+    return f"### `{table}`\n\n{words}\n\n{', '.join(columns)}\n"

@@ -121,6 +121,8 @@ CODEC_MAX: Final = len(COMPRESSION_NAMES) - 1
 LEGACY_CRC_POSITION: Final = _MESSAGE["crc"]
 LEGACY_ATTRIBUTES_POSITION: Final = _MESSAGE["attributes"]
 LEGACY_TIMESTAMP_POSITION: Final = _MESSAGE["timestamp"]
+# checksum 4, magic 1, attributes 1, two sizes of 4: neither key nor value; magic 1 adds the
+# timestamp
 MESSAGE_V0_LENGTH_MIN: Final = 14
 MESSAGE_V1_LENGTH_MIN: Final = 22
 

@@ -165,6 +165,7 @@ _FIXED = {
     BOOTSTRAP: FileKind.KRAFT_SNAPSHOT,
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
+# `.clean` means nothing to Kafka's loader, which leaves such files where they are.
 _SUFFIXES = {
     CLEANED: FileState.CLEANED,
     ".clean": FileState.CLEANED,
@@ -174,14 +175,17 @@ _SUFFIXES = {
 # No file name has more than 255 characters, but a name need not come from a file system.
 _SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
+# RemoteIndexCache does not pad the offset.
 _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 _REMOTE_FILE = re.compile(
     r"(\d{20})-([A-Za-z0-9_-]{22})\.(log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)"
 )
 _AIVENS = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}\.(rsm-manifest|indexes)")
+# The last of 22 characters holds 2 bits of an id: A, Q, g or w.
 _TOPIC_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]{1,400}-[A-Za-z0-9_-]{21}[AQgw]")
 _REMOTE_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})-([A-Za-z0-9_-]{21}[AQgw])")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
+# Integer.parseInt takes signs; a name is split at its last dash (LocalLog.parseTopicPartitionName).
 _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _STAGED = re.compile(r"kafkalog-\d{1,19}\.tmp")
@@ -206,6 +210,7 @@ def parse_file_name(name: str) -> FileName:
         return FileName(name, _FIXED[stem], state)
     if match := _SEGMENT.fullmatch(stem):
         offset = int(match[1])
+        # Kafka's Long.parseLong throws beyond that.
         if offset <= INT64_MAX:
             return FileName(name, FileKind(match[2]), state, offset)
     elif match := _KRAFT_SNAPSHOT.fullmatch(stem):
@@ -230,6 +235,7 @@ def parse_file_name(name: str) -> FileName:
 def parse_directory_name(name: str) -> DirectoryName | None:
     """Parse the name of a partition directory; None if a broker would refuse to start on it."""
     state, uid, live = DirectoryState.LIVE, None, name
+    # Of these a topic may be cut, so only the end of the name is certain.
     if name.endswith((DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY)):
         match = _DIRECTORY.fullmatch(name)
         if match is None:
@@ -238,6 +244,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
         uid, _, suffix = tail.rpartition("-")
         state = DirectoryState(suffix)
     match = _PARTITION.fullmatch(live)
+    # Not a partition's: LogManager.loadLogs stops the start at such a directory.
     if match is None or abs(int(match[2])) > INT32_MAX:
         return None
     return DirectoryName(name, match[1], int(match[2]), state, uid)
@@ -340,6 +347,7 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
     The number has at least 20 digits: `LogFileUtils.filenamePrefixFromOffset`.
     """
+    # The sign of a damaged offset is not one of the 20 digits.
     return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
 
 

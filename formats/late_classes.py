@@ -35,6 +35,8 @@ _lock: Final = RLock()
 
 def _made(cls: Any, **options: Any) -> Any:
     hints = get_annotations(cls)
+    # Annotations are text here (`from __future__`): what is none, or is no field, is left to the
+    # library.
     plain = (isinstance(hint, str) and not any(map(hint.count, _NOT_FIELDS)) for hint in
              hints.values())  # fmt: skip
     if not hints or "__init__" in cls.__dict__ or not all(plain):
@@ -68,6 +70,7 @@ class _Late:
 
     def complete(self) -> None:
         """Make the methods, if that was not done yet."""
+        # Two threads may need a class for the first time at once.
         with _lock:
             if self.awaited:
                 self._complete()
@@ -99,6 +102,7 @@ class _Late:
     def _of_library(self) -> dict[str, Any]:
         """Return what the standard library makes of a twin without slots."""
         cls = self.cls
+        # `dataclass` would change the class itself, or replace it because of the slots.
         twin = type(cls)(cls.__name__, cls.__bases__, self._own() | self._defaults)
         twin.__qualname__ = cls.__qualname__
         return dict(dataclasses.dataclass(**self._options)(twin).__dict__)
@@ -135,6 +139,7 @@ def _with_slots(cls: Any, names: Any) -> Any:
     body = {name: value for name, value in cls.__dict__.items()
             if name not in (*_OF_LAYOUT, *names)}  # fmt: skip
     body["__slots__"] = tuple(name for name in names if name not in inherited)
+    # As the library does for frozen classes with slots, which pickle could not set otherwise.
     body.setdefault("__getstate__", _values)
     body.setdefault("__setstate__", _set_values)
     made = type(cls)(cls.__name__, cls.__bases__, body)

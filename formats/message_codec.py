@@ -70,8 +70,8 @@ class Input:
         return fixed.unpack_from(self.data, position)[0]
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes."""
         position = self.position
+        # Also for a size that leads past a tag's own end: that is compared behind the field.
         if size > self.end - position:
             left = self.end - position
             reason = f"Error reading byte array of {size} byte(s): only {left} byte(s) available"
@@ -95,6 +95,7 @@ class Input:
     def compact_length(self) -> int:
         """Return a length that is held as length + 1; negative for null."""
         length = self.varint() - 1
+        # Java's int: lengths above 2^31 are negative, and so null.
         return length if length < 1 << 31 else length - (1 << 32)
 
 
@@ -187,6 +188,7 @@ def _struct_decoder(
         if one.tag is not None
     }
     absent = [one for one in described.fields if one.name not in names or one.tag is not None]
+    # Values that can be shared; lists and dicts are made new for each message.
     constant = {one.name: default_of(one) for one in absent if not (one.array or one.struct)}
     made = [one for one in absent if one.array or one.struct]
 
@@ -206,6 +208,8 @@ def _struct_decoder(
                     name, decode_field = tagged[tag]
                     end = source.position + size
                     values[name] = decode_field(source)
+                    # Kafka's readers ignore the size of a tag they know; a wrong one would shift
+                    # the rest.
                     if source.position != end:
                         raise MessageError(f"tagged field {name} has another size than it says")
                 else:
@@ -255,6 +259,7 @@ def _array_decoder(field: Field, version: int, flexible: bool) -> Callable[[Inpu
                 return None
             raise MessageError(f"non-nullable field {field.name} was serialized as null")
         source.elements_left -= count
+        # An element takes a byte at least; the sum bounds nested arrays, too.
         if count > source.end - source.position or source.elements_left < 0:
             raise MessageError(f"field {field.name} has too many elements: {count}")
         return [inner(source) for _ in range(count)]
@@ -293,6 +298,7 @@ def _struct_encoder(
         present = [
             (tag, name, encode_field)
             for tag, name, encode_field, default in tagged
+            # Absence stands for the default, which Kafka never writes.
             if name in value and value[name] != default
         ]
         output.varint(len(present))

@@ -130,6 +130,7 @@ def parse_varint(stream: Any, context: Any, path: str) -> int:
         return int(parse_with(UnsignedVarint, stream, context, path))
     except IntegerError as error:
         stream.seek(start)
+        # The text of Kafka's exception has the value of all five bytes.
         groups = enumerate(stream.read(5))
         value = sum((byte & 0x7F) << (7 * index) for index, byte in groups) & 0xFFFFFFFF
         reason = "Varint is too long, the most significant bit in the 5th byte is set, "
@@ -217,11 +218,9 @@ class BytesField(SizedField):
     """Length-prefixed bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
-        """Read `size` bytes."""
         return read_array(stream, size, path)
 
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Write the bytes."""
         build_with(self.length, len(obj), stream, context, path)
         stream_write(stream, obj, len(obj), path)
 
@@ -230,14 +229,12 @@ class StringField(SizedField):
     """Length-prefixed text, at most 32767 bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
-        """Read text of `size` bytes."""
         if size > STRING_SIZE_MAX:
             reason = f"string field {self.field.name} had invalid length {size}"
             raise MessageError(reason, path)
         return read_array(stream, size, path).decode("utf-8", "surrogateescape")
 
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Write the text."""
         try:
             encoded = obj.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
@@ -317,6 +314,7 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
             return values
         count = parse_with(self.tags, stream, context, path)
         ignore_sizes = context._params.get("ignore_sizes_of_tagged_fields", False)  # noqa: SLF001
+        # A count is an int for Kafka's readers: negative, it has no fields.
         if count == 0 or (ignore_sizes and count >> 31):
             return values
         unknown = self.parse_tagged(count, ignore_sizes, values, stream, context, path)
@@ -339,6 +337,7 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
         for _ in range(count):
             tag = parse_with(self.tag, stream, context, path)
             size = parse_with(self.size, stream, context, path)
+            # Known in another version only: Kafka's generated readers throw.
             if tag in self.foreign_tags:
                 reason = f"Tag {tag} is not valid for version {self.version}"
                 raise MessageError(reason, path)

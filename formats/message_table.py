@@ -133,6 +133,7 @@ def parse_table(text: str) -> list[Message]:
 def _parse_message(head: str, body: str) -> Message:
     family, key, part, name, versions, flexible = head.split()
     tokens = _TOKEN.findall(body)
+    # `findall` passes over what it does not know: nothing of a definition may be lost.
     if "".join(tokens) != "".join(body.split()):
         raise ValueError(f"message {name} has text that is no field: {body!r}")
     tokens.reverse()

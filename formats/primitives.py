@@ -64,6 +64,7 @@ class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no
         else:
             message = f"variable-length integer is longer than {self.size_max} bytes"
             raise IntegerError(message, path=path)
+        # ByteUtils drops the bits of the last byte that do not fit.
         value &= self.mask
         if self.signed:
             return (value >> 1) ^ -(value & 1)

@@ -85,6 +85,8 @@ class Headers(Construct):  # type: ignore[misc] # construct has no types
         if count < 0:
             raise FormatFieldError(f"negative count of headers: {count}", path=path)
         most = context.get("headers_max", count)
+        # Without room for that number of records, the end of the record says what is wrong, as in
+        # Kafka.
         if count > most and len(stream.getbuffer()) >= 2 * most:
             raise TooManyHeadersError(count, path)
         headers = ListContainer()

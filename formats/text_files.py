@@ -54,7 +54,6 @@ class CheckpointAdapter(Utf8Text):
     """Lines of `fields`, `separators` between them, and `end`: see `checkpoint_fields`."""
 
     def split(self, text: str) -> Any:
-        """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
             fields, separators = checkpoint_fields(line)
@@ -142,7 +141,6 @@ class PartitionMetadataAdapter(Utf8Text):
     """Lines of `key`, `separator`, `value` and `end`; a line without a separator is all key."""
 
     def split(self, text: str) -> Any:
-        """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
             key, separator, value = key_and_value(line)
@@ -150,7 +148,6 @@ class PartitionMetadataAdapter(Utf8Text):
         return lines
 
     def join(self, obj: Any) -> str:
-        """Join lines into a text."""
         return "".join(
             line["key"] + line["separator"] + line["value"] + line["end"] for line in obj
         )
@@ -180,14 +177,12 @@ class JsonObject(Utf8Text):
             raise FormatFieldError(f"no JSON object: {error}", path=path) from error
 
     def split(self, text: str) -> Any:
-        """Parse the object in a text."""
         parsed = json.loads(text, parse_constant=_refuse_constant)
         if not isinstance(parsed, dict):
             raise ValueError(f"a {type(parsed).__name__}")  # noqa: TRY004 # becomes a ConstructError
         return parsed
 
     def join(self, obj: Any) -> str:
-        """Serialize an object."""
         return json.dumps(obj, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -198,11 +193,9 @@ class CleanShutdownAdapter(JsonObject):
     """A JSON object, or None for an empty file."""
 
     def split(self, text: str) -> Any:
-        """Parse the object in a text."""
         return super().split(text) if text else None
 
     def join(self, obj: Any) -> str:
-        """Serialize an object."""
         return "" if obj is None else super().join(obj)
 
 

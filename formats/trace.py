@@ -128,6 +128,7 @@ class Tracer:
         """Return a copy of a tree whose nodes report what they parse."""
         if isinstance(node, Renamed):  # the name is in construct's path
             return Renamed(self._noted(node.subcon, is_element=is_element), node.name, node.docs)
+        # Not `copy.copy`: nodes have constructors with arguments of their own.
         copy = object.__new__(type(node))
         vars(copy).update(vars(node))
         if not isinstance(node, _WHOLE):

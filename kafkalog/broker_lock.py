@@ -46,9 +46,11 @@ def is_broker_running(log_dir: str) -> bool:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         reading_error(error, path)  # reported, unless the file does not exist
+        # A lock file of another user that nobody else may open: a broker's, most likely.
         return error.errno == errno.EACCES
     layout, type_index = flock
     asked = [0] * 5
+    # As if for reading: only a write lock is in the way, such as a broker takes.
     asked[type_index] = fcntl.F_RDLCK
     try:
         answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(*asked))

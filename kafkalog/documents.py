@@ -49,7 +49,6 @@ class Text:
     length_max: int = 4096
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         takes = self.takes.fullmatch if isinstance(self.takes, re.Pattern) else self.takes
         if (
             not isinstance(value, str)
@@ -67,7 +66,7 @@ class Number:
     most: int = INT64_MAX
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
+        # Not bool, which is an int.
         if type(value) is not int or not self.least <= value <= self.most:
             raise _mismatch(place, value)
 
@@ -79,8 +78,7 @@ class OneOf:
     values: tuple[object, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
-        if isinstance(value, bool) or value not in self.values:
+        if isinstance(value, bool) or value not in self.values:  # True equals 1
             raise _mismatch(place, value)
 
 
@@ -89,7 +87,6 @@ class Flag:
     """True or false."""
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if not isinstance(value, bool):
             raise _mismatch(place, value)
 
@@ -109,7 +106,6 @@ class Maybe:
     inner: Schema
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if value is not None:
             self.inner.check(value, place)
 
@@ -121,7 +117,6 @@ class Either:
     inner: tuple[Schema, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         for schema in self.inner:
             with suppress(ValueError):
                 schema.check(value, place)
@@ -137,7 +132,6 @@ class Items:
     count_min: int = 0
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if not isinstance(value, list) or len(value) < self.count_min:
             raise _mismatch(place, value)
         for number, one in enumerate(value):
@@ -151,7 +145,6 @@ class Row:
     inner: tuple[Schema, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if not isinstance(value, list) or len(value) != len(self.inner):
             raise _mismatch(place, value)
         for number, (schema, one) in enumerate(zip(self.inner, value, strict=True)):
@@ -166,7 +159,6 @@ class Entries:
     inner: Schema
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if not isinstance(value, dict):
             raise _mismatch(place, value)
         for name, one in value.items():
@@ -183,7 +175,6 @@ class Fields:
     others: Schema | None = None
 
     def check(self, value: Any, place: str) -> None:
-        """Do what `Schema` describes."""
         if not isinstance(value, dict):
             raise _mismatch(place, value)
         for name in self.required:
@@ -289,6 +280,7 @@ def _mismatch(place: str, value: Any) -> ValueError:
     if isinstance(value, list | dict):
         shown = "a list" if isinstance(value, list) else "an object"
     elif isinstance(value, int) and not isinstance(value, bool):
+        # Python prints only so many digits.
         shown = str(value) if abs(value) < 1 << 128 else "a huge number"
     else:
         shown = ascii(value if not isinstance(value, str) else value[:_SHOWN_MAX])

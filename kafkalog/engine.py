@@ -218,7 +218,7 @@ def in_order(
                 future.cancel()
 
 
-_WORKERS_MAX = 8
+_WORKERS_MAX = 8  # each takes memory (docs/memory.md)
 
 
 class LocalEngine:
@@ -245,6 +245,7 @@ class LocalEngine:
             while True:
                 for number in numbers:
                     running[pool.submit(work, tasks[number])] = number
+                    # One waits, so that no thread idles while this one yields.
                     if len(running) > self.workers:
                         break
                 if not running:
@@ -279,6 +280,8 @@ class LocalEngine:
         with Crew(self.workers, "kafkalog") as pool:
             try:
                 while True:
+                    # One more than there are workers, so that no thread idles while this one
+                    # yields.
                     for number in islice(numbers, self.workers + 1 - len(running)):
                         running.append(pool.submit(give, tasks[number]))
                     if not running:

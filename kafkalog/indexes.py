@@ -51,6 +51,7 @@ class _Index(ABC, Generic[Entry]):
     def __init__(self, path: str, base_offset: int | None = None) -> None:
         self.path = path
         if base_offset is None:
+            # A cached remote index is named by its offset, too, but not padded.
             base_offset = parse_file_name(path.rpartition("/")[2]).offset or 0
         self.base_offset = base_offset
         self._source = Source(path)
@@ -65,7 +66,6 @@ class _Index(ABC, Generic[Entry]):
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()
 
     @property
@@ -86,6 +86,7 @@ class _Index(ABC, Generic[Entry]):
         Slot 0 may be zero in a time index (a record of time 0), never in an offset index.
         """
         zero = bytes(self.entry_size)
+        # A closed index is trimmed to its entries: no search.
         if self.slot_count == 0 or self._slot(self.slot_count - 1) != zero:
             return self.slot_count
         low, high = 0, self.slot_count - 1
@@ -125,6 +126,8 @@ class _Index(ABC, Generic[Entry]):
             if probes is not None:
                 probes.append(Probe(low, high, entry))
             if getattr(entry, key) <= target:
+                # A plain search: Kafka's split into a warm and a cold part changes only which pages
+                # are touched.
                 found, low = entry, middle + 1
             else:
                 high = middle
@@ -142,12 +145,10 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     entry_size = c.OFFSET_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> OffsetIndexEntry:
-        """Return entry `number`, counted from 0."""
         relative, position = OFFSET_INDEX_ENTRY.struct.unpack(self._slot(number))
         return OffsetIndexEntry(number, self.base_offset + relative, position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
-        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (relative, position) in enumerate(
                 OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -179,12 +180,10 @@ class TimeIndex(_Index[TimeIndexEntry]):
     entry_size = c.TIME_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> TimeIndexEntry:
-        """Return entry `number`, counted from 0."""
         timestamp, relative = TIME_INDEX_ENTRY.struct.unpack(self._slot(number))
         return TimeIndexEntry(number, timestamp, self.base_offset + relative)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
-        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(
                 TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -212,6 +211,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
 def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
     """Yield the entries of a `.txnindex` file in file order, without a partial last entry."""
     with Source(path) as source:
+        # TransactionIndex ignores a partial last entry, and leaves it where it is.
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
             yield from aborted_transactions(source.read(position, c.ABORTED_TXN_SIZE))

@@ -206,6 +206,7 @@ def _living(
     except CHANGES:
         if not file_system.exists(partition.path):
             return []
+        # Its files keep changing: what the last listing says is better than nothing.
         return list(rows(partition, Shown(partition, partition.segments), ()))
 
 

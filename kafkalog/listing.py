@@ -90,19 +90,15 @@ class Late(Sequence[T]):
         return self._made[index]
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._made)
 
     def __iter__(self) -> Iterator[T]:
-        """Yield them."""
         return iter(self._made)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has the same items."""
         return isinstance(other, Late | tuple) and self._made == tuple(other)
 
     def __hash__(self) -> int:
-        """Return the hash of a tuple of the items."""
         return hash(self._made)
 
 
@@ -136,6 +132,7 @@ def _looked_at(path: str) -> list[FileEntry]:
         if not any(parse_file_name(name).state in _LASTING for name in gone):
             whole = there
         before, names = names, list_names(path)
+        # Nothing came or went meanwhile: all entries are of one moment.
         if names == before:
             break
     if whole is None:
@@ -162,6 +159,7 @@ def file_entry(path: str, name: str) -> FileEntry | None:
     try:
         status = file_system.stat(path)
     except OSError as error:
+        # Else it is a link that leads nowhere, which stays in the listing.
         if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
         return FileEntry(path, parse_file_name(name), error=reading_error(error, path).message)

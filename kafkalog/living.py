@@ -28,6 +28,7 @@ P = ParamSpec("P")
 
 CHANGES: Final = (NotFoundError, FileChangedError)
 """Errors that a reader meets when a broker renames, deletes or truncates files under it."""
+# without progress: more than a broker changes while one answer is found
 TRIES_MAX: Final = 10
 _PAUSE_S: Final = 0.02
 
@@ -133,6 +134,7 @@ class LivingWalk:
             KafkaLogError: the error itself, if nothing can be listed or it keeps coming back.
         """
         while True:
+            # Progress starts the count again: a long scan may meet many changes.
             if self.next_offset != self._reached:
                 self._tries, self._reached = 0, self.next_offset
             self._tries += 1
@@ -157,6 +159,7 @@ class LivingWalk:
         )
         aborted = {**plan.aborted}
         for producer_id, transactions in self.plan.aborted.items():
+            # Transactions of the old plan stay hidden, even if a new listing lacks their index.
             known = aborted.get(producer_id, [])
             aborted[producer_id] = known + [one for one in transactions if one not in known]
         again = self.plan.again

@@ -346,6 +346,7 @@ def _directory(path: str) -> LogDirTop | PartitionDir | Parent:
         has_cache = file_names.REMOTE_INDEX_CACHE in directories
         if not (is_known or has_cache) and (below := log_dirs_below(path, directories)):
             return Parent(path, tuple(below))
+    # An empty directory with a partition's name: a broker has just made it.
     if name is not None and not partitions:
         return partition
     if file_names.REMOTE_INDEX_CACHE in directories or any(

@@ -108,6 +108,7 @@ class _Search:
                 )
             try:
                 entries = file_system.names(inner)
+            # Gone since the listing, or a file: neither holds log directories.
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, KafkaLogError):
@@ -123,6 +124,7 @@ def _is_log_dir(path: str, names: Sequence[str]) -> bool:
     """Return whether these names are those of a log directory's files and partitions."""
     if not _AT_TOP.isdisjoint(names):
         return True
+    # Kafka's files at the top of it: a partition, which holds no log directory.
     if _has_known_file(names):
         return False
     return any(

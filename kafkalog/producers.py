@@ -52,7 +52,6 @@ class LastRecord:
 
     @classmethod
     def of(cls, state: ProducerState) -> LastRecord:
-        """Return the last record of a producer with this state."""
         return cls(state.last_offset if state.last_offset >= 0 else None, state.producer_epoch)
 
     def is_held_by(self, batch: Batch) -> bool:
@@ -186,6 +185,8 @@ class AppendInfo:
 
         A control batch without records, as the cleaner leaves it, is not a marker.
         """
+        # With transactions of version 2 a marker's epoch is that of its data + 1: remembered
+        # batches go.
         if self._epoch != epoch:
             self.has_batch = False
             self._last = _NO_DATA
@@ -193,6 +194,7 @@ class AppendInfo:
         self._coordinator_epoch = coordinator_epoch
         self._last_timestamp = timestamp
         first_offset, self.txn_first_offset = self.txn_first_offset, None
+        # A repeated marker, or one whose data is gone: only the state changes.
         if first_offset is None:
             return None
         return CompletedTransaction(self._producer_id, first_offset, offset, is_abort)
@@ -220,13 +222,13 @@ class OpenTransactions:
         return self._producers.pop(first_offset, None) is not None
 
     def clear(self) -> None:
-        """Forget all transactions."""
         self._producers.clear()
         self._firsts.clear()
 
     def first(self, without: int = -1) -> int | None:
         """Return the smallest first offset, except those of one producer; None if none is left."""
         passed = []
+        # Offsets that were removed from the dict are dropped only when they come to the top.
         while self._firsts:
             first_offset = self._firsts[0]
             producer_id = self._producers.get(first_offset)
@@ -250,6 +252,7 @@ _VERSION: Final = 1
 _VERSION_SIZE: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _CRC_START: Final = PRODUCER_SNAPSHOT_HEADER.size
 _SIZE_MAX: Final = 1 << 28  # more than five million producers
+# Most snapshots of a log directory are empty or alike: 256 bytes are five producers.
 _SMALL_SIZE: Final = 1 << 8
 
 
@@ -277,6 +280,7 @@ def _states(data: bytes, path: str) -> list[ProducerState]:
     from formats.side_files import ProducerSnapshot
 
     snapshot = parse(ProducerSnapshot, data, path, reference="producer-snapshot-corrupt")
+    # Behind the checksum itself: ProducerStateManager leaves out version and checksum.
     computed = crc32c(memoryview(data)[_CRC_START:])
     if computed != snapshot.crc:
         raise _corrupt(

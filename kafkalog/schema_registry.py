@@ -190,6 +190,7 @@ def _registered(row: Any, place: str) -> Registered:
 def _of_url(url: str, shown: str) -> Any:
     """Ask a registry for all versions of all subjects, deleted ones included."""
     parts = urllib.parse.urlsplit(url)
+    # Not in the URL: errors and logs would show the password.
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
     request = urllib.request.Request(  # noqa: S310 # http and https alone get here
         plain.geturl().rstrip("/") + "/schemas?deleted=true", headers={"Accept": "application/json"}
@@ -201,7 +202,7 @@ def _of_url(url: str, shown: str) -> Any:
         request.add_header("Authorization", f"Basic {token}")
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
-            data = response.read(_SIZE_MAX + 1)
+            data = response.read(_SIZE_MAX + 1)  # one byte more, to see that it is too much
     except (OSError, urllib.error.URLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         words = " ".join(str(reason).split()).rstrip(".")
@@ -275,12 +276,13 @@ def _of_topic(place: str) -> Iterator[dict[str, Any]]:
             "log directory with "
             f"{TOPIC}-0.",
         )
+    # A registry keeps all in one partition: the last record of a version counts.
     for record in read_records(partitions[0], Selection(data=True)):
         if isinstance(record, Defect):
             raise_defect(record)
         elif record.key is not None and record.value is not None:
             key, value = _object(record.key), _object(record.value)
-            if key.get("keytype") == "SCHEMA":
+            if key.get("keytype") == "SCHEMA":  # configs, deletions and pings have other keys
                 yield value
 
 

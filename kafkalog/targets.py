@@ -65,7 +65,7 @@ def open_targets(
 def _open_whole(path: str) -> Target | Parent:
     found = open_any(path)
     if isinstance(found, PartitionDir):
-        len(found.files)
+        len(found.files)  # reads the manifests of a tier, see `by_names`
     return found
 
 
@@ -197,7 +197,7 @@ def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
         try:
             return completeness(UnifiedLog(partition))
         except KafkaLogError:
-            return (-2, -1)
+            return (-2, -1)  # below any log that can be read
 
     return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)
 

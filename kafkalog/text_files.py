@@ -51,6 +51,7 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
 def read_leader_epochs(path: str) -> list[EpochEntry]:
     """Return the entries of a leader-epoch-checkpoint. Raises as `read_offset_checkpoint`."""
     data = read_file(path, _CHECKPOINT_SIZE_MAX)
+    # Thousands of partitions have a file of the same few bytes.
     if len(data) <= _SMALL_SIZE:
         with suppress(CorruptDataError):  # which does not name the file
             return list(_small_leader_epochs(data))
@@ -73,6 +74,7 @@ def epoch_end(epochs: Sequence[EpochEntry], end: int, epoch: int) -> tuple[int, 
 
     Source: `LeaderEpochFileCache.endOffsetFor`.
     """
+    # The current epoch has not ended: its end is that of the log.
     if epochs and epochs[-1].epoch == epoch:
         return epoch, end
     later = [entry for entry in epochs if entry.epoch > epoch]
@@ -167,6 +169,7 @@ def java_number(text: str, bits: int) -> int | None:
     They accept the decimal digits of any script, as long as a digit fits in one `char`.
     """
     digits = text[1:] if text[:1] in ("-", "+") else text
+    # At most 19 digits, before Python makes a number of them: a line can have millions.
     if not digits.isdecimal() or max(digits) > "\uffff" or len(digits.lstrip("0")) > 19:
         return None
     number = int(digits) if text[0] != "-" else -int(digits)
@@ -197,6 +200,7 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     except OSError as error:
         reading_error(error, path)  # reported
         return None
+    # A broker replaces checkpoints by a rename: another inode.
     version = status.st_ino, status.st_mtime_ns, status.st_size
     return _entries(path, version).get((topic, partition))
 
@@ -255,6 +259,7 @@ def read_properties(path: str) -> dict[str, str]:
         CorruptDataError: an escape is malformed.
         NotFoundError, UnreadableError: the file cannot be read.
     """
+    # java.util.Properties.load reads ISO-8859-1, though Kafka writes UTF-8.
     text = read_file(path, _SIZE_MAX).decode("iso-8859-1")
     if PLAIN_PROPERTIES.fullmatch(text):
         pairs = (line.partition("=") for line in text.split("\n")[:-1] if line[0] != "#")
@@ -273,6 +278,7 @@ def read_meta_properties(path: str) -> MetaProperties:
     version = _integer(properties.get("version", "0").strip(" \t\f"), path)
     if version not in (0, 1):
         raise _malformed(path, f"Version {version} is unknown to Kafka 4.3.")
+    # ZooKeeper brokers wrote version 0.
     node = properties.get("node.id" if version else "broker.id")
     found = MetaProperties(
         version=version,

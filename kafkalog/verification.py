@@ -168,6 +168,7 @@ class Findings:
             yield from self.verification.check_together()
             for path in reported:
                 unread.forget(path)
+            # What a finding names is not repeated as an error.
             if unread and not self.errors:
                 self._fail(unread.error())
 
@@ -180,6 +181,7 @@ class Findings:
         from kafkalog.check.tasks import ReadOptions, WalkedByTasks
 
         rate = self._rate_limit
+        # The tasks keep no account of each other.
         share = None if rate is None else max(1, rate // engine.workers)
         options = ReadOptions(self._threads or 1, share, self._leaves_cache)
         with WalkedByTasks(engine, self.schedule, options) as remote:

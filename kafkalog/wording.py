@@ -82,6 +82,7 @@ def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x100:
         return {9: r"\t", 10: r"\n", 13: r"\r"}.get(code, f"\\x{code:02x}")
+    # A byte of a file name that is not UTF-8, as `surrogateescape` has it.
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

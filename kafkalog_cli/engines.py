@@ -94,7 +94,7 @@ class SparkChoice:
         """
         conf = settings(self.conf or [], "--spark-conf", "a Spark setting")
         timeout_s = parse_duration(self.connect_timeout)
-        requests().leave()
+        requests().leave()  # tasks in other processes would not keep to the bound
         from kafkalog.spark.session import starting_session
         from kafkalog_cli.main import show_pandas
         from kafkalog_cli.output.progress import waiting_for
@@ -133,7 +133,6 @@ class EngineChoice:
 
     @property
     def is_spark(self) -> bool:
-        """Whether Spark is the engine."""
         if self.name is None:
             return self.spark.is_given
         return self.name == EngineName.SPARK
@@ -163,7 +162,7 @@ class EngineChoice:
                 opened = session()
                 return self._shown(SparkEngine(opened, parallelism_of(opened)))
 
-            yield cache(engine)
+            yield cache(engine)  # a second call must not start another
 
     def _shown(self, engine: Engine) -> Engine:
         """Return the engine with a progress bar, if somebody would see it."""

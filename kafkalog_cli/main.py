@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog.paths.requests import Requests
 
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000  # imports create 30,000 and hardly any garbage
 
@@ -53,6 +53,7 @@ def _run_process() -> int:
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
+    # Python ignores the signal, and would raise BrokenPipeError.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads are never used
     hide_pandas()
@@ -76,10 +77,13 @@ def run(argv: list[str]) -> int:
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
+    # Before parsing, whose errors have tracebacks, too.
     outcome.shows_tracebacks = "--debug" in argv
     try:
         with unread_places() as unread, outcome.failures_shown(), requests_counted() as requests:
             status = _run_within(requests, argv)
+        # Some reader passed over what it could not read: the answer may lack it, so 0 would be a
+        # lie.
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
@@ -110,6 +114,7 @@ def _run_within(requests: Requests, argv: list[str]) -> int:
     try:
         status = _run_command(argv)
     except KafkaLogError as error:
+        # What was done stays the more important news.
         if requests.is_exceeded and error.exit_code != PARTLY_DONE:
             raise requests.error() from error
         raise

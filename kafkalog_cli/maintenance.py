@@ -10,7 +10,7 @@ from kafkalog.targets import Listener
 from kafkalog.wording import printable
 from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.objects import Kind, Row, Style
-from kafkalog_cli.output.text import wrapped
+from kafkalog_cli.output.text import duration_text, wrapped
 from kafkalog_cli.output.writer import terminal_width
 from kafkalog_cli.standard_streams import require_stdout
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
-    """Return `retention.ms=1000 (--config), ...`."""
+    """Return `retention.ms=1000 (1 second, --config), ...`."""
     return ", ".join(
-        f"{config.name}={_text(config.value)} ({_source(config)})" for config in configs
+        f"{config.name}={_text(config.value)} ({_duration(config)}{_source(config)})"
+        for config in configs
     )
 
 
@@ -61,6 +62,13 @@ def _text(value: Value) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _duration(config: ConfigValue) -> str:
+    value = config.value
+    if not config.name.endswith(".ms") or not isinstance(value, int):
+        return ""
+    return f"{duration_text(value)}, " if 0 < value < sys.maxsize else ""  # the rest is no duration
 
 
 def _source(config: ConfigValue) -> str:
@@ -152,4 +160,4 @@ def consents(question: str, *, yes: bool) -> bool:
     import typer
 
     require_stdout()
-    return typer.confirm(question, err=True)
+    return typer.confirm(question, err=True)  # stdout is for the answer

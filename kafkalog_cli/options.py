@@ -62,8 +62,8 @@ ViewOption = Annotated[
     LogView,
     typer.Option(
         "--view",
-        help="started: the log as a broker would have it after its next start; files: all segments "
-        "with final names; all: leftovers as well, marked in each row.",
+        help="started: the log after the next start of a broker; files: all segments with "
+        "final names; all: also leftovers, marked in each row.",
     ),
 ]
 EndOption = Annotated[
@@ -77,16 +77,16 @@ ReplicasOption = Annotated[
     Replicas,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition, read all copies, or each record once: from the "
-        "best copy, or from another where that is damaged.",
+        help="Of several copies of a partition, read all, or each record once: from the best "
+        "one, or from another where that is damaged.",
     ),
 ]
 AnyReplicasOption = Annotated[
     Replicas | None,
     typer.Option(
         "--replicas",
-        help="If several PATHs hold a partition, read all copies, or each record once (the default "
-        "for records): from the best copy, or from another where that is damaged.",
+        help="Of several copies of a partition, read all, or each record once (the default for "
+        "records): from the best one, or from another where that is damaged.",
     ),
 ]
 InternalOption = Annotated[
@@ -102,7 +102,7 @@ BytesOption = Annotated[
     ),
 ]
 ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Show sizes and times in tables as plain numbers.")
+    bool, typer.Option("--exact", help="Show sizes and times as plain numbers.")
 ]
 ZoneOption = Annotated[
     str,
@@ -194,6 +194,7 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
     Raises:
         UsageError: it is none of these.
     """
+    # Timestamps of Kafka are int64.
     if re.fullmatch(r"-?\d{1,19}", text) and abs(int(text)) <= INT64_MAX:
         return int(text)
     if match := _RELATIVE.fullmatch(text):
@@ -271,6 +272,7 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"{text!r} is not NAME=VALUE.", hint="Try --config retention.ms=1000.")
+        # Kafka itself knows no units.
         is_sized = name.endswith(".bytes") and _SIZE.fullmatch(value.strip())
         found[name] = str(parse_size(value)) if is_sized else value
     return found
@@ -306,6 +308,7 @@ def parse_bytes(text: str) -> bytes:
             return bytes.fromhex(text[2:])
         except ValueError as error:
             raise UsageError(f"{text!r} is not hexadecimal.") from error
+    # Arguments that are not UTF-8 come as surrogates, and leave as the same bytes.
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -79,7 +79,7 @@ def show_parent(parent: Parent) -> None:
 
 def show_warning(text: str) -> None:
     """Show one line that someone should act on."""
-    sys.stdout.flush()
+    sys.stdout.flush()  # so that both streams keep their order on a terminal
     sys.stderr.write(f"{_label('warning')} {printable(text)}\n")
     sys.stderr.flush()
 

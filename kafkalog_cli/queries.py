@@ -179,6 +179,7 @@ def run_queries(
         try:
             with waiting_for("running the query …", enabled=not quiet):
                 answer = database.run(statement)
+                # The query runs while the first row is awaited.
                 first = list(islice(answer.rows, 1))
             if answer.names:
                 whole = replace(answer, rows=chain(first, answer.rows))
@@ -210,7 +211,7 @@ def ask(database: Database, damage: Damage, form: Format, bytes_form: BytesForma
     while True:
         try:
             text = session.prompt().strip()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # empties the line, as in a shell
             continue
         except EOFError:
             return
@@ -247,7 +248,6 @@ def _command(text: str) -> None:
 
 
 def _session(database: Database) -> Any:
-    """Return the prompt."""
     if importlib.util.find_spec("prompt_toolkit") is None:
         raise UnsupportedError(
             "A prompt needs prompt_toolkit.",
@@ -302,6 +302,7 @@ def _history() -> Any:
     path = os.path.join(home, "kafkalog", "sql-history")
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        # `FileHistory` would let others read it.
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600))
         return FileHistory(path)
     return InMemoryHistory()

@@ -32,9 +32,9 @@ ValueFramingOption = Annotated[str | None, typer.Option(
 
 SchemasOption = Annotated[str | None, typer.Option(
     metavar="PLACE",
-    help="Decode by the schema ids in the data. PLACE is the URL of a registry, a log directory "
-         "with _schemas, or a directory of files such as 12.avsc, 12.json, 12.proto or UUID.avsc. "
-         "The framing is then confluent if none is given.",
+    help="Decode by the schema ids in the data. PLACE is the URL of a registry, a log "
+         "directory with _schemas, or a directory of files such as 12.avsc, 12.json, 12.proto "
+         "or UUID.avsc. Default framing: confluent.",
 )]  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def typed_columns(
     if framing is None:
         framing = Framing.NONE if schemas is None else Framing.CONFLUENT
     name, colon, number = framing.partition(":")
+    # An id, if and only if there is a colon.
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
         raise UsageError(
             f"{framing!r} is not a framing.",

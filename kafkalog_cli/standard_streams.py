@@ -46,7 +46,7 @@ class _Stream(io.FileIO):
         try:
             while (count := super().write(data)) is None:  # a non-blocking pipe or terminal
                 select.select([], [self], [])
-        except BrokenPipeError:
+        except BrokenPipeError:  # see `main`: no failure, the reader has had enough
             raise
         except OSError as error:
             self.failure = error
@@ -68,6 +68,7 @@ def open_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
+            # For reading, so that writes to it fail.
             os.open(os.devnull, os.O_RDONLY)  # the lowest free number
     out = _Stream(_STDOUT, stops_work=True)
     err = _Stream(_STDERR, stops_work=False)

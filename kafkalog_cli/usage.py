@@ -42,8 +42,9 @@ def usage_error(raised: TyperException, argv: Sequence[str]) -> UsageError:
             hint=f"{alike}{help_} shows the usage.",
         )
     if kind == "UsageError" and hasattr(context.command, "commands"):
+        # Of a group, only an unknown command is one.
         word = next(word for word in argv if not word.startswith("-"))
-        alike = _did_you_mean(word, context.command.commands)
+        alike = _did_you_mean(word, context.command.list_commands(context))
         return UsageError(
             f"There is no command {_brief(word)!r}.", hint=f"{alike}{help_} lists the commands."
         )

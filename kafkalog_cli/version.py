@@ -15,6 +15,7 @@ COMMIT_FILE: Final = "commit.txt"
 """Beside this module in what was built: the name of the commit, and its time."""
 
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
+# No tags: the commit itself.
 _DESCRIBE: Final = ("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
 _GIT_TIMEOUT_S: Final = 10
 
@@ -54,6 +55,7 @@ def commit() -> Commit | None:
 
 
 def _commit_of_checkout(root: str) -> Commit | None:
+    # Else git would find any repository above the installed package.
     if not os.path.exists(os.path.join(root, ".git")):
         return None
     try:
@@ -64,6 +66,7 @@ def _commit_of_checkout(root: str) -> Commit | None:
 
 def _git(root: str, *words: str) -> str:
     done = subprocess.run(  # noqa: S603 # made of our own words alone
+        # `--dirty` would refresh the index: reading never writes.
         ["git", "--no-optional-locks", "-C", root, *words],  # noqa: S607 # the user's git
         check=True, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S,
     )  # fmt: skip

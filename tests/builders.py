@@ -46,8 +46,7 @@ def record(
     """Build one record of magic 2, see kafka-formats §2.2."""
     body = b"\0" + varint(time_delta) + varint(offset_delta) + sized(key) + sized(value)
     body += varint(len(headers))
-    for name, content in headers:
-        body += sized(name) + sized(content)
+    body += b"".join(sized(name) + sized(content) for name, content in headers)
     return varint(len(body)) + body
 
 

@@ -16,18 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.jit import library
 from kafkalog.paths import tier_keys
 from kafkalog_cli.main import run
 from tests import durations
-from tests.sampling import sample_of
+from tests.sampling import sample_of, soaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
+
+# How long an example takes is up to the machine. `make test` draws the same examples in each run.
+settings.register_profile(
+    "kafkalog",
+    deadline=None,
+    derandomize=not soaks(),
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("kafkalog")
 
 CORPUS = Path(__file__).parent / "corpus"
 STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))
@@ -133,16 +145,15 @@ _OF_SPARK = (
     "/test_living_broker.py",
     "/test_spark_kafka_",
 )
-_OF_ONE_FILE = ("tests/kafka/", "/test_bundle.py")
 
 
 class BySetUp(LoadScopeScheduling):
     """Schedules tests that share an expensive setup in the same process, the longest first.
 
     One process gets the tests with the Spark session, and one those with the cluster. The tests of
-    one Kafka file stay in one process, so that their brokers and logs are made once, and so do the
-    two judges of a crash. What takes longest starts first, by `tests/durations.json`: the ends of
-    the processes are then no further apart than one of the shortest tests.
+    a file stay in one process, so that its fixtures are made once; of crashes those of a command.
+    What takes longest starts first, by `tests/durations.json`: then all processes end at about the
+    same time.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -151,9 +162,7 @@ class BySetUp(LoadScopeScheduling):
         if any(name in nodeid for name in _OF_SPARK):
             return "spark"
         file, _, test = nodeid.partition("::")
-        if any(name in nodeid for name in _OF_ONE_FILE):
-            return file
-        return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else nodeid
+        return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else file
 
     def _assign_work_unit(self, node: Any) -> None:
         if not any(self.assigned_work.values()):

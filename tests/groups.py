@@ -69,7 +69,7 @@ GROUPS = {
     "browser": Group(("tests/browser",)),
     "delivery": Group(("tests/delivery",)),
     "guarded": Group(kernel_suites(), {"KAFKALOG_GUARDED": "1"}),
-    "pythons": Group(command=("make", "test-pythons")),
+    "pythons": Group(command=(sys.executable, "-m", "tests.pythons")),
     "aarch64": Group(command=(sys.executable, "-m", "tests.aarch64")),
 }
 _SHARED = ("guarded", "pythons", "aarch64")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -55,6 +57,29 @@ class Store:
         for name in self._names:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(BUCKET, name)
         self._names.clear()
+
+
+@contextmanager
+def hanging_up(port: int) -> Iterator[list[object]]:
+    """Take connections at a port and close them at once; yield the clients so far."""
+    clients: list[object] = []
+
+    def take() -> None:
+        while True:
+            connection, client = server.accept()
+            connection.close()
+            if ended.is_set():
+                return
+            clients.append(client)
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", port)) as server:
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield clients
+        ended.set()
+        socket.create_connection(("127.0.0.1", port)).close()
+        thread.join()
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from tests.statements import statements
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
 
@@ -21,12 +23,12 @@ def imports() -> dict[str, set[str]]:
     for name, tree in modules.items():
         for_types = {
             id(part)
-            for node in ast.walk(tree)
+            for node in statements(tree)
             if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            for part in ast.walk(node)
+            for part in statements(node)
         }
         wanted: set[str] = set()
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.Import):
                 wanted |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and id(node) not in for_types:

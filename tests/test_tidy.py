@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.statements import statements
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "kafkalog", "kafkalog_cli")
 MODULE_LINES_MAX = 450
@@ -67,7 +69,7 @@ def test_functions_are_short() -> None:
 def functions(name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [
         node
-        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        for node in statements(ast.parse((ROOT / name).read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 

@@ -33,7 +33,6 @@ def size_of(length: int) -> str:
 
 
 def compression_name(codec: int) -> str:
-    """Return the name of a codec."""
     known = codec < len(c.COMPRESSION_NAMES)
     return c.COMPRESSION_NAMES[codec] if known else f"unknown codec {codec}"
 

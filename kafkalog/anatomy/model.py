@@ -88,7 +88,6 @@ class Bytes:
         damage: str | None = None,
         is_readable: bool = True,
     ) -> Field:
-        """Return the field of a range."""
         raw = self.source.read(start, min(end - start, RAW_MAX)) if is_readable else b""
         return Field(
             self.source.path, self.level, start, end - start, name, value, meaning, details, raw,
@@ -98,7 +97,6 @@ class Bytes:
     def structure(
         self, name: str, start: int, end: int, meaning: str, damage: str | None = None
     ) -> Structure:
-        """Return the structure of a range."""
         return Structure(self.source.path, self.level, start, end - start, name, meaning, damage)
 
     def left_out(self, prefix: str, start: int, end: int, meaning: str) -> Field:
@@ -134,7 +132,6 @@ class Stream:
         return data
 
     def tell(self) -> int:
-        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

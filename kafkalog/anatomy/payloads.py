@@ -1,7 +1,6 @@
 """Keys and values whose content Kafka defines: control records and internal topics.
 
-The frames are those of `formats.internal_topics` and `formats.internal_topics`, the messages those
-of `formats/messages.txt`.
+The frames are those of `formats.internal_topics`, the messages those of `formats/messages.txt`.
 """
 
 from __future__ import annotations

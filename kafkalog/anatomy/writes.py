@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FIEMAP: Final = 0xC020660B  # FS_IOC_FIEMAP
 _REQUEST: Final = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
-_EVERYTHING: Final = 2**64 - 1
+_EVERYTHING: Final = 2**64 - 1  # FIEMAP_MAX_OFFSET
 
 
 def extent_count(path: str) -> int | None:
@@ -39,6 +39,7 @@ def extent_count(path: str) -> int | None:
         import fcntl
     except ImportError:  # not a POSIX system
         return None
+    # With room for no extent the kernel only counts them.
     request = bytearray(_REQUEST.pack(0, _EVERYTHING, 0, 0, 0, 0))
     with suppress(OSError):
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

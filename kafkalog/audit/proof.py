@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE: Final = 8192
 _ROWS_MANY: Final = 1 << 18  # records per piece, unless they are of one batch
-_ABORT: Final = 0
+_ABORT: Final = 0  # `ControlRecordType.ABORT`
 
 
 (BATCH, OFFSET, TIMESTAMP, LOW, HIGH, HAS_KEY, HAS_VALUE, RECORD_FIELDS) = range(8)

@@ -103,6 +103,7 @@ def audit_partition(
                 path=partition.path,
             )
         source = f"log start: {source} {cleaner_offset} lies outside the log"
+        # As `cleanableOffsets` of `LogCleanerManager`: the whole log is dirty again.
         cleaner_offset = log.log_start_offset
     first = max(log.log_start_offset, first_dirty_offset or 0)
     bounds = Bounds(first, cleaner_offset, now_ms, producer_expiration_ms)
@@ -118,6 +119,7 @@ def audit_partition(
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
     """Return the number of distinct keys if the kernels prove the log compacted, else None."""
     size = sum(segment.log.size_bytes for segment in log.segments)
+    # Small files may hold much compressed.
     if size < fast_path.FAST_SIZE_MIN:
         size = logs_to_decode(segment.log.path for segment in log.segments)
     if not fast_path.is_worth_it(size):

@@ -39,9 +39,11 @@ _PLAUSIBLE = re.compile(
     rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
     rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
 )
+# The search begins small, since the next batch is mostly near, and doubles its steps.
 _CHUNK_SIZE_MIN = 1 << 12
 _CHUNK_SIZE_MAX = 1 << 20
 _BLOCK_SIZE = 1 << 12  # the unit in which a disk returns bytes or fails
+# Plausible headers inside each other would otherwise cost a checksum each over the same bytes.
 _CHECKSUM_BUDGET_FACTOR = 4
 _CANDIDATE_COST_BYTES = 256
 
@@ -53,6 +55,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
     """
     left = end - position
+    # 17 bytes or fewer are an end for FileLogInputStream, whatever they are.
     if left <= c.HEADER_SIZE_UP_TO_MAGIC:
         return _damage(
             "torn-tail",
@@ -63,6 +66,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
     offset, length, magic = UP_TO_MAGIC.unpack_from(header)
+    # Kafka's scanner asks for 14 bytes in all formats; here, for what the format needs.
     minimum = c.MESSAGE_V0_LENGTH_MIN
     if magic >= 2:
         minimum = c.BATCH_LENGTH_MIN
@@ -73,6 +77,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
             f"The length field says {length}, but a batch of magic {magic} has at least {minimum}."
         )
         return _damage("batch-length-invalid", source, position, left, detail)
+    # Kafka's scanner takes a negative magic for a legacy message, which then has no such format.
     if magic < 0:
         return _damage("magic-unknown", source, position, left, f"Magic {magic} is unknown.")
     size = c.LOG_OVERHEAD + length
@@ -88,12 +93,14 @@ def batch_of_header(
     """Return a batch whose frame is known; a header of magic 2 or above is read as magic 2."""
     if magic < 2:
         crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
+        # Magic 0 has no timestamps.
         timestamp = -1
         if magic == 1:
             timestamp = INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
         fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
         return Batch(path, position, size, offset, offset, magic, *fields)
     _, _, epoch, _, crc, attributes, delta, *rest = _HEADER.unpack(header)
+    # As Java's long: a damaged header must not lead to a number that no other reader sees.
     last_offset = wrap_int64(offset + delta)
     return Batch(path, position, size, offset, last_offset, magic, attributes, crc, epoch, *rest)
 
@@ -193,6 +200,8 @@ class _Search:
 
     def next_batch(self, start: int) -> int:
         """Return the position of the first sound batch at or after `start`, or the end."""
+        # The last search passed over these bytes, and found what it found: nothing in between
+        # begins a batch.
         if not self._searched_from <= start <= self._found:
             self._found = self._search(start)
             self._searched_from = start
@@ -208,6 +217,7 @@ class _Search:
                 chunk = self._source.read(position, wanted)
             except BytesUnreadableError:
                 if size > _CHUNK_SIZE_MIN:
+                    # Smaller steps, to get as close to the unreadable block as possible.
                     size = max(size // 4, _CHUNK_SIZE_MIN)
                     continue
                 chunk = self._rest_of_block(position)
@@ -215,11 +225,14 @@ class _Search:
                     position = self._source.next_readable(position)
                     continue
             step = min(size, len(chunk))
+            # Zeros match the expression nowhere, and stripping tells so much faster.
             for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
+                # Behind it begins the next step, which sees its whole header.
                 if match.start() >= step:
                     break
                 if self._is_sound(position + match.start()):
                     return position + match.start()
+                # Given up: hostile bytes may make any search as long as they like.
                 if self._budget < 0:
                     return self._end
             position += step
@@ -242,6 +255,8 @@ class _Search:
                 return False
             self._budget -= candidate.size_bytes
             sound = self._budget >= 0 and crc_valid(self._source, candidate)
+            # The inner messages of a legacy set look like those of a log, with checksums of their
+            # own.
             return sound and (candidate.magic >= 2 or self._is_followed(candidate))
         except BytesUnreadableError:
             return False
@@ -278,6 +293,7 @@ def _is_likely(source: Source, batch: Batch) -> bool:
         numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
         return (
             batch.magic == 2
+            # After a cleaning there are fewer records than offsets, never more.
             and 0 <= batch.count <= delta + 1
             and batch.compression <= 4
             and min(*numbers, batch.base_sequence) >= -1
@@ -300,6 +316,7 @@ def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch |
     if not valid:
         at_end = batch.end_position == end
         following = None if at_end else read_batch(source, batch.end_position, end)
+        # With a likely batch behind it the length is right, and only the content is damaged.
         if not isinstance(following, Batch) or not _is_likely(source, following):
             inner = search.next_batch(batch.position + 1)
             if inner < batch.end_position or (isinstance(following, Defect) and inner < end):
@@ -321,6 +338,7 @@ def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Def
     size = resumed - position
     if resumed < end:
         detail = f"{found.detail} Reading resumes at position {resumed}."
+        # With batches behind it, it is not the tail: the length field leads too far.
         reference = "batch-length-invalid" if found.reference == "torn-tail" else found.reference
         return _damage(reference, source, position, size, detail)
     # A few zero bytes are the beginning of an offset rather than preallocated space.

@@ -96,6 +96,7 @@ def _match_block(
     read = log.read_apart
     base_offset, end, size = index.base_offset, log.size_bytes, _ORDINARY.size
     for relative, position in OFFSET_INDEX_ENTRY.struct.iter_unpack(block):
+        # dumpIndex stops at the first slot but the first whose offset is the base: padding.
         if relative == 0 and (first or entries):
             return True
         offset = base_offset + relative
@@ -147,6 +148,8 @@ def match_times(
     previous = -1
     block = TimeMatches()
     for entry in index.entries(padding=True):
+        # The same rule as for an offset index; a genuine second entry at the base offset ends it,
+        # too.
         if entry.entry > 0 and entry.offset == index.base_offset:
             break
         try:

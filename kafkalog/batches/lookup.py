@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.batches.segment import OpenSegment
     from kafkalog.indexes import Probe
 
+# Appends between the two lookups look like a difference; three times in a row they hardly do.
 _COMPARISONS_MAX: Final = 3
 
 
@@ -131,6 +132,7 @@ def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup
     search = _Search(log)
     answer = Lookup(query=offset, by_timestamp=False)
     limit = log.fetch_bounds(isolation)[1]
+    # UnifiedLog.read: the log end itself is in range, and has nothing yet.
     if not log.log_start_offset <= offset <= log.log_end_offset:
         reason = f"out of range: the log has {log.log_start_offset} to {log.log_end_offset - 1}"
         return search.finish(replace(answer, reason=reason))
@@ -148,6 +150,7 @@ def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup
         with log.open_segment(segment) as opened:
             position = search.start_position(opened, offset)
             batch = opened.find_batch(position, offset)
+            # Also by compaction: a segment may end in a gap, and Kafka goes on in the next one.
             if batch is None:
                 search.note("scan", segment.log.path, f"no batch from position {position}", None)
                 continue
@@ -161,6 +164,8 @@ def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup
                 batch=resolve_batch(opened.source, batch),
                 leader_epoch=_epoch(batch),
             )
+            # The batch of the answer may have lost its records: the first record may be in a later
+            # one.
             record = _first_record(search, offset, limit)
             if record is not None:
                 answer = replace(
@@ -207,6 +212,7 @@ def _lookup_timestamp(log: UnifiedLog, timestamp: int, isolation: Isolation) -> 
         with log.open_segment(segment) as opened:
             record = _record_at_or_after(search, opened, timestamp)
             if record is None:
+                # As in Kafka: later segments are not tried, even if they have a match.
                 reason = "the first segment that reaches the timestamp holds no such record"
                 return search.finish(replace(answer, reason=reason))
             answer = _record_answer(answer, opened, record)
@@ -240,6 +246,7 @@ def _lookup_special(log: UnifiedLog, special: Special, isolation: Isolation) -> 
     epochs = log.leader_epochs
     if special == Special.EARLIEST:
         offset = log.log_start_offset
+        # UnifiedLog.fetchOffsetByTimestamp: only if the first known epoch covers the log start.
         epoch = epochs[0].epoch if epochs and epochs[0].start_offset <= offset else None
         search.note("log-start-offset", None, f"the log starts at offset {offset}", None)
     else:
@@ -327,6 +334,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
         with log.open_segment(segment) as opened:
             largest = opened.largest_timestamp(recovered=is_recovered(log, opened), end=end)
         search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)
+        # Strict: of equal timestamps the earliest segment answers.
         if largest[0] > best[0]:
             best, best_segment = largest, segment
     if best_segment is None:
@@ -336,6 +344,7 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
         for batch in opened.batches(start):
             if batch.max_timestamp != best[0]:
                 continue
+            # Magic 0 has no timestamp to match.
             if not batch.magic:
                 break
             records = decode_records(opened.source, batch)
@@ -359,8 +368,11 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
         search.note("time-index", opened.time_index.path, detail, probes)
         if entry is not None and opened.use_index:
             offset = entry.offset
+    # Records below the log start are no answer, though they lie in the segment.
     start = search.start_position(opened, max(offset, log.log_start_offset))
     for batch in opened.batches(start):
+        # The header is believed: a record that is later than its batch says is passed over by
+        # Kafka, too.
         if batch.max_timestamp < timestamp:
             continue
         for record in decode_records(opened.source, batch):

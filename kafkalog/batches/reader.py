@@ -123,6 +123,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
     else:
         (segments, partition), difference = segments_of(path), None
     aborted: dict[int, list[AbortedTransaction]] = {}
+    # High watermark and aborted transactions cost reads, which a limit of 0 does not need.
     if selection.isolation != Isolation.LOG and selection.limit != 0:
         log = UnifiedLog(partition)
         start, end = log.fetch_bounds(selection.isolation)
@@ -140,4 +141,5 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
 
 def size_to_read(target: Readable, selection: Selection) -> int:
     """Return roughly how many bytes of logs a reader goes through. Raises as `open_path`."""
+    # An estimate: the bounds of an isolation would cost more to find out than they change.
     return plan_size(plan_reading(target, replace(selection, isolation=Isolation.LOG)))

@@ -107,6 +107,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt(
             "records-count-invalid", batch, f"The header says {counted(batch.count, 'record')}."
         )
+    # DefaultRecordBatch does not look at the bytes then, not even if there are some.
     if batch.count == 0:
         return
     start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
@@ -116,7 +117,9 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         _require_room(size, size_max)
         body = _decompress(batch, source.read(start, size), size_max)
         stream, size = io.BytesIO(body), len(body)
+        # The stream has a copy, so that one of the two is freed while records are parsed.
         del body
+    # Compressed batches have to be whole; others need not be, and can have 2 GiB.
     elif size > _READ_WHOLE_MAX:
         stream = _FileRange(source, start, start + size)
     else:
@@ -132,6 +135,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         timestamp_delta, offset_delta, key, value, headers = _fields(stream, batch, ordinal)
         timestamp = batch.max_timestamp
         if not append_time:
+            # A horizon in place of the base, or damage, may lead anywhere: Java's sum wraps.
             timestamp = wrap_int64(batch.base_timestamp + timestamp_delta)
         sequence = -1
         if batch.base_sequence >= 0:
@@ -183,6 +187,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         del body
         yield _message_record(batch, wrapper, batch.last_offset)
         return
+    # LegacyRecord never had zstd: brokers refuse it for magic 0 and 1.
     if batch.compression == c.ZSTD:
         raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} has no zstd.")
     if wrapper.value is None:
@@ -207,6 +212,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
                 batch,
                 f"The last inner offset {last} is above the message's own {batch.last_offset}.",
             )
+        # Offset 0 is what an old librdkafka sent: its inner offsets count from 0.
         base = batch.last_offset - last if batch.last_offset else 0
     for message in inner:
         yield _message_record(batch, message, wrap_int64(base + message.offset))
@@ -253,6 +259,7 @@ def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
             break
         view = memoryview(body)[position:end]
         message = _parse(Message, io.BytesIO(view), batch, "An inner message")
+        # Nested sets are an error in AbstractLegacyRecordBatch, too.
         if message.attributes.compression:
             raise _corrupt("message-set-invalid", batch, "An inner message is compressed.")
         message.computed_crc = crc32(view[c.MAGIC_POSITION :])
@@ -269,6 +276,7 @@ def _message_record(batch: Batch, message: Any, offset: int) -> Record:
     timestamp = -1 if message.timestamp is None else message.timestamp
     if batch.magic == 0:
         timestamp = -1
+    # An inner message of another magic (KAFKA-4298) keeps what it has.
     elif timestamp_type == TimestampType.LOG_APPEND_TIME and message.magic == 1:
         timestamp = batch.max_timestamp
     return Record(

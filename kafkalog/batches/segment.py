@@ -75,6 +75,7 @@ def gaps_between(
         if following is None or not is_wanted or following <= (from_offset or 0):
             continue
         with OpenSegment(segment) as opened:
+            # The index would be a request of its own.
             if is_object(segment.log.path) and offset_at_end(opened.source) == following:
                 continue
             end = opened.next_offset()
@@ -156,6 +157,8 @@ class OpenSegment:
         if entry is None or not 0 <= entry.position < self.source.size_bytes:
             return None
         hit = read_batch(self.source, entry.position, self.source.size_bytes)
+        # Entries of brokers up to 3.9.0 and 4.0.0 may name the last offset of a later batch of the
+        # same append, so the batch may end before it.
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
 
     def base_offset_at(self, position: int) -> int | None:
@@ -189,6 +192,8 @@ class OpenSegment:
         """
         previous = None
         for found in self.batches(start):
+            # The base offset is compared first, as since Kafka 4.1: that decides where offsets go
+            # back.
             if found.base_offset == offset and not _is_wrapper(found):
                 return found
             if found.last_offset >= offset and _is_wrapper(found):
@@ -220,6 +225,7 @@ class OpenSegment:
             last = index.entry(index.entry_count - 1)
             if self.index_entry(last.offset) != last:
                 return None
+            # Entry 0 of a padded index: a start begins its search at the first batch then.
             if not index.is_padded:
                 position = last.position
         end = self.segment.base_offset

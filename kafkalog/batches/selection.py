@@ -120,6 +120,7 @@ class ReadPlan:
         end = self.selection.max_bytes
         if end is not None and end < source.size_bytes:
             return False
+        # The last batch of a log that a broker appends to may be there by half.
         return not is_being_written(source, os.path.dirname(os.path.dirname(source.path)))
 
     def wanted(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
@@ -308,6 +309,7 @@ def _selected_of(
             if plan.counts(found, opened.source):
                 yield found, opened
             continue
+        # Offsets rise: nothing behind it is wanted.
         if plan.is_behind(found):
             walk.stop()
             return
@@ -372,6 +374,9 @@ def _skips(segment: Segment, selection: Selection) -> bool:
 def _batch_matches(batch: Batch, selection: Selection) -> bool:
     if selection.from_offset is not None and batch.last_offset < selection.from_offset:
         return False
+    # The largest timestamp is that of all records with LogAppendTime, and an upper bound otherwise.
+    # The base timestamp is no lower bound, as it may be a delete horizon: so `to_time` is not
+    # tested.
     if selection.from_time is not None and batch.max_timestamp < selection.from_time:
         return False
     if selection.producer_id is not None and batch.producer_id != selection.producer_id:
@@ -391,6 +396,7 @@ def _is_hidden(
     if not selection.read_committed or not batch.is_transactional:
         return False
     if batch.is_control:
+        # A consumer never sees markers, unless they are what was asked for.
         return not selection.control
     return any(
         transaction.first_offset <= batch.base_offset <= transaction.last_offset

@@ -30,6 +30,7 @@ def searched(
         shortens: whether to look first as if a tier ended where its last segment begins, which is
             then not read.
     """
+    # Whatever fails in the sketch is looked up again in the whole log, which says what is wrong.
     with suppress(CorruptDataError, UnreadableError):  # a manifest, perhaps
         for sketch, is_short in _sketches(log, shortens=shortens):
             found = search(sketch)

@@ -34,6 +34,7 @@ def record_at(data: bytes, position: int, headers_max: int) -> tuple[Fields, int
         key, position = _bytes(data, position)
         value, position = _bytes(data, position)
         count, position = _number(data, position, _INT)
+        # A header takes 2 bytes at least, so that a count beyond the bytes left is damage.
         if not 0 <= count <= min(headers_max, end - position):
             return None
         headers = []
@@ -53,6 +54,7 @@ def record_at(data: bytes, position: int, headers_max: int) -> tuple[Fields, int
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     """Return bytes after their length, null if that is negative, and where they end."""
     size, position = _number(data, position, _INT)
+    # Any negative length is null for DefaultRecord, not only -1.
     if size < 0:
         return None, position
     return data[position : position + size], position + size
@@ -77,5 +79,6 @@ def _number(data: bytes, position: int, bits: int) -> tuple[int, int]:
                 break
         else:
             raise OverflowError
+        # ByteUtils drops the bits that do not fit, and so accepts them.
         value &= (1 << bits) - 1
     return (value >> 1) ^ -(value & 1), position

@@ -36,6 +36,7 @@ def largest_timestamps(log: UnifiedLog, wanted: int) -> Iterator[tuple[Segment, 
 
     done = 0
     while done < len(segments):
+        # 1, 1, 2, 4 …: the first segments often answer, and a few too many requests cost little.
         some = segments[done : 2 * done or 1]
         yield from zip(some, in_order(look, some, at_once), strict=True)
         done += len(some)
@@ -43,6 +44,7 @@ def largest_timestamps(log: UnifiedLog, wanted: int) -> Iterator[tuple[Segment, 
 
 def _largest_timestamp(log: UnifiedLog, wanted: int, segment: Segment) -> tuple[int, str]:
     told = _told_timestamp(log, segment)
+    # Good enough to rule a segment out; one that may answer is looked at itself.
     if 0 <= told < wanted:
         return told, "metadata"
     with log.open_segment(segment) as opened:

@@ -124,6 +124,7 @@ class AbortedTransactions:
         if segment.base_offset in self._swapped:
             self._entries = None
         elif index is None:
+            # Kafka makes the file with its first entry: a missing one is compared as an empty one.
             self._entries = np.empty((4, 0), np.int64)
         else:
             self._entries = _read(index.path, segment.base_offset)
@@ -166,6 +167,7 @@ class AbortedTransactions:
         ended = _ended(window, transactions)
         at = np.searchsorted(self._entries[_LAST], ended.offset)
         hits = np.append(self._entries[_LAST], -1)[at] == ended.offset
+        # Below the log start no reader needs the entry.
         must = ~hits & ended.is_known & (ended.offset >= self._log_start_offset)
         self._missing += zip(
             ended.producer_id[must].tolist(), ended.offset[must].tolist(), strict=True
@@ -182,6 +184,8 @@ class AbortedTransactions:
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]
         has_batch = ~self._timeline.removed.hold(entries[_FIRST])
+        # The cleaner removes the data of aborted transactions: the log then shows a later
+        # beginning, or none.
         is_cut = ~has_batch & ((first < 0) | (entries[_FIRST] < first)) | ended.is_stale[hits]
         odd = (entries[_PRODUCER_ID] != ended.producer_id[hits]) | (
             (entries[_FIRST] != first) & ~is_cut

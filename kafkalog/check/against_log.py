@@ -76,6 +76,7 @@ class IndexesMatchLog(SegmentCheck):
         if run.count > FEW or not is_end or not self._walk.goes_on(run):
             return False
         rows = columns.headers.tolist()
+        # All of them first: `pass_by` consumes entries, which `judge` would miss.
         if not all(index.fits(rows) for index in self._indexes):
             return False
         for index in self._indexes:
@@ -89,6 +90,7 @@ class IndexesMatchLog(SegmentCheck):
 
     def end(self) -> Iterator[Defect]:
         """Yield the defects of the last batch, and of entries beyond the log's end."""
+        # The last batch was held back, waiting for a successor that would confirm its last offset.
         batches = self._walk.rest()
         if batches is not None:
             for index in self._indexes:
@@ -194,8 +196,10 @@ class _Positions(_IndexCheck):
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
             hits, highest = positions[batch] == places, batches.highest[batch]
+            # Between `starts` and the batch is damage, which may have begun with a batch.
             misses = ~hits & (places < batches.starts[batch])
             reached = hits & (offsets <= highest)
+            # The entry before is judged here: an append must end before the next entry's position.
             before = np.concatenate(([self._offset_before], offsets[:-1]))
             is_sure = batches.is_whole[batch] & ~batches.is_unsure[batch]
             beyond = hits & is_sure & (before > highest)
@@ -241,6 +245,7 @@ class _LastOffsets(_IndexCheck):
 
     def pass_by(self, rows: Sequence[list[int]]) -> None:
         """Take the batches, and count the entries for batches of several records."""
+        # With a single record, first and last offset are the same, so no evidence of either.
         several = zip(rows[h.LAST_OFFSET], rows[h.COUNT], strict=True)
         ends = {last for last, count in several if count > 1}
         self._last_count += sum(two in ends for _, two in self._entries.left() or ())
@@ -257,6 +262,7 @@ class _LastOffsets(_IndexCheck):
             self._last_count += int((is_last & (headers[h.COUNT, batch] > 1)).sum())
             self._first_count += int(is_first.sum())
             room = max(_TOLD_ONE_BY_ONE - len(self._firsts), 0)
+            # Whether they are wrong is known only at the end, from the entries of the whole index.
             for i in np.flatnonzero(is_first).tolist()[:room]:
                 self._firsts.append((number + i, int(offsets[i])))
             odd = ~(is_last | is_first | unsure | _largest_left(columns, batch, offsets))
@@ -291,6 +297,7 @@ class _Timestamps(_IndexCheck):
     def __init__(self, index: TimeIndex, *, is_closed: bool) -> None:
         super().__init__(index, Entries(time_columns(index)))
         self._last = index.last()
+        # Without entries, a slot of zeros still counts, as `TimeIndex.lastEntry` would take it.
         self._indexed = self._last.timestamp if self._last else index.last_slot_timestamp()
         self._is_closed = is_closed
         self._largest = -1
@@ -314,6 +321,7 @@ class _Timestamps(_IndexCheck):
         """Yield the defects of the entries for some batches, ordered by batch number."""
         columns = batches.columns
         headers = columns.headers
+        # -1, where a broker's search for the largest timestamp starts, stands for no evidence.
         times = np.where(columns.crc_valid, headers[h.MAX_TIMESTAMP], -1)
         largest = running_max(self._largest, times)
         self._largest = int(largest[-1])
@@ -335,6 +343,7 @@ class _Timestamps(_IndexCheck):
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
         """Yield the entries beyond the log, and a closed index without the largest timestamp."""
+        # A part that could not be read may hold what the entries point to.
         if unread is None:
             left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
             problem = f"the log ends at offset {highest}"
@@ -357,6 +366,7 @@ def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, C
 def _is_inside(columns: BatchColumns, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Return whether each offset can be in its batch, as far as the header says."""
     headers = columns.headers
+    # The header of a compressed old message has only its last offset: nothing bounds the first.
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
     inside: NDArray[np.bool_] = is_wrapper[batch] | (offsets >= headers[h.BASE_OFFSET, batch])
@@ -370,6 +380,7 @@ def _largest_left(columns: BatchColumns, batch: Column, offsets: Column) -> NDAr
     if facts is not None:
         could_be = offsets == facts[h.LAST, batch]
         return could_be
+    # Only in a batch that lost records can the largest left differ from the last offset.
     is_cleaned = headers[h.COUNT] <= headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     is_cleaned |= headers[h.MAGIC] < 2
     could_be = is_cleaned[batch] & _is_inside(columns, batch, offsets)

@@ -202,9 +202,9 @@ def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.maximum.accumulate(np.concatenate(([before], column)))
 
 
-_KNOWN_ATTRIBUTES: Final = 0x7F
+_KNOWN_ATTRIBUTES: Final = 0x7F  # codec (3 bits), time type, transactional, control, delete horizon
 _COMMIT: Final = 1
-_KRAFT_VOTERS: Final = 6
+_KRAFT_VOTERS: Final = 6  # the largest of ControlRecordType
 
 
 @segment_check

@@ -142,6 +142,7 @@ def _log(partition: CheckedPartition) -> _Log | None:
         partition.log.log_start_offset,
         segments[-1].base_offset,
         partition.end_offset,
+        # A move may be anywhere when the broker stops: only live logs end at their checkpoints.
         partition.log.was_closed and partition.directory.state == DirectoryState.LIVE,
     )
 
@@ -178,6 +179,7 @@ def _missing(
         f"{topic}-{number}"
         for (topic, number), partition in sorted(by_key.items())
         if (topic, number) not in seen
+        # A running broker writes checkpoints at intervals: a new log may have no entry yet.
         and partition.log.was_closed
         and partition.directory.state == DirectoryState.LIVE
         and topic != CLUSTER_METADATA
@@ -194,6 +196,7 @@ _Judgement = tuple[str, str] | None
 def _recovery_point(offset: int, log: _Log) -> _Judgement:
     if offset > log.end or offset < 0:
         return "checkpoint-outside-log", f"the log ends at {log.end}."
+    # A clean shutdown flushes each log, then writes its end (LogManager.shutdown).
     if log.was_closed and offset != log.end:
         detail = f"the log ends at {log.end}, after a clean shutdown."
         return "recovery-point-not-at-end", detail
@@ -203,6 +206,7 @@ def _recovery_point(offset: int, log: _Log) -> _Judgement:
 def _high_watermark(offset: int, log: _Log) -> _Judgement:
     if offset > log.end or offset < 0:
         return "checkpoint-outside-log", f"the log ends at {log.end}."
+    # A running broker writes each checkpoint at its own interval: one may be behind the other.
     if offset < log.log_start and log.was_closed:
         return "checkpoint-outside-log", f"the log starts at {log.log_start}."
     return None
@@ -211,14 +215,17 @@ def _high_watermark(offset: int, log: _Log) -> _Judgement:
 def _log_start(offset: int, log: _Log) -> _Judgement:
     if offset > log.end or offset < 0:
         return "log-start-beyond-log", f"the log ends at {log.end}."
+    # LogManager writes an entry only above the first segment's base offset.
     if log.was_closed and offset <= log.start:
         return "checkpoint-entry-left", f"the first segment begins at {log.start}."
     return None
 
 
 def _first_dirty(offset: int, log: _Log) -> _Judgement:
+    # The cleaner never cleans the active segment.
     if offset > log.active or offset < 0:
         return "checkpoint-outside-log", f"the active segment begins at {log.active}."
+    # Retention has deleted the segments that it was about.
     if offset < log.start:
         return "checkpoint-entry-left", f"the first segment begins at {log.start}."
     return None
@@ -279,6 +286,7 @@ class CleanerGetsThrough(PartitionCheck):
             self._note(f": it cannot read past here ({reference}).", position, offset)
 
     def _note(self, why: str, position: int | None, offset: int | None) -> None:
+        # The cleaner does not read the active segment.
         if self._defect is None and self.log.next_base_offset is not None:
             self._defect = make_defect(
                 "cleaner-stuck", self.log.path, _WORDS + why, position=position, offset=offset

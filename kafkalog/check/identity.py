@@ -252,6 +252,7 @@ def _topic_id(
     if known:
         detail = f"The topic id is {topic_id}, the cluster's metadata has {min(known)} for {topic}."
         yield make_defect("topic-id-mismatch", path, detail)
+    # Without metadata the majority of the topic's partitions decides; a tie reports all of them.
     elif len(votes) > 1 and votes[topic_id] <= max(
         count for other, count in votes.items() if other != topic_id
     ):

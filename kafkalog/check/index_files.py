@@ -70,6 +70,7 @@ def index_alone(
     if entry.name.kind == FileKind.OFFSET_INDEX:
         offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
         yield from padding_is_sound(offsets, is_active=is_active)
+        # The comparison with the log searches the entries, so they must be in order.
         if not (yield from _tell(offset_index_is_monotonic(offsets))):
             log = replace(log, offset_index=offsets)
     elif entry.name.kind == FileKind.TIME_INDEX:
@@ -136,6 +137,7 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
     if not index.padding_is_zero():
         reference = "index-padding-not-zero"
         detail = "The bytes after the entries are not all zero."
+    # A roll or a shutdown trims an index to its entries (AbstractIndex.trimToValidSize).
     elif not is_active:
         reference = "index-not-trimmed"
         detail = f"{index.slot_count - index.entry_count} slots after the entries are zero."
@@ -214,6 +216,7 @@ class IndexesAreThere(PartitionCheck):
                 missing.append("index")
             if segment.time_index is None and self._magics.get(segment.log.path) != 0:
                 missing.append("timeindex")
+            # Kafka opens indexes lazily, and makes them then: an empty log may have none yet.
             for suffix in missing if segment.log.size_bytes else ():
                 path = f"{segment.log.path.removesuffix('log')}{suffix}"
                 yield make_defect(

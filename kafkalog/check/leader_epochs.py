@@ -143,6 +143,7 @@ class EpochsMatchFile(PartitionCheck):
     def _goes_on(self, columns: BatchColumns, run: PlainRun) -> bool:
         """Take a run of one epoch, in which no entry begins after the first offset; else False."""
         before = self._last_offset if self._plain is None else self._plain.base_offset
+        # A held batch that is not of a plain run has to be judged together with its successor.
         is_held_otherwise = self._held is not None and self._plain is None
         if run.epoch is None or is_held_otherwise or run.first_offset <= before:
             return False
@@ -182,6 +183,7 @@ class EpochsMatchFile(PartitionCheck):
         before = np.concatenate(([self._last_offset], base[:-1]))
         self._last_offset = int(base[-1])
         speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != _NO_EPOCH)
+        # A batch out of order would move the boundaries between epochs.
         speaks &= (before < base) & (base < following) & (last >= base)
         of = np.flatnonzero(speaks)
         if len(of):
@@ -229,6 +231,7 @@ class EpochsMatchFile(PartitionCheck):
         """Yield the contradictions between the file and the batches."""
         self._release(INT64_MAX)
         entries = self._entries
+        # A file that is out of order proves nothing: judge the batches alone.
         if entries is None or not self._is_ascending:
             if entries is not None:
                 yield from self._disorder(entries)
@@ -279,6 +282,7 @@ class EpochsMatchFile(PartitionCheck):
         """Report falling epochs, and a missing or empty file unless this is a copy."""
         yield from self._falling_epochs()
         log_dir = os.path.dirname(file_system.absolute(self.partition.directory.path))
+        # No log directory around it: a copy, perhaps of the segments only.
         is_copy = not file_system.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
         is_missing = not file_system.exists(self._path)
         if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
@@ -312,6 +316,7 @@ class EpochsMatchFile(PartitionCheck):
                     offset=run.first,
                 )
         for number, base_offset in self._cut_batches.items():
+            # Neighbouring entries that are already reported explain the cut, too.
             if number and not {number, number - 1} & told:
                 entry = entries[number]
                 yield make_defect(
@@ -333,10 +338,12 @@ class EpochsMatchFile(PartitionCheck):
         run = self._runs[number]
         before = self._runs[number - 1].epoch if number else None
         after = self._runs[number + 1].epoch if number + 1 < len(self._runs) else None
+        # Between two runs of one other epoch: no leader comes back under an old epoch.
         if run.epoch < 0 or (before is not None and before == after):
             return True
         if run.count == 1:
             return True
+        # Epochs fall at one of the two runs; the smaller one is more likely damaged.
         falls = (before is not None and run.epoch < before) or (
             after is not None and after < run.epoch
         )

@@ -117,6 +117,7 @@ def _text(lines: list[str], like: bytes) -> bytes:
 
 def _partition_metadata(path: str) -> int | None:
     data = read_file(path)
+    # Kafka writes no line end after the last line.
     written = _text(["version: 0", f"topic_id: {read_topic_id(path)}"], data)
     return _difference(data, written.rstrip(b"\r\n"))
 
@@ -124,6 +125,7 @@ def _partition_metadata(path: str) -> int | None:
 def _clean_shutdown(path: str) -> int | None:
     data = read_file(path)
     mark = read_clean_shutdown(path)
+    # Brokers before 3.7 left the file empty.
     if not mark:
         return 0 if data else None
     return _difference(data, b'{"version":0,"brokerEpoch":%d}' % mark["brokerEpoch"])
@@ -137,6 +139,7 @@ def _quorum_state(path: str) -> int | None:
 
 def _meta_properties(path: str) -> int | None:
     """Return the first wrong position; keys come in any order after an empty comment and a date."""
+    # Not `splitlines`: it would also split at bytes such as 0x85, which a UTF-8 character can have.
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     found = read_meta_properties(path)
     if found.node_id is None:
@@ -151,6 +154,7 @@ def _meta_properties(path: str) -> int | None:
         elif number == 1:
             is_sound = _is_date(text)
         else:
+            # Properties.store escapes `:` and `=`; `read_properties` returns values without that.
             is_sound = text.replace("\\", "") in wanted
             wanted.discard(text.replace("\\", ""))
         if not is_sound or line == text:

@@ -88,6 +88,7 @@ def of_one_moment(
                 if _place(defect, {}) in told:
                     continue
                 held.append(defect)
+                # Findings of a long reading should not wait for its end.
                 if _is_grave(defect) and monotonic() - looked_s > _LOOK_EVERY_S:
                     looked_s = monotonic()
                     if look() == seen and not _is_restless(seen):  # still the same moment
@@ -99,20 +100,25 @@ def of_one_moment(
         else:
             yield from held
             return (yield from judgement), True
+        # Without the files' identity: what was passed on must not be repeated if the file is
+        # replaced.
         told.update(_place(one, {}) for one in passed_on)
         files = _identities(seen) if held else {}
         found = {_place(defect, files) for defect in held if _is_grave(defect)}
+        # Either no finding is new, or nothing moved: an accident of timing would not come back.
         is_settled = (found <= earlier and is_whole(result)) or (
             look() == seen and not _is_restless(seen)
         )
         if not is_settled:
             sleep(_PAUSE_S * 2**reading)  # let the broker finish what it is doing
+            # Equal after the pause: a broker has the directory open, but changes nothing here.
             before, seen = seen, look()
             is_settled = seen == before
         if is_settled:
             yield from held
             return result, True
         confirmed, earlier = found & earlier, found
+    # A note claims nothing wrong: it needs no second reading.
     yield from (one for one in held if not _is_grave(one) or _place(one, files) in confirmed)
     left_out = counted(len(found - confirmed), "finding")
     detail = f"Its files changed during {READINGS_MAX} readings; left out: {left_out} of the last."
@@ -188,6 +194,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDi
         if partition.directory.path in there:
             again = replace(partition, directory=there[partition.directory.path])
             try:
+                # Appends since the walk raise the end; checkpoints written since may name it.
                 again.end_offset = max(again.end_offset, again.log.log_end_offset)
             except KafkaLogError:
                 continue  # it is gone
@@ -197,9 +204,11 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDi
 
 def _is_restless(seen: object) -> bool:
     """Return whether a running broker may be in the middle of something."""
+    # Without `.lock` no broker has the directory open.
     if not isinstance(seen, SeenPartition) or not seen.has_lock:
         return False
     changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
+    # `abs`: the clock of a file server may be ahead of this one.
     return abs(time() * 1000 - changed_ms) < _RESTLESS_MS
 
 

@@ -100,6 +100,7 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
         config, values = start_config(partition.directory, partition.configs)
     except KafkaLogError:
         return None  # the reader of the configs reports it
+    # Kafka's defaults say nothing about this broker: they must not look like its configuration.
     return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
@@ -116,6 +117,7 @@ def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) 
         start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])
         for start in starts
     ]
+    # Left over: unremarkable by themselves, so no prediction was kept of them.
     for path, (partition, reason) in strays.items():
         mode = start_mode(os.path.dirname(file_system.absolute(path)))
         found.append(NextStart.of_stray(partition.directory, mode, reason))

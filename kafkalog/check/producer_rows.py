@@ -156,6 +156,7 @@ class Timeline:
 
     def begin(self, previous_size_bytes: int) -> None:
         """End the previous segment, of this size (0 if there was none), and start the next."""
+        # Bytes at the end of a segment that are no batch may have been one.
         self._unknown += previous_size_bytes != self._position
         self._position = 0
 
@@ -229,6 +230,7 @@ def is_malformed(headers: Table, markers: Table) -> NDArray[np.bool_]:
 
 
 def _base_offsets(headers: Table) -> Column:
+    # The first offset of a compressed message is inside it, and old messages have no producer.
     base: Column = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
     return base
 
@@ -250,10 +252,12 @@ def _rows(part: Believed, gap: Column, blind: Column) -> Table:
     table[KIND] = np.where(markers[MARKER_TYPE] != NO_MARKER, MARKER, is_transactional)
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     last_sequence = headers[h.BASE_SEQUENCE] + delta
+    # Sequences go back to 0 after 2^31 - 1, as in DefaultRecordBatch.incrementSequence.
     last_sequence -= (last_sequence > c.INT32_MAX) * (c.INT32_MAX + 1)
     table[LAST_SEQUENCE] = np.where(headers[h.BASE_SEQUENCE] == -1, -1, last_sequence)
     table[TYPE] = markers[MARKER_TYPE]
     table[COORDINATOR] = markers[COORDINATOR_EPOCH]
+    # The cleaner has removed some records, perhaps the one with the largest timestamp.
     table[IS_THINNED] = headers[h.COUNT] <= delta
     table[GAP], table[BLIND] = gap, blind
     return table

@@ -91,6 +91,8 @@ class History:
         self._changes = ~self.is_first
         self._changes[1:] &= self.epoch[1:] != self.epoch[:-1]
         batch = self._latest(has_batch)
+        # A new epoch forgets the batches of the old one
+        # (ProducerStateEntry.maybeUpdateProducerEpoch).
         self.batch = np.where(batch >= self._latest(self._changes), batch, -1)
         self.started = self._started()
 

@@ -89,6 +89,7 @@ def sequences_continue(window: ProducerWindow, history: History) -> Iterator[Fou
     expected, origin = _expected_sequences(history, which), history.origin(which - 1)
     for i in np.flatnonzero((expected >= 0) & (found != expected)).tolist():
         at, sequence, wanted = int(which[i]), int(found[i]), int(expected[i])
+        # Sequences wrap at 2^31: more than half the range ahead is behind.
         is_back = (sequence - wanted) & c.INT32_MAX >= _HALF
         yield window.found(
             "producer-sequence-repeated" if is_back else "producer-sequence-skipped",
@@ -107,7 +108,7 @@ def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[n
     is_same = epoch == before
     follows = is_same & (batch >= 0) & (history.get(p.GAP_OF_BATCH, batch) == gap)
     after = (history.get(p.LAST_SEQUENCE_OF, batch) + 1) & c.INT32_MAX
-    # A marker began the epoch.
+    # A marker began the epoch; its first batch has sequence 0 (ProducerAppendInfo.checkSequence).
     begins = (epoch > before) & (history.gap[which - 1] == gap)
     begins |= is_same & (batch < 0) & (history.epoch_gap()[which - 1] == gap)
     return np.where(follows, after, np.where(begins, 0, -1))
@@ -145,6 +146,7 @@ class OpenTransactions:
     def window(self, window: ProducerWindow) -> None:
         """Read the clocks of some batches, once the states are updated with them."""
         headers = window.part.headers
+        # Times of LogAppendTime and of markers are a broker's; those of records are the clients'.
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
         tells |= window.part.markers[MARKER_TYPE] >= 0
         tells &= headers[h.MAX_TIMESTAMP] >= 0

@@ -74,6 +74,7 @@ def manifests_say_what_is_there(partition: CheckedPartition) -> Iterator[Defect]
             yield from _of_another_segment(
                 directory, manifest, parse_file_name(os.path.basename(stem) + LOG)
             )
+            # All indexes are in one object, whose size is where the last one ends.
             indexes = max((sum(place) for place in manifest.indexes.values()), default=0)
             for path, size in ((stem + LOG, manifest.starts[-1]), (stem + INDEXES_OBJECT, indexes)):
                 try:
@@ -117,6 +118,7 @@ def tiers_hold_what_the_metadata_say(log_dirs: Sequence[CheckedLogDir]) -> Itera
     directories = [one.directory for found in log_dirs for one in found.partitions]
     remote = [one for one in directories if one.is_remote]
     metadata = metadata_of(directories)
+    # None: without the metadata topic nothing says which segments there should be.
     known = segments_known(metadata) if remote and metadata else None
     for directory in remote:
         name = directory.name
@@ -155,6 +157,7 @@ def _between(local: PartitionDir, known: Iterable[RemoteSegment]) -> Iterator[tu
     starts = sorted((one.start_offset, one.end_offset + 1) for one in found)
     first = local.segments[0].base_offset
     at = UnifiedLog(local).checkpoint(file_names.LOG_STARTS)
+    # Without a checkpoint, the log starts at its first segment, in the tier or local.
     at = min([first, *(start for start, _ in starts)]) if at is None else at
     for start, end in [*starts, (first, first)]:
         if at < min(start, first):

@@ -93,6 +93,7 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
     if len(replicas) < 2:
         return
     marks = [mark for replica in replicas if (mark := replica.high_watermark) is not None]
+    # Retention runs on each broker by itself, and followers lag: compare what all have.
     start = max(replica.partition.log.log_start_offset for replica in replicas)
     end = min(replica.partition.end_offset for replica in replicas)
     cleaned = max(replica.clean_up_to for replica in replicas)
@@ -108,6 +109,7 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
         if offset is not None:
             camps = _camps(cursors, [rows[id(cursor)] for cursor in cursors], offset, cleaned)
             yield from _tell(camps, offset, min(marks, default=None))
+            # After a fork all batches differ: only the first difference says something.
             cursors = camps[0].cursors if _is_majority(camps) else []
 
 
@@ -150,12 +152,14 @@ class _Cursor:
                     self.path = segment.log.path
                     for found in batch_columns(source, Level.QUICK):
                         if isinstance(found, Defect):
+                            # Preallocated zeros follow the last batch: nothing is missing.
                             if found.reference != "zero-tail":
                                 self.is_damaged = True
                                 return
                             continue
                         rows = found.headers[list(_COMPARED)]
                         base = rows[_BASE]
+                        # `take` searches the base offsets, which have to increase for that.
                         if base[0] <= before or (np.diff(base) <= 0).any():
                             self.is_damaged = True
                             return
@@ -172,6 +176,7 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
     for cursor in cursors:
         cursor.fill()
     edges = [int(cursor.rows[_BASE, -1]) for cursor in cursors if not cursor.has_ended]
+    # Beyond it, a cursor may have batches that it has not read yet.
     edge = min(edges, default=_AFTER_ALL)
     return {id(cursor): cursor.take(edge) for cursor in cursors}
 
@@ -203,6 +208,7 @@ def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: 
         assume_unique=True,
         return_indices=True,
     )
+    # Checksums are no evidence here: each replica is cleaned by itself, at other times.
     same = (one[_LAST, mine] == other[_LAST, theirs]) & (one[_EPOCH, mine] == other[_EPOCH, theirs])
     # The cleaner of Kafka 4 rewrites messages of magic 0 and 1 as batches without an epoch.
     same |= (one[_EPOCH, mine] == -1) | (other[_EPOCH, theirs] == -1)
@@ -214,6 +220,7 @@ def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> in
     """Return the first offset from a limit on that only one has, or that differs."""
     one, other = one[:, one[_BASE] >= cleaned], other[:, other[_BASE] >= cleaned]
     count = min(one.shape[1], other.shape[1])
+    # Followers append the leader's batches as they are, so checksums must agree.
     differs = (one[_SAME_BYTES, :count] != other[_SAME_BYTES, :count]).any(axis=0)
     if differs.any():
         i = int(np.argmax(differs))

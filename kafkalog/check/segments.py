@@ -119,6 +119,7 @@ class OffsetsIncrease(SegmentCheck):
         spans = np.concatenate([self._held, spans_of(columns)], axis=1)
         self._held = spans[:, -1:]
         is_evidence = (spans[IS_SOUND] == 1) & (spans[IS_KNOWN] == 1)
+        # After damage, the next batch is not the successor: something lay between.
         is_evidence[1:] &= spans[PLACE, 1:] == spans[END_PLACE, :-1]
         following = np.where(is_evidence, spans[FIRST], _NOWHERE)[1:]
         for i, defect in self._judge(spans[:, :-1], following):
@@ -155,6 +156,7 @@ class OffsetsIncrease(SegmentCheck):
         spans, following = spans[:, numbers], following[numbers]
         first, last = spans[FIRST], spans[LAST]
         expected = np.concatenate(([self._expected], last[:-1] + 1))
+        # The batch fills the gap exactly: its offset field is wrong, not those of its neighbours.
         fits = expected + (last - first) + 1 == following
         displaced = fits & (first != expected) & (spans[IS_KNOWN] == 1)
         displaced &= follows(spans, self._end_position)
@@ -185,7 +187,7 @@ class OffsetsIncrease(SegmentCheck):
             )
 
 
-_SEGMENT_SIZE_MAX: Final = c.INT32_MAX
+_SEGMENT_SIZE_MAX: Final = c.INT32_MAX  # an offset index has four bytes for a position
 
 
 @partition_check
@@ -227,6 +229,7 @@ class OffsetsAreComplete(PartitionCheck):
         else:
             self._release(log.base_offset)
             self.is_compacted = self.is_compacted or self._was_emptied()
+            # Batches that are lost in damage are reported there, and are no gap.
             if not self.is_compacted and self._is_damaged_at_its_end():
                 self._expected, self._is_in_order = log.base_offset, True
         self._end_position = 0
@@ -235,6 +238,7 @@ class OffsetsAreComplete(PartitionCheck):
     def _was_emptied(self) -> bool:
         """Return whether the cleaner removed everything from the last segment."""
         times = self.log.time_index
+        # A roll adds an entry for the largest timestamp: a log that someone truncated still has it.
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
 
     def _is_damaged_at_its_end(self) -> bool:
@@ -378,6 +382,7 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
 def _is_cleaned(columns: BatchColumns) -> bool:
     """Return whether the cleaner has rewritten one of the batches of magic 2."""
     headers = columns.headers
+    # Producers write offsets without gaps inside a batch, and only the cleaner sets a horizon.
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0
     return bool((lost & (headers[h.MAGIC] >= 2) & columns.crc_valid).any())

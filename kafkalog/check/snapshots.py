@@ -70,6 +70,7 @@ class SnapshotCheck:
         if found is None or not (found.size or self._states.table.size):
             return
         differences = self._differences(found, offset)
+        # A broker that starts reads the latest snapshot, and goes on from there.
         self._adopt(found, differences, offset, number)
         differences += self._missing(found)
         self._mark_absent(found)
@@ -91,6 +92,7 @@ class SnapshotCheck:
         at = self._states.find(found[p.PRODUCER_ID])
         known = at >= 0
         if known.any():
+            # With damage since the producer's last batch, the log's state may be behind.
             known[known] = self._states.table[p.BLIND, at[known]] == self._timeline.blind
         told: dict[int, str] = {}
         if known.any():
@@ -106,6 +108,7 @@ class SnapshotCheck:
         if self._timeline.blind:
             return told
         for field in (p.TXN_FIRST, p.LAST_OFFSET):
+            # The batch at that offset was seen, and is not this producer's.
             wrong = self._has_batch(found[field]) | (found[field] >= offset)
             for i in np.flatnonzero(wrong).tolist():
                 what = f"{_NAMES[field]} {found[field, i]} belongs to no batch of it"

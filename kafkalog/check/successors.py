@@ -108,6 +108,7 @@ class Successors:
         self._held = _copy_of_last(both)
         headers, valid = both.headers, both.crc_valid
         first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
+        # A damaged successor says nothing against the batch before it.
         follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
         return shift, self._known(_part(both, 0, both.count - 1), follows)
 
@@ -150,6 +151,7 @@ class Successors:
 
 def _part(columns: BatchColumns, start: int, end: int) -> BatchColumns:
     """Return a range of the batches, without the refusals."""
+    # Refusals are numbered in the whole, and no user of the parts needs them.
     return replace(columns.part(start, end), refusals=())
 
 

@@ -206,6 +206,7 @@ def _pieces(
                     "path": file_system.absolute(segment.log.path),
                     "base_offset": segment.base_offset,
                     "start": start,
+                    # To wherever the file ends by then, as a run without tasks reads it.
                     "end": None if is_last else end,
                     "level": level,
                 }

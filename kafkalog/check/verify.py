@@ -279,6 +279,7 @@ class Verification:
                 self._take(partition, walked)
                 return partition
         seen, configs = look_at_partition(directory), self._configs_of(directory)
+        # It was listed with files; a directory that is gone would pass for an empty one.
         if directory.files and not seen.directory.files:
             detail = "The directory disappeared: its topic was deleted, or a broker moved it."
             yield make_defect("changed-while-reading", directory.path, detail)

@@ -148,6 +148,7 @@ class PrecomputedColumns:
             while self._key == key:
                 found = self._columns
                 assert found is not None, "there is a key only if there are columns"
+                # A part ended early, at something wrong: the rest of the file is read here.
                 if int(found.headers[POSITION, 0]) != position:
                     break
                 self._advance()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 
+# Ids of `ConfigResource.Type`.
 TOPIC: Final = 2
 BROKER: Final = 4
 RESOURCE_TYPES: Final = {

@@ -25,8 +25,8 @@ from kafkalog.cluster_image.model import (
     Source,
 )
 
-_NO_LEADER_CHANGE: Final = -2
-_NO_RECOVERY_CHANGE: Final = -1
+_NO_LEADER_CHANGE: Final = -2  # `LeaderConstants.NO_LEADER_CHANGE`
+_NO_RECOVERY_CHANGE: Final = -1  # `LeaderRecoveryState.NO_CHANGE`
 _RECOVERY_STATES: Final = (0, 1)
 _MIGRATING: Final = "A" * 22
 """`DirectoryId.MIGRATING`: the log directory of a replica is not assigned yet."""
@@ -152,6 +152,7 @@ def _merged(before: Partition, data: Data) -> Partition:
         nodes("lastKnownElr", before.last_known_elr),
         before.leader if is_led else leader,
         before.is_recovering if is_kept else _is_recovering(recovery),
+        # As in `PartitionRegistration.merge`: naming a leader, even the same one, begins an epoch.
         before.leader_epoch if is_led else before.leader_epoch + 1,
         before.partition_epoch + 1,
     )
@@ -302,7 +303,7 @@ def _config(image: ClusterImage, data: Data) -> Keys:
         settings.pop(data["name"], None)
     else:
         settings[data["name"]] = data["value"]
-    if not settings:
+    if not settings:  # an image has no empty resources
         del image.configs[resource]
     yield "config", *resource, data["name"]
 

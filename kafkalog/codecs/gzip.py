@@ -16,6 +16,7 @@ _FEED_SIZE_MIN: Final = 4 * 1024
 _FEED_SIZE_MAX: Final = 64 * 1024
 _PIECE_SIZE: Final = 1024 * 1024
 _MAGIC: Final = b"\x1f\x8b\x08"
+# No flags and no time; 255 is an unknown system, as `GZIPOutputStream` of Java writes.
 _HEADER: Final = _MAGIC + bytes(6) + b"\xff"
 _TRAILER: Final = struct.Struct("<II")
 
@@ -64,6 +65,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
     """
     from isal import isal_zlib
 
+    # Raw deflate: header and trailer are judged as Java does, not as zlib would.
     inflater = isal_zlib.decompressobj(-15)
     position, feed_size, crc, size = start, _FEED_SIZE_MIN, 0, 0
     pending: bytes | memoryview = b""
@@ -79,7 +81,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
                 raise damage(GZIP, "it ends too early")
             output.write(piece)
             crc = isal_zlib.crc32(piece, crc)
-            size += len(piece)
+            size += len(piece)  # modulo 2^32 in the trailer
             pending = inflater.unconsumed_tail
     except isal_zlib.error as error:  # type: ignore[misc] # the stub has no class
         raise damage(GZIP, str(error)) from error

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
-_STORED: Final = 0x80000000
-_BLOCK_CHECKSUM: Final = 0x10
+_STORED: Final = 0x80000000  # of the size of a block that is not compressed
+_BLOCK_CHECKSUM: Final = 0x10  # of FLG, the flags of a frame
 _END_MARK: Final = bytes(4)
 _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
@@ -27,6 +27,7 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
     """Write the content of the blocks. Raises as `kafkalog.codecs.decompress`."""
     import lz4.frame
 
+    # Magic, FLG, BD and checksum; with a content size eight bytes more.
     if len(view) < 7:
         raise damage(LZ4, "no lz4 frame")
     size = 15 if view[4] & 0x08 else 7
@@ -51,6 +52,7 @@ def _put(block: memoryview, header: bytes, output: Output) -> bool:
     import cramjam
 
     size_max = _block_size_max(header[5])
+    # cramjam does not know checksums of blocks; the frame decompressor verifies them.
     room = None if header[4] & _BLOCK_CHECKSUM else output.room(size_max)
     if room is None:
         return False
@@ -79,8 +81,10 @@ def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
     flags, block_descriptor = stored[4], stored[5]
     if stored[:4] != _MAGIC:
         raise damage(LZ4, "no lz4 frame")
+    # Version 1, no dictionary, nothing reserved, and block sizes 4 to 7 (64 KiB to 4 MiB).
     if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
         raise damage(LZ4, f"unknown frame descriptor {stored[4:6].hex()}")
+    # Kafka's reader refuses linked blocks, so no broker has accepted any.
     if not flags & 0x20:
         raise damage(LZ4, "linked blocks")
     if check_header and stored[-1] != _header_checksum(stored[4:-1]):
@@ -106,6 +110,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
             raise damage(LZ4, "it ends too early")
         yield view[position:end]
         position = end
+    # Kafka reads it, but does not compare it.
     if flags & 0x04 and position + 8 > len(view):
         raise damage(LZ4, "the content checksum is missing")
 

@@ -12,10 +12,10 @@ from formats.constants import SNAPPY
 from kafkalog.codecs.output import Output, damage
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
-_MAGIC_HEAD: Final = 0x82534E41
-_HEADER_SIZE: Final = 16
-_CHUNK_SIZE_MAX: Final = 512 * 1024 * 1024
-_BLOCK_SIZE: Final = 32 * 1024
+_MAGIC_HEAD: Final = 0x82534E41  # in place of a size: another stream follows
+_HEADER_SIZE: Final = 16  # magic, version, and the lowest version that can read it
+_CHUNK_SIZE_MAX: Final = 512 * 1024 * 1024  # `SnappyInputStream.MAX_CHUNK_SIZE`
+_BLOCK_SIZE: Final = 32 * 1024  # that of `SnappyOutputStream` by default
 _COPIED_MAX: Final = 1 << 20  # copying this many bytes is cheaper than a buffer around them
 # The densest element of a raw block, a copy, makes 64 bytes out of 3.
 _RATIO_MAX: Final = 22
@@ -26,10 +26,12 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
     del magic  # the same for all that know this codec
     if not len(view):
         raise damage(SNAPPY, "it is empty")
+    # librdkafka, and all clients made of it, write one raw block.
     if len(view) < _HEADER_SIZE or bytes(view[:8]) != _MAGIC:
         _decompress_block(view, output)
         return
     position = _HEADER_SIZE
+    # snappy-java ignores one to three bytes at the end.
     while position + 4 <= len(view):
         size = int.from_bytes(view[position : position + 4], "big")
         if size == _MAGIC_HEAD:

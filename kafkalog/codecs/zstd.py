@@ -16,11 +16,11 @@ from kafkalog.codecs.output import Output, damage
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
-_HEADER_SIZE_MAX: Final = 18
+_HEADER_SIZE_MAX: Final = 18  # `ZSTD_FRAMEHEADERSIZE_MAX`
 # How much zstd-jni reads at a time: ZSTD_DStreamInSize.
 _FEED_SIZE: Final = 131075
 _PIECE_SIZE: Final = 1024 * 1024
-_DEFAULT_LEVEL: Final = 3
+_DEFAULT_LEVEL: Final = 3  # `compression.zstd.level` by default
 _kept = threading.local()
 
 
@@ -115,7 +115,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
             block = int.from_bytes(view[end : end + 3], "little")
             # A block of kind 1 is one byte, repeated.
             end += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
-        end += flags & 4
+        end += flags & 4  # the checksum, if flagged
     else:
         return None
     return end if end <= len(view) else None

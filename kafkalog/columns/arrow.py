@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     Headers = NDArray[np.int64]
 
 
+# A handful of names: a byte per row.
 _NAME: Final = pa.dictionary(pa.int8(), pa.string())
 TIMESTAMP_TYPES: Final = [str(member) for member in TimestampType]
+# Unknown codecs are shown as their numbers.
 COMPRESSIONS: Final = [*c.COMPRESSION_NAMES, "5", "6", "7"]
 HEADER: Final = pa.struct(
     [pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]
@@ -184,6 +186,7 @@ def _table(
 
 def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
     """Return a record batch of `count` rows, even if it has no columns."""
+    # Arrow takes the number of rows from the first column.
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -322,6 +325,7 @@ def _column(name: str, rows: Rows, headers: Headers) -> Any:
     if name == "sequence":
         base = headers[k.BASE_SEQUENCE][ordinal]
         sequence = base + (table[k.OFFSET] - headers[k.BASE_OFFSET][ordinal])
+        # DefaultRecordBatch.incrementSequence: 0 follows 2^31 - 1.
         sequence[sequence > c.INT32_MAX] -= 1 << 31
         sequence[base < 0] = -1
         return pa.array(sequence.astype(np.int32))
@@ -359,6 +363,7 @@ def _batch_column(name: str, headers: Headers, rows: slice | NDArray[np.int64]) 
 def binary(arena: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]) -> Any:
     """Return byte strings of the arena as an Arrow array; a negative size is null."""
     count = len(sizes)
+    # Filled in place by the kernels: a numpy array would be copied into Arrow's memory.
     offsets = pa.allocate_buffer(4 * (count + 1))
     starts = np.frombuffer(offsets, np.int32)
     bits = pa.allocate_buffer((count + 7) // 8)

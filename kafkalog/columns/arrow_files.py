@@ -235,6 +235,7 @@ class Exporter:
         """Return the batch with one growing path dictionary: an IPC file has only one."""
         column = batch.column(0)
         names = column.dictionary.to_pylist()
+        # A scan's dictionary grows, and keeps its order: then the codes are right as they are.
         if names != self._paths[: len(names)]:
             self._paths += [name for name in names if name not in self._paths]
             codes = np.array([self._paths.index(name) for name in names], np.int32)
@@ -251,6 +252,7 @@ class Exporter:
 def _partition_columns(paths: Sequence[str], indices: Any) -> tuple[Any, Any]:
     """Return topic and partition of each row, by the directory of its path."""
     codes = indices.to_numpy()
+    # Nearly always: a record batch is of one log.
     if len(codes) and (codes == codes[0]).all():
         only = partition_around(paths[codes[0]])
         number = pa.scalar(only.partition, pa.int32())

@@ -1,6 +1,6 @@
 """How much of a log may be in memory at a time, and how much it will be when decompressed.
 
-Each command's bound, which `docs/memory.md` states, rests on these numbers.
+Each command's bound, which `docs/design/memory.md` states, rests on these numbers.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Turnstile:
                     self._change.notify_all()
 
 
+# What a record costs to decode, in bytes of an uncompressed log, however few bytes it has.
 _RECORD_SIZE: Final = 32
 _UNPACKED_MAX: Final = 1 << 20
 """More than this in the compressed batches of a small log is decoded by the kernels, however few
@@ -85,6 +86,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     size = min(source.stored_bytes, end - position)
+    # Large enough: what it decompresses to cannot make it small again.
     if size >= FAST_SIZE_MIN:
         return size
     room = _UNPACKED_MAX
@@ -92,6 +94,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
         for batch in scan_batches(source, position, end):
             if not isinstance(batch, Batch) or not batch.compression:
                 continue
+            # Messages cannot be counted without decompressing them.
             if batch.magic < 2:
                 size += _LEGACY_RATIO * batch.size_bytes
                 continue

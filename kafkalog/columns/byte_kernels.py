@@ -94,6 +94,7 @@ def varint(data, at, end):
     """Read a zigzag varint of 32 bits; return it and the position after it, or -1 if malformed."""
     value = np.int64(0)
     shift = np.int64(0)
+    # 5 bytes at most; of the fifth, ByteUtils keeps the bits that fit.
     while shift < 35:
         if at >= end:
             return np.int64(0), np.int64(-1)
@@ -112,6 +113,7 @@ def varlong(data, at, end):
     """Read a zigzag varint of 64 bits; return it and the position after it, or -1 if malformed."""
     value = np.uint64(0)
     shift = np.uint64(0)
+    # 10 bytes at most, of the tenth a single bit.
     while shift < np.uint64(70):
         if at >= end:
             return np.int64(0), np.int64(-1)
@@ -119,6 +121,7 @@ def varlong(data, at, end):
         at += 1
         value |= (one & np.uint64(0x7F)) << shift
         if one < np.uint64(0x80):
+            # Shifted unsigned: the highest bit is part of the number, not its sign.
             half = np.int64(value >> np.uint64(1))
             return half ^ -np.int64(value & np.uint64(1)), at
         shift += np.uint64(7)
@@ -203,6 +206,7 @@ def hash_keys(data, positions, sizes, seed_low, seed_high, low, high):
         c, d = _INITIAL[2] ^ seeds[0], _INITIAL[3] ^ seeds[1]
         at = positions[i]
         end = at + size
+        # SipHash-2-4 with a result of 128 bits: two rounds for each word, four to end with.
         while end - at >= 8:
             word = eight_bytes(data, at)
             d ^= word

@@ -1,6 +1,6 @@
 """Chunks of a log in memory: batch headers as columns, and the rows of their records.
 
-The memory bound of each command, which `docs/memory.md` states, rests on these numbers.
+The memory bound of each command, which `docs/design/memory.md` states, rests on these numbers.
 
 A chunk is read by one thread and decoded by another; its buffers are in its workspace, which is
 reused for a later chunk.
@@ -40,6 +40,7 @@ CHUNK_SIZE_MIN: Final = 1 << 16
 CHUNK_SIZE_MAX: Final = 1 << 21
 BATCH_SIZE_MAX: Final = 1 << 26
 """Larger batches are left to the reference decoder."""
+# at 128 bytes a batch, all of a chunk of 2 MiB
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
 _ARENA_KEPT_MAX: Final = 9 << 20
@@ -68,6 +69,7 @@ class Workspace:
         """Reserve `size` bytes, keeping the first `keep`; free the memory of a huge batch."""
         is_huge = not keep and len(self.arena) > max(size, _ARENA_KEPT_MAX)
         if len(self.arena) < size or is_huge:
+            # At least doubled, so that all copies together stay linear.
             grown = np.empty(max(size, 2 * keep), np.uint8)
             grown[:keep] = self.arena[:keep]
             self.arena = grown
@@ -91,6 +93,7 @@ class Workspace:
 
         Raises as `decompress`; then the bytes after `at` are meaningless.
         """
+        # Into the arena itself: what is decompressed is not copied once more.
         output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
         decompress_to(output, self.arena.data[start:end], magic=magic)
         if not output.is_in_place:
@@ -140,6 +143,7 @@ def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(sizes)
     first = before = 0
     while True:
+        # One row more than fits: a single record may be larger than that.
         last = min(int(np.searchsorted(ends, before + SIZE_AT_ONCE)) + 1, count)
         yield first, last
         if last == count:
@@ -369,6 +373,7 @@ class Chunk:
                 pass
         except KafkaLogError as error:
             return error
+        # What the kernels refuse the reference decoder must refuse: this is what tests look for.
         raise AssertionError(f"two decoders disagree about {self.path}, batch {ordinal}")
 
 
@@ -417,6 +422,7 @@ class ChunkReader:
             workspace.reserve(size)
             try:
                 self._source.read_into(self.position, workspace.arena.data[:size])
+            # A smaller chunk may end before the bad block; the last step is left to the scanner.
             except BytesUnreadableError:
                 if is_small:
                     return None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.columns.chunks import Chunk, Rows, Turn
     from kafkalog.model import Record
 
+# length, attributes, two deltas, two sizes and the number of headers, a byte each
 _RECORD_SIZE_MIN: Final = 7
 _RATIO_MAX: Final = 1024
 """A batch that claims more records than such a compression ratio allows is decoded."""
@@ -59,11 +60,9 @@ class CountWork(RecordWork):
     """Counts the wanted records."""
 
     def of_plan(self, plan: ReadPlan) -> CountWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         headers, valid = chunk.headers, chunk.crc_valid
         wanted = wanted_batches(headers, self.plan)
         whole = wanted & valid & self._taken_whole(headers)
@@ -83,7 +82,9 @@ class CountWork(RecordWork):
         room = headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
         room[is_packed] *= _RATIO_MAX
         whole: NDArray[np.bool_] = (headers[k.MAGIC] == 2) & (count >= 0)
+        # A count that cannot be is not believed: the records are decoded.
         whole &= (count <= last - base + 1) & (count * _RECORD_SIZE_MIN <= room)
+        # A header has no lower bound for its records' times.
         if selection.from_time is not None or selection.to_time is not None:
             whole[:] = False
         if selection.from_offset is not None:

@@ -25,6 +25,7 @@ def _crc_table(polynomial):
     return table
 
 
+# CRC-32C (Castagnoli) of magic 2, CRC-32 of magic 0 and 1, both reflected.
 _TABLE = np.concatenate((_crc_table(0x82F63B78), _crc_table(0xEDB88320)))
 _BYTE = np.uint64(0xFF)
 

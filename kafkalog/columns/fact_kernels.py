@@ -42,6 +42,7 @@ def gather_facts(rows, count, facts):
         batch = rows[k.ORDINAL, row]
         offset = rows[k.OFFSET, row]
         timestamp = rows[k.TIMESTAMP, row]
+        # Offset -1 means none in these columns, so negative ones are left out.
         if timestamp < _NO_TIMESTAMP and offset >= 0 and facts[_INVALID_TIME, batch] < 0:
             facts[_INVALID_TIME, batch] = offset
         if rows[k.VALUE_SIZE, row] < 0 and offset >= 0 and facts[_TOMBSTONE, batch] < 0:
@@ -103,6 +104,8 @@ def read_markers(data, starts, ends, types, epochs, deltas):
         types[i] = _UNREADABLE
         end = ends[i]
         length, at = varint(data, starts[i], end)
+        # A marker is alone in its batch (EndTransactionMarker); anything else is left to the
+        # reference.
         if at < 0 or length != end - at or length < 1:
             continue
         delta, at = varlong(data, at + 1, end)

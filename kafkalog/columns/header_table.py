@@ -44,7 +44,6 @@ UNREADABLE: Final = -3
 
 
 def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """Return the header table of some batches."""
     rows = [
         (
             batch.position,

@@ -101,7 +101,6 @@ class BatchColumns:
 
     @property
     def count(self) -> int:
-        """Number of batches."""
         return int(self.headers.shape[1])
 
     @property
@@ -212,6 +211,7 @@ def batch_columns(
     is_worth_it = fast_path.is_worth_it(
         size_to_decode(source, position, end) if level == Level.DEEP else size
     )
+    # With large batches it is faster to read headers only than every byte between them.
     if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
         threads = threads or fast_path.default_threads()
         return _by_chunks(source, level, threads, position, end, look)
@@ -261,6 +261,7 @@ def _by_reference(
                 batches = []
             if isinstance(found, Defect):
                 yield found
+    # What was read before the failure comes first.
     except KafkaLogError:
         if batches:
             yield _columns_of(source, batches, level)
@@ -322,6 +323,7 @@ def _walk(
     with Crew(threads, "kafkalog-headers") as pool:
         walk = Walk(
             ChunkReader(source, position, end, doubled=True),
+            # One chunk more than threads: the next is ready when a thread gets free.
             Lanes(pool, threads + 1, rows, []),
             lambda chunk: _steps(chunk, level, look),
             judge,

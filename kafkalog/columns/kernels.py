@@ -87,6 +87,7 @@ def scan_headers(data, start, size, file_position, left, headers):
             minimum = _LEGACY_MIN
         elif magic == 1:
             minimum = _LEGACY_V1_MIN
+        # A negative magic is above 2 here, as a byte.
         if magic > 2 or length < minimum or _LOG_OVERHEAD + length > left - at:
             return found, at, SCAN_ODD
         end = at + _LOG_OVERHEAD + length
@@ -146,6 +147,7 @@ def _record(data, at, body_end, rows, row):
         if at < 0 or size > end - at:
             return np.int64(-1)
         rows[field, row] = at
+        # Any negative size is null, not only -1.
         rows[field + 1, row] = max(size, np.int64(-1))
         at += max(size, np.int64(0))
     count, at = varint(data, at, end)
@@ -203,6 +205,7 @@ def decode_records(data, headers, starts, ends, last, state, codes, rows):
                 if at == end:
                     code = COUNT_INVALID
                     break
+                # The state says where to go on: the caller uses these rows, and calls again.
                 if row == capacity:
                     state[STATE_BATCH] = batch
                     state[STATE_POSITION] = at
@@ -362,6 +365,7 @@ def skip_without_key(data, headers, starts, ends, first, last, wanted):
             at, stays = _keyed_record(data, at, end, wanted)
             if at < 0 or stays:
                 break
+        # Only what is sound to the last byte may be skipped: damage has to be reported.
         if at == end and not stays and headers[COUNT, batch] > 0:
             starts[batch] = -1
 

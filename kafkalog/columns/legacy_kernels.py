@@ -101,6 +101,7 @@ def _end_of_message(data, at, end):
     size = int32(data, at + _LENGTH)
     if size < _LENGTH_MIN:
         return np.int64(-1)
+    # An incomplete last message is dropped in silence, as by Kafka.
     if size > end - at - _LOG_OVERHEAD:
         return np.int64(0)
     return at + _LOG_OVERHEAD + size
@@ -133,8 +134,7 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
     Args:
         data: the bytes that `starts` and `ends` point into.
         headers: the messages' header table.
-        starts, ends: where each message is, or the decompressed value of a compressed message; a
-            start of -1 skips it.
+        starts, ends: each message, or the decompressed value of a compressed one; -1 skips it.
         last: number of messages.
         state: where to continue; updated.
         codes: filled, per message of the log, with OK or MALFORMED.
@@ -160,6 +160,7 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
             last_at = _last_of_set(data, start, end) if is_set else np.int64(0)
             if last_at < 0:
                 code = MALFORMED
+            # Inner offsets of magic 1 are relative; offset 0 is what an old librdkafka sent.
             elif is_set and headers[MAGIC, batch] == 1 and own_offset != 0:
                 base = own_offset - int64(data, last_at)
                 if own_offset < int64(data, last_at):

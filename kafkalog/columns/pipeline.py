@@ -112,6 +112,7 @@ def _all_parts(
 ) -> Iterator[Part]:
     walk = LivingWalk(plan)
     with Crew(threads, "kafkalog") as pool:
+        # One chunk more than threads: the next is ready when a thread gets free.
         lanes = Lanes(pool, threads + 1, work.format.rows_max, [], turnstile)
         while (segment := walk.take()) is not None:
             try:
@@ -159,7 +160,6 @@ class _SegmentScan:
         self._walk.stop()
 
     def parts(self) -> Iterator[Part]:
-        """Yield all parts, in order."""
         release = self._work.format.release
         for part in self._parts():
             yield part
@@ -169,6 +169,7 @@ class _SegmentScan:
         for found in self._walk.found():
             if isinstance(found, Task):
                 chunk = found.chunk
+                # Asked now: after its results the chunk's buffers belong to another one.
                 next_offset = chunk.batch(chunk.count - 1).next_offset
                 yield from self._walk.results(found)
                 self._living.check(next_offset)

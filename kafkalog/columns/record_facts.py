@@ -60,6 +60,7 @@ def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusal
     table = _no_facts(len(batches))
     refusals: Refusals = []
     for i, batch in enumerate(batches):
+        # Whatever its records say is not what was written.
         if batch.crc_valid is False:
             continue
         table[FOUND, i] = 0
@@ -91,6 +92,7 @@ def markers_of_chunk(chunk: Chunk) -> Table:
     plain = which[
         (headers[k.ATTRIBUTES, which] & c.COMPRESSION_MASK == 0) & (headers[k.COUNT, which] == 1)
     ]
+    # What the kernel does not take is decided by the reference decoder, below.
     table[MARKER_TYPE, which] = UNREADABLE
     types, epochs, deltas = np.empty((3, len(plain)), np.int64)
     starts = headers[k.POSITION, plain] - chunk.position

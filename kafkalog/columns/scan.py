@@ -223,6 +223,7 @@ class Scan:
 
     def count_rows(self) -> int:
         """Return the number of rows. Raises as `Log.records`."""
+        # A column that is there in any case: without one, Arrow would have no rows to count.
         return sum(batch.num_rows for batch in self._scan(columns=[self._offset]))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

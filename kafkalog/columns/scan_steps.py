@@ -52,6 +52,7 @@ _TEXT_SIZE_MIN: Final = 2
 @lru_cache(16)
 def text_in(pattern: re.Pattern[bytes]) -> re.Pattern[bytes] | None:
     """Return the expression for a text that is in everything a pattern matches, or None."""
+    # A text may then be written in other ways than it stands in the pattern.
     if pattern.flags & (re.IGNORECASE | re.VERBOSE) or _STRUCTURE.search(pattern.pattern):
         return None
     texts = []
@@ -61,6 +62,7 @@ def text_in(pattern: re.Pattern[bytes]) -> re.Pattern[bytes] | None:
             continue  # how often something is repeated
         if pattern.pattern[: match.start()].endswith(b"\\"):
             text = text[1:] if text[:1] not in b"xuUN0123456789" else b""
+        # The last sign may occur no time at all.
         if pattern.pattern[match.end() : match.end() + 1] in _REPEATS:
             text = text[:-1]
         texts.append(text)
@@ -78,6 +80,7 @@ def keep_matching(
     """Unset `chosen` for the byte strings that are null or empty, or in which nothing matches."""
     chosen &= sizes > 0
     text = text_in(pattern)
+    # Searched in one go over the arena: the strings have to lie in it in order.
     if text is not None and chosen.any() and bool((positions[1:] >= positions[:-1]).all()):
         chosen &= _with_text(arena, positions, sizes, text)
     view = arena.data
@@ -142,6 +145,7 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
                     & (headers[k.BASE_OFFSET] >= transaction.first_offset)
                     & (headers[k.BASE_OFFSET] <= transaction.last_offset)
                 )
+        # Control batches of KRaft are not transactional, and stay.
         wanted &= ~(hidden & modern & (headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK != 0))
     return wanted
 
@@ -201,6 +205,7 @@ def _with_header(
 
 
 def _array(data: bytes) -> NDArray[np.uint8]:
+    # Writable: the address of a read-only array is several times as slow to get.
     return np.frombuffer(bytearray(data), np.uint8)
 
 
@@ -290,11 +295,9 @@ class RecordWork:
     format: RecordFormat
 
     def of_plan(self, plan: ReadPlan) -> RecordWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         wanted = wanted_batches(chunk.headers, self.plan)
         reported = wanted & ~chunk.crc_valid
         if self.plan.selection.sound:
@@ -319,7 +322,6 @@ class RecordWork:
             yield from _with_events(self.format.of_rows(chosen, chunk), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """See `Work`."""
         for defect in crc_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
         if self.plan.selection.sound and batch.crc_valid is False:
@@ -358,11 +360,9 @@ class BatchWork:
     format: BatchFormat
 
     def of_plan(self, plan: ReadPlan) -> BatchWork:
-        """See `Work`."""
         return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
-        """See `Work`."""
         valid, headers = chunk.crc_valid, chunk.headers
         wanted = wanted_batches(headers, self.plan)
         odd = np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT
@@ -391,7 +391,6 @@ class BatchWork:
         yield from _with_events(self.format.of_batches(chunk, first, last, wanted), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """See `Work`."""
         if batch.magic < 2 and batch.compression:
             with suppress(KafkaLogError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)

@@ -105,6 +105,7 @@ def snapshot_columns(path: str) -> NDArray[np.int64] | None:
     entries = np.frombuffer(data, _ENTRY, count, _ENTRIES)
     columns = np.array([entries[name] for name in _ENTRY.names or ()], np.int64)
     columns = columns[:, np.argsort(columns[0], kind="stable")]
+    # As in a map: ProducerStateManager puts each entry over an earlier one.
     is_last = np.append(columns[0, 1:] != columns[0, :-1], True)
     return columns[:, is_last]
 
@@ -251,6 +252,7 @@ class _Block:
             self._judged(self._cursor + 1, _ODD)
             return
         while self._cursor < len(self._order):
+            # A gap this long is jumped over, not read.
             if self._starts[self._cursor] > reader.position + _JUMP:
                 return
             chunk = reader.read(self._space) if reader.position < reader.end else None

@@ -70,11 +70,13 @@ def _lz4(data, at, end, out, room, checks_header, functions):
         return np.int64(-1)
     flags = byte(data, at + 4)
     largest = byte(data, at + 5)
+    # Version 1, independent blocks, no checksum of blocks: what Kafka's writers set.
     if flags & 0xF3 != 0x60 or largest & 0x8F or largest < 0x40:
         return np.int64(-1)
     size = 2 + (flags & 8)
     if end - at < size + 5:
         return np.int64(-1)
+    # Not for magic 0: old clients computed it over the wrong bytes, and Kafka does not look.
     if checks_header:
         hashed = call_c(functions[_XXH32], (address(data, at + 4), size, np.int64(0)))
         if byte(data, at + 4 + size) != hashed >> 8 & 0xFF:
@@ -92,6 +94,7 @@ def _lz4(data, at, end, out, room, checks_header, functions):
             break
         if size > block_max or size > end - at:
             return np.int64(-1)
+        # Bit 31: the block is stored as it is.
         if word > 0x7FFFFFFF:
             if size > room - done:
                 return np.int64(-1)
@@ -153,6 +156,7 @@ def _is_one_frame(data, at, end, room):
             return False
         block = byte(data, at) | byte(data, at + 1) << 8 | byte(data, at + 2) << 16
         at += 3
+        # A block of type 1 is one byte, repeated.
         at += 1 if block >> 1 & 3 == 1 else block >> 3
     return at + (flags & 4) == end
 
@@ -172,6 +176,7 @@ def _gzip(data, at, end, out, room, scratch, functions):
     put_eight_bytes(scratch, _AVAIL_OUT, np.uint64(room))
     put_eight_bytes(scratch, _NEXT_IN, np.uint64(address(data, at + 10)))
     put_eight_bytes(scratch, _AVAIL_IN, np.uint64(end - at - 10))
+    # 8 bytes are left: checksum and size. More would be another member, or junk that Kafka ignores.
     if signed(call_c(functions[_INFLATE], (state,))) != 0 or little_endian(scratch, _AVAIL_IN) != 8:
         return np.int64(-1)
     size = room - little_endian(scratch, _AVAIL_OUT)
@@ -264,6 +269,7 @@ def _snappy_blocks(data, at, end, fill, batch, blocks, count):
 
     The number is -1 if it is not one block, or one header and whole blocks.
     """
+    # Producers in Java write xerial's frames, librdkafka a single raw block: Kafka reads both.
     chunked = end - at >= _XERIAL_HEADER_SIZE and (
         eight_bytes(data, at) == np.uint64(0x00595050414E5382)
     )

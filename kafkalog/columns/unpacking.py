@@ -43,6 +43,7 @@ def unpack_plain(
     """
     scratch = np.empty(u.SCRATCH_SIZE, np.uint8)
     before = -1
+    # As long as one of the two gets on: a log may mix codecs.
     while before < first < len(packed) and fill < full:
         before = first
         first, fill = u.unpack_batches(
@@ -72,6 +73,7 @@ def _unpack_snappy(
         return last, fill
     listed = blocks[:, :count]
     done = _decompress_blocks(arena, listed)
+    # Only whole batches count: one with a bad block begins again with the codec's module.
     if done < count:
         last, end = (int(listed[field, done]) for field in (u.BLOCK_BATCH, u.BLOCK_TO))
         batches = listed[u.BLOCK_BATCH]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Crew
 
 
+# What a thread makes before the consumer must take it: bounds the memory per thread.
 _OUTPUT_AT_ONCE: Final = 1 << 23
 # A chunk that becomes larger than this is followed by smaller ones, so that all threads stay busy.
 _OUTPUT_OF_CHUNK: Final = 1 << 24
@@ -65,7 +66,6 @@ class Lanes:
     turnstile: Turnstile | None = None
 
     def space(self) -> Workspace:
-        """Return a workspace."""
         return self.spaces.pop() if self.spaces else Workspace(self.rows_max)
 
 
@@ -139,12 +139,14 @@ class Walk:
         Raises:
             KafkaLogError: raised by one of the steps.
         """
+        # Holds the turnstile until the last step was used: a large batch is in memory that long.
         with ExitStack() as stack:
             yield from self._results(task, stack)
         self._free(task)
 
     def stop(self) -> None:
         """Wait for work in progress, and drop its results."""
+        # Waited for: buffers that are still written must not go back to the pool.
         self._lanes.pool.forget(task.future for task in self._tasks)
         for task in self._tasks:
             self._free(task)
@@ -191,6 +193,8 @@ class Walk:
                 found = error
             if isinstance(found, Batch):
                 continue
+            # Chunks behind were framed by a length that is wrong: read again from where the judge
+            # says.
             self.stop()
             self.reader.resume(position)
             self._is_blocked = self._judge is None

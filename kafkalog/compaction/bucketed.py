@@ -76,6 +76,8 @@ def write_new_segments(
         RefusedError: the partition has changed meanwhile.
     """
     made = [segment_to_json(cleaning.put(group, changes), group) for group in groups]
+    # Compared once more behind the work: what was read is what the plan describes, or it is thrown
+    # away.
     plan.candidate()
     result = {
         "plan": plan.to_json(),
@@ -156,6 +158,7 @@ def bucketed_passes(plan: PassPlan, candidate: Candidate, place: str, memory: in
     source = around.path(keys_name(plan))
     write_keys(plan, candidate, Changes(source), memory)
     sound = sound_from_json(read_result(source)["sound"])
+    # Old formats and huge batches have no rows in buckets; a plain pass takes them.
     if not sound.suits_kernels:
         return LocalPasses(candidate, plan.request, sound)
     for number in range(count_of_buckets(plan, memory)):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 NUMBER: Final = np.dtype("<i8")
 _FIELDS: Final = 3
+# 24 MB, so that with 256 buckets a write to each still has 96 kB
 _ROWS_WAITING: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 18
 _KEY_SIZE: Final = 64  # memory per key in a map, including its number
@@ -97,6 +98,7 @@ class KeySpill:
     def __init__(self, files: Sequence[BinaryIO]) -> None:
         self.rows = 0
         self.failure: OSError | None = None
+        # As for `KeyMap`: nobody can construct keys that collide, or that all fall into one bucket.
         self._seed = secrets.randbits(63), secrets.randbits(63)
         self._files = files
         self._waiting: list[Table] = []
@@ -111,6 +113,7 @@ class KeySpill:
         assert isinstance(keys, SpilledKeys), "they were made here"
         numbers = np.arange(self.rows, self.rows + len(keys))
         self.rows += len(keys)
+        # 0 is a record without a key, which supersedes nothing and is dropped by itself.
         found = (keys.low != 0) | (keys.high != 0)
         numbers = np.where(keys.counts, numbers, ~numbers)
         self._waiting.append(np.stack((keys.low, keys.high, numbers), axis=1)[found])
@@ -125,6 +128,7 @@ class KeySpill:
         rows = np.concatenate(self._waiting).astype(NUMBER, copy=False)
         self._waiting, self._waiting_rows = [], 0
         buckets = (rows[:, 1] >> 20 & 0x7FFFFFFF) % len(self._files)  # the map uses other bits
+        # Stable: within a bucket the log order decides which record of a key is the last.
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=len(self._files)))
         rows, first = rows[order], 0
@@ -144,6 +148,8 @@ def spilling(changes: Changes, count: int) -> Iterator[KeySpill]:
         names = map(bucket_name, range(count))
         spill = KeySpill([held.enter_context(changes.create(name)) for name in names])
         yield spill
+        # The judge of the log reports damage and goes on; a full disk must not end in a short
+        # bucket.
         if spill.failure is not None:
             raise spill.failure
         spill.write()
@@ -171,6 +177,8 @@ class SpilledLog(DirtyKeys):
         self._all = log.segments
         self._lower = log.log_start_offset
         upper = cleanable.first_uncleanable_offset
+        # Including empty segments, which bring no batch: their transaction indexes count
+        # nevertheless.
         self._coming = [one for one in log.segments if one.base_offset < upper]
         self._open = TransactionState()
 
@@ -195,6 +203,8 @@ class SpilledLog(DirtyKeys):
             self.states[here] = self._open.to_json()
             upper = segment.next_base_offset
             assert upper is not None, "the active segment is not cleaned"
+            # As Cleaner.cleanSegments does for each source: entries that are known already do no
+            # harm.
             self._open.expect(collect_aborted(self._all, segment.base_offset, self._lower, upper))
 
 
@@ -210,7 +220,10 @@ def superseded_in(path: str) -> tuple[int, Iterator[Table]]:
     keys = KeyMap()
     numbers = [np.zeros(0, np.int64)]
     for rows in _rows_of(path):
+        # Two passes over the bucket: a record can be superseded by any later one, so all keys come
+        # first.
         counted = rows[rows[:, 2] >= 0]
+        # The map keeps its arrays until they are inserted: a view would hold on to the whole piece.
         keys.put(Keys.of(counted[:, 0].copy(), counted[:, 1].copy()))
         numbers.append(counted[:, 2].copy())
     keys.settle()
@@ -296,7 +309,6 @@ class SupersededByMap:
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return len(self._map)
 
     def begin(self, path: str) -> int:

@@ -53,10 +53,14 @@ def find_cleanable(
     """
     start, end = log.log_start_offset, log.log_end_offset
     first_dirty = start if checkpoint is None else checkpoint
+    # As LogCleanerManager.cleanableOffsets: an entry outside the log counts as none, so that all of
+    # the log is dirty again.
     is_wrong = not start <= first_dirty <= end
     if is_wrong:
         first_dirty = start
     active = log.segments[-1]
+    # Beyond the last stable offset a transaction may still be aborted; the active segment is
+    # appended to, and never rewritten.
     limits = [log.last_stable_offset, active.base_offset]
     if up_to_offset is not None:
         limits.append(up_to_offset)
@@ -66,12 +70,14 @@ def find_cleanable(
             segment.base_offset
             for segment in segments_between(log.segments, first_dirty, active.base_offset)
             if largest_timestamp(log, segment) > youngest
+            # Only the first one limits; lags count by segment, as by its largest timestamp.
         ][:1]
     not_beyond = max(first_dirty, min(limits))
     first_uncleanable = _aligned_down(log.segments, not_beyond)
     cleanable = segments_between(
         log.segments, min(first_dirty, first_uncleanable), first_uncleanable
     )
+    # A segment with the first dirty offset inside counts as clean and as dirty, as in LogToClean.
     clean = [s.log.size_bytes for s in log.segments if s.base_offset < first_dirty]
     return Cleanable(
         first_dirty,
@@ -94,9 +100,11 @@ def compaction_delay_ms(
         min(cleanable.first_dirty_offset, log.segments[-1].base_offset),
         log.segments[-1].base_offset,
     )
+    # The default of max.compaction.lag.ms: no limit, so no segment has to be opened.
     if not dirty or max_compaction_lag_ms == INT64_MAX:
         return 0
     firsts = [_first_timestamp(log, segment) for segment in dirty]
+    # 0 and -1 say nothing about age: LogCleanerManager.maxCompactionDelay leaves them out.
     earliest = min((first for first in firsts if first > 0), default=None)
     return 0 if earliest is None else max(0, now_ms - max_compaction_lag_ms - earliest)
 
@@ -112,6 +120,7 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
     """Return the segments from that of `start` up to base offset `end`: `LogSegments.values`."""
     if start == end:
         return []
+    # The segment that holds `start` is part of the range, however little of it is.
     floor = max((s.base_offset for s in segments if s.base_offset <= start), default=start)
     return [segment for segment in segments if floor <= segment.base_offset < end]
 
@@ -119,15 +128,21 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
 def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
     """Return the time index's last timestamp (ms), or without one the file's modification time."""
     with log.open_segment(segment) as opened:
+        # After a clean stop a broker reads the last entry of the time index; after a crash recovery
+        # finds the largest timestamp in the log. Neither looks at records otherwise.
         if log.was_closed:
             timestamp = -1 if opened.time_index is None else opened.time_index.last_slot_timestamp()
         else:
             timestamp, _ = opened.largest_timestamp(recovered=True)
+    # As LogSegment.largestTimestamp: logs of magic 0 have no timestamps, and empty segments no
+    # entry.
     return timestamp if timestamp >= 0 else segment.log.mtime_ms
 
 
 def _aligned_down(segments: Sequence[Segment], offset: int) -> int:
     """Return the base offset of the segment that holds the offset, or of the active segment."""
+    # As LogToClean: downwards, so that a last stable offset inside a segment leaves all of it
+    # alone.
     below = [s.base_offset for s in segments[:-1] if s.base_offset <= offset]
     following = next((s.base_offset for s in segments if s.base_offset > offset), None)
     if below and following is not None:
@@ -181,6 +196,7 @@ def find_candidate(
     start, end, cleaned = marks.log_start_offset, marks.high_watermark, _cleaner_offset(
         marks, request
     )  # fmt: skip
+    # A missing entry reads as the log start, below which nothing is cleaned: say so instead.
     is_noted = request.high_watermark is not None or (
         marks.log.checkpoint(file_names.HIGH_WATERMARKS) is not None
     )
@@ -221,6 +237,7 @@ def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[
             taken.append(one)
         else:
             skipped.append(replace(one, skip=Skip.CLEAN_ENOUGH))
+    # grabFilthiestCompactedLog takes the highest ratio, also among those that are overdue.
     taken.sort(key=lambda one: -(one.cleanable.ratio if one.cleanable else 0))
     return taken + skipped
 
@@ -239,6 +256,7 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
         map_memory=request.map_memory,
         load_factor=request.load_factor,
     )
+    # Kafka's Cleaner refuses such a map, too: a pass that maps no key would never get on.
     if config.keys_max == 0:
         raise UsageError(
             f"An offset map of {request.map_memory} bytes holds no key.",
@@ -258,6 +276,8 @@ def _skip_by_name(partition: PartitionDir) -> Skip | None:
 
 
 def _skip_by_configs(configs: TopicConfigs) -> Skip | None:
+    # Configs are in the cluster metadata, not in the directory: without them nothing may be
+    # dropped.
     if "compact" not in configs.words("cleanup.policy"):
         return Skip.NOT_COMPACTED
     return Skip.REMOTE if configs["remote.storage.enable"].value else None
@@ -269,7 +289,10 @@ def _cleaner_offset(marks: LogOffsets, request: CompactionRequest) -> LogOffset:
     return LogOffset("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")
 
 
+# A cleaner looks again every log.cleaner.backoff.ms (15 s): hours are no delay but a standstill.
 _HOUR_MS: Final = 3_600_000
+# Every 5 s (replica.high.watermark.checkpoint.interval.ms) and 60 s, so they tell when the broker
+# was last alive.
 _NOTED_OFTEN: Final = (file_names.HIGH_WATERMARKS, file_names.RECOVERY_POINTS)
 
 
@@ -317,6 +340,7 @@ def dirt_of(partition: PartitionDir) -> Dirt | None:
     if noted is None and partition.topic not in COMPACTED_TOPICS:
         return None
     config = CompactionConfig()
+    # The clock counts only with min.compaction.lag.ms, which is 0 here.
     cleanable = find_cleanable(log, config, 0, noted)
     stuck = _why_stuck(log, cleanable, noted, config.min_cleanable_dirty_ratio)
     return Dirt(cleanable.cleanable_bytes, cleanable.ratio, stuck)

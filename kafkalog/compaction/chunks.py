@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
+# A single huge batch must not hold on to its buffer until the end of the pass.
 _BUFFER_KEPT_MAX: Final = 1 << 23
 _PACKING_MAX: Final = 256  # bytes by which a small batch can grow when it is compressed
 _GROWTH_MAX: Final = 18  # bytes by which a record can grow: its length and its timestamp delta
@@ -112,7 +113,9 @@ class Buffers:
 
     def take(self, size: int) -> NDArray[np.uint8]:
         """Return a buffer of at least this size."""
+        # Another thread may take the last one between a test and the pop.
         with suppress(IndexError):
+            # One that is too small is dropped: the pool adapts to the sizes that are asked for.
             buffer = self._free.pop()
             if len(buffer) >= size:
                 return buffer
@@ -120,6 +123,7 @@ class Buffers:
 
     def give(self, buffer: NDArray[np.uint8]) -> None:
         """Return a buffer, or the first bytes of one, to the pool."""
+        # A slice of a buffer comes back as the whole that it is part of.
         whole = buffer.base if isinstance(buffer.base, np.ndarray) else buffer
         if len(whole) <= _BUFFER_KEPT_MAX:
             self._free.append(whole)
@@ -161,6 +165,7 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
     codecs = headers[k.ATTRIBUTES] & c.COMPRESSION_MASK
     starts = headers[k.POSITION] - chunk.position + c.RECORD_BATCH_OVERHEAD
     ends = starts + headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
+    # Batches of which no record is needed are not even decompressed: their fate is known.
     starts[~wanted] = -1
     for step in chunk.ranges(wanted & (codecs > 0) & (headers[k.COUNT] > 0), starts, ends):
         if isinstance(step, Turn):
@@ -171,6 +176,7 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
         part = Opened(chunk, step.start, step.stop, np.stack((starts[some], ends[some])))
         counts = part.counts
         require_few_records(int(counts.max(initial=0)))
+        # A record takes 7 bytes at least: a larger count is damage, and must not size any table.
         bad = np.flatnonzero((counts < 0) | (counts > part.bodies[1] - part.bodies[0]))
         if len(bad):
             raise chunk.refusal(step.start + int(bad[0]))
@@ -191,6 +197,7 @@ def rewrite(
         buffers: the pool for the new batches; their user returns them to it.
     """
     headers, counts = np.ascontiguousarray(part.headers), part.counts
+    # Another count than when it was judged: the file has changed under our hands.
     if len(superseded) != counts.sum():
         raise read_otherwise(part.chunk.path)
     plan = np.zeros((r.PLAN_FIELDS, len(counts)), np.int64)
@@ -212,6 +219,7 @@ def rewrite(
     packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
     if packed.any():
         made, end = _packed(out, plan, headers, packed, buffers)
+        # Compressed into another buffer: one in place could overtake what is still to be read.
         buffers.give(out)
         out = made
     _put_checksums(out, plan, actions)
@@ -222,6 +230,8 @@ def _refusal(part: Opened, plan: Table, keep: Mask) -> str | None:
     """Return why a broker's cleaner would fail on one of these batches, or None."""
     headers = part.headers
     is_data = headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
+    # MemoryRecordsBuilder refuses these, although a broker may have stored them: its cleaner gives
+    # up on the partition, which is worth telling.
     odd = (headers[k.PRODUCER_EPOCH] < 0) | (is_data & (headers[k.BASE_SEQUENCE] < 0))
     odd &= headers[k.PRODUCER_ID] != -1
     odd |= plan[r.EARLIEST] < c.NO_TIMESTAMP
@@ -246,6 +256,7 @@ def _packed(
     starts, sizes, kinds = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist(), codecs.tolist()
     done = end = 0
     while done < count:
+        # The xerial framing of snappy has no kernel; its batches go one by one.
         if kinds[done] not in (c.NONE, c.SNAPPY):
             done, end = p.pack_batches(out, plan, codecs, done, made, end, functions, scratch)
         if done < count:
@@ -265,6 +276,7 @@ def _packed_one(
         body = memoryview(compress(body, codec))
     start = at + len(head)
     end = start + len(body)
+    # Incompressible data grows: rare, so the buffer is not made for the worst case.
     if end > len(made):
         made = np.concatenate((made, np.empty(end, np.uint8)))
     new = made.data

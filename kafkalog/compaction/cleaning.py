@@ -42,11 +42,16 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
     """
     from formats.record_batch import Record as RecordSchema
 
+    # Since 4.0 MemoryRecords.filterTo makes magic 2 of whatever is kept of older batches; what is
+    # dropped at either end of one is lost from its range.
     is_legacy = batch.magic < 2
     base_offset = records[0].offset if is_legacy else batch.base_offset
     last_offset = records[-1].offset if is_legacy else batch.last_offset
     append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    # With LogAppendTime all records have the batch's time, whatever their deltas say.
     timestamps = [batch.max_timestamp if append_time else record.timestamp for record in records]
+    # KIP-534 has no field of its own: the horizon takes the place of the base timestamp, and the
+    # deltas get negative.
     base_timestamp = timestamps[0] if horizon_ms is None else horizon_ms
     body = b"".join(
         RecordSchema.build(
@@ -62,6 +67,8 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
         for record, timestamp in zip(records, timestamps, strict=True)
     )
     attributes = batch.attributes & ~c.DELETE_HORIZON_MASK
+    # Its bit of the timestamp type means nothing: magic 0 has no timestamps, and becomes
+    # CreateTime.
     if batch.magic == 0:
         attributes &= c.COMPRESSION_MASK
     if horizon_ms is not None:
@@ -80,6 +87,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
 
 def emptied(batch: Batch) -> bytes:
     """Build the batch without its records; it keeps its offsets, producer and sequences."""
+    # As DefaultRecordBatch.writeEmptyHeader: no codec and no horizon.
     attributes = batch.attributes & ~(c.DELETE_HORIZON_MASK | c.COMPRESSION_MASK)
     return _built(
         batch,
@@ -115,6 +123,7 @@ def _built(
         "last_offset_delta": last_offset - base_offset,
         "base_timestamp": base_timestamp,
         "max_timestamp": max_timestamp,
+        # Magic 0 and 1 have no producers, and MemoryRecordsBuilder writes -1.
         "producer_id": -1 if is_legacy else batch.producer_id,
         "producer_epoch": -1 if is_legacy else batch.producer_epoch,
         "base_sequence": -1 if is_legacy else batch.base_sequence,
@@ -156,6 +165,8 @@ class CleaningPass:
 
     def groups(self) -> list[list[Segment]]:
         """Return the segments to clean, grouped by the new segment that they are merged into."""
+        # From the head of the log, not from the first dirty offset: the map says which records of
+        # the clean part are superseded.
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
@@ -213,6 +224,8 @@ class Pass(CleaningPass):
         self.end_offset = self.map.latest_offset + 1
 
     def _legacy_horizon(self, first_dirty: int) -> int:
+        # As Cleaner.doClean: messages of magic 0 and 1 have no place for a horizon, so the time of
+        # the file tells how long a tombstone has been there.
         clean = [s.log.mtime_ms for s in self._log.segments if s.base_offset < first_dirty]
         return clean[-1] - self.config.delete_retention_ms if clean else 0
 
@@ -237,13 +250,17 @@ class Pass(CleaningPass):
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
         """Yield the batches of the new segment of a group; the groups must be cleaned in order."""
+        # The state goes on through all groups, but each new segment gets a transaction index of its
+        # own.
         self._transactions.kept = []
         for segment in group:
             upper = self._next_base(segment)
+            # The index goes along, not the log: a marker may lie in a later segment than its data.
             self._expect_aborted(segment, upper)
             keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
             with self._log.open_segment(segment) as opened:
                 for batch in opened.scan_from(segment.base_offset):
+                    # It was judged before: a defect now is a change behind our back.
                     if not isinstance(batch, Batch):
                         raise read_otherwise(batch.path, batch)
                     data, found = self._clean(opened, batch, keep_legacy)
@@ -257,7 +274,6 @@ class Pass(CleaningPass):
 
     @property
     def keys(self) -> int:
-        """Number of keys in the offset map."""
         return len(self.map)
 
     def _next_base(self, segment: Segment) -> int:
@@ -274,9 +290,14 @@ class Pass(CleaningPass):
         is_discardable = self._transactions.is_discardable(source, batch)
         drop_all = is_discardable
         horizon = batch.delete_horizon_ms
+        # A marker whose data is gone stays until its horizon: a consumer that lags must learn how
+        # the transaction ended (KIP-534).
         if batch.is_control:
             drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
         is_last_of_producer = self._is_last_of_producer(batch)
+        # As RETAIN_EMPTY in Cleaner.cleanInto: the sequence of a live producer guards against
+        # duplicates, and the last offset of the round (since 3.9, KAFKA-17076) tells where the log
+        # ended.
         stays_empty = is_last_of_producer or batch.next_offset == self._upper
         records = 0
         kept: list[Record] = []
@@ -295,12 +316,14 @@ class Pass(CleaningPass):
                     dropped[why] += 1
         has_tombstone = any(record.value is None for record in kept)
         sets_horizon = horizon is None and (has_tombstone or (is_discardable and batch.is_control))
+        # An empty batch has no horizon: the next pass that sees it drops it or not by other rules.
         sets_horizon = sets_horizon and bool(kept)
         if sets_horizon:
             horizon = self._now_ms + self.config.delete_retention_ms
         action = Action.REWRITTEN
         if not kept:
             action = Action.EMPTIED if stays_empty else Action.DROPPED
+        # Only if nothing changes, its bytes stay, and with them the producer's compression.
         elif len(kept) == records and batch.magic >= 2 and not sets_horizon:
             action = Action.COPIED
         data = self._replacing(source, batch, action, kept, horizon)
@@ -331,6 +354,8 @@ class Pass(CleaningPass):
             return b""
         if action == Action.EMPTIED:
             if batch.magic < 2:
+                # Kafka's cleaner throws an IllegalStateException here, and marks the partition
+                # uncleanable; an empty batch of magic 2 is what it meant to write.
                 self.tally.note_refusal(f"{EMPTY_BATCH} (offset {batch.last_offset})")
             return emptied(batch)
         self.tally.note_refusal(
@@ -355,15 +380,18 @@ class Pass(CleaningPass):
         """Return why a record is dropped, None if it is kept."""
         if drop_all:
             return Dropped.MARKER if batch.is_control else Dropped.ABORTED
+        # Beyond the map nothing is known about later records, so even records without a key stay.
         if batch.is_control or record.offset > self.map.latest_offset:
             return None
         if record.key is None:
             return Dropped.NO_KEY
+        # A key that is not in the map gives -1, and the record stays.
         if record.offset < self.map.get(record.key):
             return Dropped.SUPERSEDED
         if record.value is not None:
             return None
         horizon = batch.delete_horizon_ms
+        # Without a horizon no pass has seen the tombstone yet, so it stays and gets one.
         stays = horizon is None or self._now_ms < horizon if batch.magic >= 2 else keep_legacy
         return None if stays else Dropped.TOMBSTONE
 
@@ -380,12 +408,16 @@ def group_segments(
     """
     groups: list[list[Segment]] = []
     used = (0, 0, 0)
+    # As Cleaner.groupSegmentsBySize: the bound is the next base offset, since an index that is
+    # empty, or was just loaded, does not know the last offset.
     following = [*(s.base_offset for s in segments), upper][1:]
     for segment, next_base in zip(segments, following, strict=True):
         sizes = _sizes(segment)
         total = (used[0] + sizes[0], used[1] + sizes[1], used[2] + sizes[2])
         limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
+        # The sizes are those before the cleaning, and the limits inclusive, as in Kafka.
         fits = bool(groups) and all(a <= b for a, b in zip(total, limits, strict=True))
+        # Relative offsets in indexes are 31 bits; an empty segment adds no offset.
         if fits and sizes[0]:
             fits = next_base - 1 - groups[-1][0].base_offset <= INT32_MAX
         if fits:

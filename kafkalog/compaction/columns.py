@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 
+# Records whose bits are looked at in one go: a chunk of tiny records has millions.
 _BITS_AT_ONCE: Final = 1 << 18
 
 
@@ -96,6 +97,8 @@ class ColumnPass(CleaningPass):
             building.read(progress)
             superseded = SupersededByMap(building, cleanable)
         self._superseded = superseded
+        # The map has no limit, so it covers everything below the upper bound: no record lies behind
+        # it.
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._buffers = Buffers()
         self._last: NDArray[np.uint8] | None = None  # the new batches that may be in use
@@ -127,12 +130,15 @@ class ColumnPass(CleaningPass):
                     size = task.chunk.size_bytes
                     for piece in walk.results(task):
                         yield self._told(piece)
+                        # Whoever took the last piece is done with it once the next one was asked
+                        # for.
                         if self._last is not None:
                             self._buffers.give(self._last)
                         self._last = piece.data
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
+                # The reader stops quietly at a torn batch; the log had none when it was judged.
                 if walk.reader.position != source.size_bytes:
                     raise read_otherwise(source.path)
             finally:
@@ -141,6 +147,7 @@ class ColumnPass(CleaningPass):
     def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
         """Return the work on a chunk; chunks come in order, but the work may run in any order."""
         headers = chunk.headers
+        # Here, in log order, as markers decide about later batches; the rest may run in any order.
         discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
         fate = self._fate_of_batches(headers, discardable)
         start, self._passed = self._passed, self._passed + int(headers[k.COUNT].sum())
@@ -149,6 +156,7 @@ class ColumnPass(CleaningPass):
     def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
         """Yield the new batches of a chunk, given the number of its first record; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
+        # A batch with nothing but superseded records need not be decompressed to be dropped.
         dead = self._dead(chunk, start) & ~fate.drop_all & ~fate.stays
         for part in opened(chunk, ~(fate.drop_all | dead) | fate.stays):
             if isinstance(part, Turn):
@@ -172,6 +180,7 @@ class ColumnPass(CleaningPass):
         headers, counts = chunk.headers, chunk.headers[k.COUNT]
         dead = np.zeros(chunk.count, np.bool_)
         ends = np.cumsum(counts)
+        # With a negative count the numbers of all records behind it would be wrong.
         first = 0 if (counts >= 0).all() else chunk.count
         while first < chunk.count:
             before = int(ends[first] - counts[first])
@@ -184,6 +193,7 @@ class ColumnPass(CleaningPass):
                 dead[some] = sums[after] - sums[after - counts[some]] == counts[some]
             first = last
         dead &= (counts > 0) & (headers[k.LAST_OFFSET] <= self._rule.latest_offset)
+        # The key of a marker is its type, and never superseded.
         dead &= headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
         return dead
 
@@ -207,7 +217,6 @@ class ColumnPass(CleaningPass):
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return self._superseded.keys
 
     def _fate_of_batches(self, headers: Table, discardable: Mask) -> Fate:

@@ -46,12 +46,13 @@ class WrittenPass:
         self._cleaning = cleaning
 
     def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments."""
         return self._cleaning.groups()
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
         """Raise `UnwritableError` if the largest group may not fit; few records grow."""
         largest = max(sizes, default=0)
+        # One group at a time: the old segments go before the next group is written. An eighth is
+        # for batches that grow under another codec level, and for the indexes.
         require_space(os.path.join(directory, "new"), largest + largest // 8)
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
@@ -68,6 +69,7 @@ class WrittenPass:
         if changes is None:
             return clean_group(self._cleaning, group, None)
         checks: list[Future[ReadBack]] = []
+        # Reads back while the file is synced: the page cache still has it.
         with Crew(1, "kafkalog-check") as pool:
 
             def check(path: str) -> None:
@@ -89,12 +91,10 @@ class WrittenPass:
 
     @property
     def keys(self) -> int:
-        """Number of keys in the map."""
         return self._cleaning.keys
 
     @property
     def end_offset(self) -> int:
-        """The offset at which the pass ends."""
         return self._cleaning.end_offset
 
 
@@ -132,11 +132,14 @@ class LocalPasses:
         log = UnifiedLog(partition, high_watermark=self._high_watermark)
         producers = self.sound.producers
         common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
+        # The kernels' map has no limit of keys: a limited one must stop at the very record where
+        # Kafka's does.
         suits_kernels = self.sound.suits_kernels and kernels_work()
         if self._config.keys_max is not None or not suits_kernels:
             return WrittenPass(Pass(*common))
         from kafkalog.compaction.columns import ColumnPass
 
+        # It describes the log before the first pass: later ones build their own.
         superseded, self._superseded = self._superseded, None
         return WrittenPass(ColumnPass(*common, superseded, self._transactions))
 
@@ -244,6 +247,7 @@ class PartitionWork:
         left_overs = self._partition.left_overs
         for entry in left_overs:
             changing.changes.remove(entry.name.name)
+        # Durable before the swap makes new `.deleted` files of the same names.
         if left_overs:
             changing.changes.sync_directory()
         while self._cleanable.cleanable_bytes:
@@ -254,14 +258,16 @@ class PartitionWork:
                 self._replace(cleaning, group, changing)
             before = self._end
             self._conclude(cleaning)
+            # A full map that got no further than before would loop for ever.
             if self._request.single_pass or self._end <= before:
                 break
             self._look_again()
+        # Last: too low an offset only repeats work, too high a one leaves duplicates for ever.
         changing.set_offset(file_names.CLEANER_OFFSETS, self._cleaner_offset())
 
     def result(self, *, is_done: bool) -> Compaction:
-        """Return the result."""
         before = _size_of(self._candidate.partition.segments)
+        # A later pass rewrites what an earlier one made; the last sizes count.
         last = {group.base_offset: group for group in self._groups}
         after = before
         if is_done:
@@ -295,6 +301,7 @@ class PartitionWork:
         self._count_of_passes += 1
         self._keys += cleaning.keys
         self._tally.add(cleaning.tally)
+        # An empty map ends at 0 in Kafka (latestOffset -1): that is no progress backwards.
         self._end = max(self._end, cleaning.end_offset)
 
     def _look_again(self) -> None:
@@ -309,6 +316,7 @@ class PartitionWork:
         """Return where the next cleaning begins; a valid recorded offset never decreases."""
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         noted = log.checkpoint(file_names.CLEANER_OFFSETS)
+        # Out of range, Kafka ignores it as well (LogCleanerManager.cleanableOffsets).
         if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:
             return self._end
         return max(noted, self._end)

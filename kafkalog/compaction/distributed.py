@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Found = Compaction | KafkaLogError
 
 _READ_TIMES: Final = 3  # judged, cleaned, read back
+# A day, the default of delete.retention.ms: with an older clock, horizons would be stamped in the
+# past, and tombstones go before consumers saw them.
 _RESUMED_FOR_MS: Final = 86_400_000
 
 
@@ -83,6 +85,8 @@ def compact_partitions(
         if run is None or not waiting:
             ended = _said(waiting, engine, done, task_memory)
         else:
+            # In the log directory itself: segments get into place by links, which do not cross file
+            # systems.
             staging = held.enter_context(StagingDirectory(_around(work[0].partition)))
             ended = _Driver(request, engine, run, staging, done, task_memory).perform(waiting)
         for candidate, one in ended:
@@ -135,6 +139,7 @@ class _Waiting:
         """Return a task's error with the path as the caller gave it."""
         path, given = self.plan.path, self.candidate.partition.path
         if error.path is not None:
+            # Tasks run elsewhere and know only the absolute path.
             error.path = error.path.replace(path, given)
         if error.hint is not None:
             error.hint = error.hint.replace(path, given)
@@ -199,6 +204,7 @@ class _Driver:
 
     def perform(self, waiting: Sequence[_Waiting]) -> Iterator[tuple[Candidate, Found]]:
         """Compact all partitions, as many at a time as there is room for."""
+        # Results of plans that differ in any way, the clock included, are of no use to this run.
         self._staging.keep({one.plan.digest for one in waiting})
         left = list(waiting)
         while left:
@@ -219,6 +225,7 @@ class _Driver:
     def _wave(self, left: Sequence[_Waiting]) -> list[_Waiting]:
         free = free_space(os.path.join(self._staging.path, "new"))
         count, room = 1, left[0].room
+        # Always one, even without room for it: the write then fails with the error that says so.
         while count < len(left) and room + left[count].room <= free:
             room += left[count].room
             count += 1
@@ -233,6 +240,8 @@ class _Driver:
         with contained(candidate.partition.path, lambda error: found.append(one.failed(error))):
             if isinstance(staged, KafkaLogError):
                 raise staged
+            # Tasks took their time: nothing is swapped into a partition that has changed since it
+            # was judged.
             one.plan.candidate()
             first = _whole(staged, candidate.partition)
             work = PartitionWork(
@@ -240,6 +249,7 @@ class _Driver:
             )
             with self._run.partition(candidate.partition, work.touched()) as changing:
                 work.perform(changing)
+            # At once, not at the end: the room is needed for the next wave.
             self._staging.remove(one.plan.digest)
             found.append(work.result(is_done=True))
         return found[0]
@@ -247,6 +257,8 @@ class _Driver:
 
 def _whole(paths: Sequence[str], partition: PartitionDir) -> StagedPass:
     staged = StagedPass(paths, partition)
+    # The checksums that the task took: a network disk, or a worker's memory, may have damaged the
+    # files.
     staged.require_whole()
     return staged
 

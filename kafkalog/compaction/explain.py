@@ -161,6 +161,8 @@ def explain_partition(
         progress,
         mapped,
         watch.cleaned,
+        # Explaining goes batch by batch: the kernels decode, `Pass` decides as in the reference
+        # pass.
         _Decoder().records if kernels_work() else hold_records,
     )
     yield from steps
@@ -212,7 +214,6 @@ class _Watch:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with a group."""
         self.batches: list[CleanedBatch] = []
         self.actions = Counter[Action]()
 
@@ -231,15 +232,12 @@ class _PlannedChanges(Changes):
         self.steps: list[Step] = []
 
     def rename(self, name: str, new_name: str) -> None:
-        """Note a rename."""
         self.steps.append(Step(StepKind.RENAME, name, new_name))
 
     def remove(self, name: str, *, missing_ok: bool = False) -> None:  # noqa: ARG002
-        """Note a removal."""
         self.steps.append(Step(StepKind.REMOVE, name))
 
     def sync_directory(self) -> None:
-        """Note a sync of the directory."""
         self.steps.append(Step(StepKind.SYNC_DIRECTORY, ""))
 
 

@@ -35,8 +35,10 @@ def prefetch(data, at):
 @inlined
 def _slot(slots, mask, low, high):
     """Return the key's slot and 1, or the free slot where it belongs and 0."""
+    # The part of the map was chosen by LOW, so HIGH is still random within a part.
     at = high & mask
     while True:
+        # The table is never full (`_FULL`), so the loop meets a free slot.
         found = slots[SLOT_FIELDS * at]
         if found == low and slots[SLOT_FIELDS * at + HIGH] == high:
             return SLOT_FIELDS * at, 1
@@ -96,6 +98,8 @@ def put_numbers(order, low, high, first, last, start, slots, superseded):
         at, is_known = _slot(slots, mask, low[key], high[key])
         if is_known:
             number = slots[at + NUMBER]
+            # A bit per record in place of its offset: an eighth of a byte each, and no key is
+            # looked up again.
             superseded[number >> 3] |= np.uint8(1 << (number & 7))
         else:
             slots[at] = low[key]
@@ -120,7 +124,6 @@ def find_keys(order, low, high, first, last, slots, found):
 
 @kernel("bytes int flags")
 def expand_bits(bits, start, flags):
-    """Expand the bits from number `start` on into flags."""
     for i in range(len(flags)):
         number = start + i
         flags[i] = bits[number >> 3] >> (number & 7) & 1 != 0
@@ -172,6 +175,7 @@ def put_number(out, at, value, size):
 @inlined
 def _put_varlong(out, at, value):
     """Write a zigzag varint of up to 64 bits; return the position after it."""
+    # Zigzag of 64 bits also for 32-bit fields: for their values both give the same bytes.
     word = np.uint64((value << 1) ^ (value >> 63))
     while word >= np.uint64(0x80):
         out[at] = np.uint8((word & np.uint64(0x7F)) | np.uint64(0x80))
@@ -212,6 +216,7 @@ def _fields(data, at, body_end):
     """
     none = np.int64(0)
     bad = np.int64(-1)
+    # Bounded here and below by what is left: a damaged length must not lead out of the buffer.
     length, at = varint(data, at, body_end)
     if at < 0 or length < 1 or length > body_end - at:
         return none, none, none, none, none, bad
@@ -226,6 +231,7 @@ def _fields(data, at, body_end):
     key_size, at = varint(data, at, end)
     if at < 0 or key_size > end - at:
         return none, none, none, none, none, bad
+    # Any negative size is null, not only -1: DefaultRecord reads it so.
     value_size, at = varint(data, at + max(key_size, none), end)
     if at < 0 or value_size > end - at:
         return none, none, none, none, none, bad
@@ -250,6 +256,7 @@ def _choose(data, headers, batch, at, end, latest, superseded, drops_all, is_ove
         if at < 0:
             return np.int64(-1), has_tombstone
         stay = not drops_all
+        # Markers are kept or dropped by the batch; beyond the map nothing is known.
         if stay and not is_control and headers[k.BASE_OFFSET, batch] + offset_delta <= latest:
             if key_size < 0:
                 counters[NO_KEY] += 1
@@ -271,6 +278,7 @@ def _choose(data, headers, batch, at, end, latest, superseded, drops_all, is_ove
             kept[TAIL_END, count] = at
             count += 1
             has_tombstone = has_tombstone or value_size < 0
+    # DefaultRecordBatch: "records still remaining" is damage as well.
     if at != end:
         return np.int64(-1), has_tombstone
     return count, has_tombstone
@@ -294,9 +302,11 @@ def _rebuild(data, raw, kept, count, attributes, horizon, out, to):
         tail = kept[TAIL_END, i] - kept[TAIL, i]
         size = 1 + _varlong_size(delta) + _varlong_size(offset_delta) + tail
         at = _put_varlong(out, at, size)
+        # Record attributes are unused, and written as 0 by DefaultRecord.writeTo.
         out[at] = 0
         at = _put_varlong(out, at + 1, delta)
         at = _put_varlong(out, at, offset_delta)
+        # Key, value and headers stay as they are, also varints longer than necessary.
         copy_bytes(out, at, data, kept[TAIL, i], tail)
         at += tail
     attributes &= ~np.int64(_HORIZON_BIT)
@@ -344,6 +354,8 @@ def clean_batches(data, headers, latest, superseded, drop_all, stays, discardabl
         count = np.int64(0)
         records = np.int64(0)
         has_tombstone = False
+        # An empty batch has no records to choose from: the reader does not look at its bytes
+        # either.
         if plan[BODY_START, batch] >= 0 and headers[k.COUNT, batch] != 0:
             records = headers[k.COUNT, batch]
             count, has_tombstone = _choose(
@@ -362,6 +374,7 @@ def clean_batches(data, headers, latest, superseded, drop_all, stays, discardabl
         action = REBUILD
         if count == 0:
             action = EMPTY if stays[batch] else DROP
+        # Verbatim, checksum included: it was verified when the log was judged.
         elif count == records and not needs:
             action = COPY
         if action == COPY:

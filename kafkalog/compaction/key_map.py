@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _PARTS: Final = 8  # a part that grows exists twice for a moment; large ones get huge pages
 _SLOTS_MIN: Final = 1 << 8
 _SLOTS_AHEAD: Final = 1 << 18  # a part grows up to here at once, if its keys are likely to need it
+# of linear probing: beyond, the runs of occupied slots grow fast
 _FULL: Final = 0.8
 _BITS_MIN: Final = 1 << 13
 _ROWS_AT_ONCE: Final = 1 << 17  # to group the keys of a part
@@ -89,6 +90,7 @@ class KeyMap:
         self.rows = 0
         self._rows_expected = rows_expected
         self._slots_ahead = _SLOTS_AHEAD
+        # Room ahead is a guess, and must not by itself outgrow the memory of a task.
         if size_ahead is not None:
             slots = size_ahead // (_PARTS * m.SLOT_FIELDS * 8)
             self._slots_ahead = min(self._slots_ahead, slots // 2)  # it grows to a power of 2
@@ -116,6 +118,7 @@ class KeyMap:
 
     def put(self, keys: Keys) -> None:
         """Append rows with these keys; a thread of the map's own inserts them, until `settle`."""
+        # Batches are small: a call of the kernel per batch would cost more than its work.
         self._waiting.append(keys)
         self.rows += len(keys)
         if self.rows - self._handed_over >= _ROWS_AT_ONCE:
@@ -131,8 +134,10 @@ class KeyMap:
 
     def _hand_over(self) -> None:
         """Hand the waiting rows to the thread, once it has finished the previous ones."""
+        # One piece at a time: a later record of a key must be inserted after the earlier one.
         self._wait()
         if self._waiting:
+            # Only when there is something to do: a plan of a clean log starts no thread.
             self._pool = self._pool or ThreadPoolExecutor(1, "kafkalog-map")
             self._under_way = self._pool.submit(self._take, self._waiting, self._handed_over)
             self._waiting, self._handed_over = [], self.rows
@@ -148,6 +153,7 @@ class KeyMap:
         high = np.concatenate([keys.high for keys in waiting])
         size = len(self._superseded)
         if start + len(low) > 8 * size:
+            # At least doubled, so that all copies together stay linear.
             more = max(size, (start + len(low) + 7) // 8 - size)
             self._superseded = np.concatenate((self._superseded, np.zeros(more, np.uint8)))
         order, parts = _sorted(low, high)

@@ -98,6 +98,7 @@ def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iter
     partitions = tuple(one for one in partitions if not is_staging(os.path.basename(one.path)))
     if isinstance(target, LogDirListing):
         _require_whole(target)
+    # A copy of a log that a broker appends to would be torn in many places.
     with nullcontext() if log_dir is None else LogDirLock(log_dir):
         require_space(destination, sum(partition.size_bytes for partition in partitions))
         with NewDirectory(destination, target.path) as directory:
@@ -108,6 +109,7 @@ def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iter
                     _copy(entry, directory, f"{name}/{entry.name.name}")
             if isinstance(target, LogDirListing):
                 for entry in target.files:
+                    # The lock is on the file of that directory; the copy gets its own.
                     if entry.name.kind != FileKind.LOCK:
                         _copy(entry, directory, entry.name.name)
             else:
@@ -115,6 +117,7 @@ def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iter
             copy = open_path(directory.building)
             assert isinstance(copy, LogDirListing), "it holds a partition"
             yield copy
+            # Made by the run on the copy; a broker makes its own, as its own user.
             directory.remove(file_names.LOCK)
 
 
@@ -147,6 +150,7 @@ def _copy_offsets(partition: PartitionDir, directory: NewDirectory) -> None:
     log = UnifiedLog(partition)
     for name in _COPIED_CHECKPOINTS:
         offset = log.checkpoint(name)
+        # A missing entry has a meaning, as 0 or as the log start: it is not made up.
         if offset is not None:
             entry = (partition.topic, partition.partition, offset)
             directory.write(name, checkpoint_text([entry]))

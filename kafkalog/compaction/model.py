@@ -60,6 +60,8 @@ class CompactionConfig:
         """Number of keys that the map takes, None without a limit."""
         if self.map_memory is None:
             return None
+        # As SkimpyOffsetMap.slots and Cleaner.buildOffsetMap: whole slots first, then the load
+        # factor.
         return int(self.map_memory // MAP_SLOT_SIZE * self.load_factor)
 
 

@@ -103,17 +103,25 @@ def build_map(
                     progress(batch.size_bytes)
                 is_discardable = transactions.is_discardable(opened.source, batch)
                 has_no_keys = is_discardable or batch.is_control
+                # Aborted data must not supersede committed values, and the key of a marker is its
+                # type.
                 for record in () if has_no_keys else records(opened.source, batch):
                     if record.key is None or record.offset < first:
                         continue
+                    # Before the put, for a known key, too: the map ends in the middle of a batch,
+                    # at the last record that was put (Cleaner.buildOffsetMapForSegment).
                     if found.is_full:
                         if mapped is not None:
                             mapped(segment, found)
                         return found
                     found.put(record.key, record.offset)
                 if batch.last_offset >= first:
+                    # Also for the offsets behind its last record: a batch keeps its end when
+                    # records go.
                     found.latest_offset = batch.last_offset
         bound = cleanable.first_uncleanable_offset if following is None else following.base_offset
+        # Also over the gap to the next segment, else a log that ends in a gap would stay dirty for
+        # ever.
         found.latest_offset = bound - 1
         if mapped is not None:
             mapped(segment, found)
@@ -180,6 +188,8 @@ class DirtyKeys:
     def look(self, chunk: Chunk, rows: Rows) -> object:
         """Hash the keys of some records; in any thread."""
         if chunk.path in self._clean:
+            # Clean records supersede nothing, but their numbers are needed to tell which are
+            # superseded.
             return _Seen(self._sink.keys(rows, np.zeros(rows.table.shape[1], np.bool_)), None)
         if chunk.path not in self._paths:
             return None
@@ -201,6 +211,8 @@ class DirtyKeys:
         if path not in self.starts:
             self.starts[path] = self._sink.rows
             self._start = 0 if path in self._clean else self._position_to_begin(path)
+        # Some of them came from the reference reader, which shows no records: they are read once
+        # more.
         if columns.seen is None:
             first = int(columns.headers[h.POSITION, 0])
             self._read(path, first, first + columns.size_bytes)

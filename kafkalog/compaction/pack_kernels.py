@@ -47,6 +47,7 @@ def _put_word(out, at, value):
 @inlined
 def _lz4(data, at, size, out, to, functions):
     """Compress into a frame; return its size or -1."""
+    # header 7, end mark 4, and a size per block; a block that does not shrink is stored
     if len(out) - to < 11 + size + 4 * (size // _LZ4_BLOCK + 1):
         return np.int64(-1)
     start = to
@@ -67,6 +68,7 @@ def _lz4(data, at, size, out, to, functions):
         if made <= 0:
             copy_bytes(out, to + 4, data, at, block)
             made = block
+            # Bit 31 of a block's size says that it is stored, not compressed.
             _put_word(out, to, block | np.int64(0x80000000))
         else:
             _put_word(out, to, made)
@@ -85,6 +87,8 @@ def _zstd_context(functions):
     if context != 0:
         level = (context, np.int64(_ZSTD_LEVEL), np.int64(_ZSTD_DEFAULT))
         call_c(functions[_ZSTD_SET], level)
+        # Streams of zstd-jni write no content size: with one, a batch would differ from the
+        # broker's.
         sized = (context, np.int64(_ZSTD_CONTENT_SIZE), np.int64(0))
         call_c(functions[_ZSTD_SET], sized)
     return context
@@ -117,6 +121,7 @@ def _gzip(data, at, size, out, to, scratch, functions):
     put_eight_bytes(scratch, _NEXT_IN, np.uint64(address(data, at)))
     put_eight_bytes(scratch, _AVAIL_IN, np.uint64(size))
     put_eight_bytes(scratch, _NEXT_OUT, np.uint64(address(out, to + 10)))
+    # avail_out has 32 bits, and the eight bytes include the padding behind it
     put_eight_bytes(scratch, _AVAIL_OUT, np.uint64(min(room, np.int64(0x7FFFFFFF))))
     if signed(call_c(functions[_DEFLATE], (stream, np.int64(0)))) != 0:
         return np.int64(-1)
@@ -124,6 +129,7 @@ def _gzip(data, at, size, out, to, scratch, functions):
     if ended != _Z_STREAM_END or little_endian(scratch, _AVAIL_IN) != 0:
         return np.int64(-1)
     made = little_endian(scratch, _TOTAL_OUT)
+    # The header that Java's GZIPOutputStream writes: no flags, no time; OS 0xff since JDK 16.
     _put_word(out, to, np.int64(0x00088B1F))
     _put_word(out, to + 4, np.int64(0))
     out[to + 8] = 0

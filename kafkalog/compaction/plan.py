@@ -113,6 +113,7 @@ def require_sound(
         mode_to_judge_by(log_dir_around(partition)),
         config=StartConfig(
             config.index_interval_bytes,
+            # An index that exceeds a limit lowered since is not full, only old.
             max(config.segment_index_bytes, *_index_sizes(partition)),
             config.producer_id_expiration_ms,
             request.now_ms,
@@ -129,10 +130,13 @@ def require_sound(
                 hint=f"`kafkalog verify {partition.path}` lists all findings; `kafkalog recover` "
                 f"truncates a torn tail, `kafkalog salvage` copies what is sound.",
             )
+        # A check that broke down has judged nothing: that is no reason to call the log sound.
         if defect.reference == FAILED:
             raise InternalError(
                 defect.detail, path=defect.path, note="Nothing was changed in this partition."
             )
+        # Cleaning starts from indexes, and drops aborted data by the transaction index: with a
+        # missing entry aborted values would win over committed ones.
         if defect.severity == Severity.INDEX:
             raise RefusedError(
                 f"{defect.reference}: {defect.detail}",
@@ -178,6 +182,7 @@ class _Watch:
         """Handle the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
+        # The kernels' chunks end there: the map of a log with such a batch would be incomplete.
         self.has_huge |= bool((columns.headers[h.SIZE] > BATCH_SIZE_MAX).any())
         if (columns.headers[h.MAGIC] < 2).any():
             self.old = path
@@ -246,6 +251,7 @@ class PassPlan:
         """
         partition = open_partition(self.path)
         log = UnifiedLog(partition, high_watermark=self.high_watermark)
+        # By ids and times, not by content: workers may see another directory under the same path.
         found = (ids_of(self.path), _files_of(partition), log.log_start_offset)
         if found != (self.ids, self.files, self.log_start_offset):
             raise RefusedError(
@@ -291,6 +297,7 @@ class PassPlan:
     @property
     def digest(self) -> str:
         """A digest that distinguishes it from every other plan: 32 hexadecimal digits."""
+        # Sorted: the digest must not depend on the order in which a version writes the fields.
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

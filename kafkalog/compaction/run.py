@@ -119,6 +119,7 @@ class CompactionRun(Maintenance):
             raise UsageError("A partition is compacted in place or as a copy, not both.")
         self.target = target_at(self._path)
         self.request = request
+        # Only then is there a staging directory whose results another clock would make useless.
         if keeps_clock and in_place and engine is not None:
             self.request = self._continued(request)
         _require_one_partition(self.target, request)
@@ -245,6 +246,7 @@ class CompactionRun(Maintenance):
 
         self._configure()
         copy = held.enter_context(working_copy(self.target, self._to))
+        # On the copy no backup is needed: the source is the backup.
         self._run = held.enter_context(Run(copy.path))
         self.log_dir = copy.path
         self.target = copy.partitions[0] if self.is_one else copy

@@ -121,6 +121,7 @@ def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]
 
 def write_result(result: Mapping[str, Any], changes: Changes) -> None:
     """Write the description of a directory, with the sizes and checksums of its files."""
+    # Read back from the disk: the driver compares what it links with what the task has seen there.
     files = {name: _checksum(changes.path(name)) for name in sorted(os.listdir(changes.directory))}
     with changes.create(RESULT_NAME) as file:
         file.write(json.dumps({**result, "files": files}).encode())
@@ -167,6 +168,7 @@ class StagedPass:
             for made in one["groups"]:
                 if not self._segments.keys() >= {*made["sources"]} or (
                     made["base_offset"] != made["sources"][0]
+                    # Without its log a swap would retire the old segments for an index.
                     or file_names.LOG not in made["suffixes"]
                 ):
                     raise CorruptDataError("The result is that of another log.", path=path)
@@ -184,7 +186,6 @@ class StagedPass:
             require_whole(path)
 
     def groups(self) -> list[list[Segment]]:
-        """Return the groups of segments."""
         return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -198,6 +199,8 @@ class StagedPass:
         for suffix in said["suffixes"]:
             place = self._place(base_offset, suffix)
             _require_ours(place, group[0].log.path)
+            # Linked, not moved: after a crash the result is still whole, and the run can be
+            # continued.
             changes.link(place, segment_file(base_offset, suffix) + file_names.CLEANED)
         indexes = [suffix for suffix in said["suffixes"] if suffix != file_names.LOG]
         return NewFiles(
@@ -295,6 +298,7 @@ def _checksum(path: str) -> list[int]:
 def _require_ours(path: str, like: str) -> None:
     """Raise if another user's worker has written files that a broker could not append to."""
     wanted, found = os.stat(like), os.stat(path)
+    # Links share the owner of the file: a link cannot be given to the broker's user.
     if found.st_uid not in (wanted.st_uid, os.geteuid()):
         raise RefusedError(
             "The worker that wrote it belongs to another user than the log.",

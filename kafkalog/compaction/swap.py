@@ -59,12 +59,10 @@ class NewSegment:
 
     @property
     def offset_index(self) -> bytes:
-        """The bytes of the `.index`."""
         return self._build.offsets.data()
 
     @property
     def time_index(self) -> bytes:
-        """The bytes of the `.timeindex`."""
         return self._build.times.data()
 
     def extend(self, batches: bytes | memoryview) -> None:
@@ -196,12 +194,14 @@ def clean_group(
                 segment.extend(data)
             log.flush()
             if at_end is not None:
+                # Before the sync, which takes long: reading back goes on meanwhile.
                 at_end(changes.path(name))
     segment.close()
     indexes = {
         file_names.OFFSET_INDEX: segment.offset_index,
         file_names.TIME_INDEX: segment.time_index,
     }
+    # A `.txnindex` exists only with entries: TransactionIndex makes the file with the first one.
     if cleaning.aborted:
         indexes[file_names.TRANSACTION_INDEX] = b"".join(
             map(aborted_transaction_bytes, cleaning.aborted)
@@ -223,6 +223,8 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
     try:
         for suffix, data in files.indexes.items():
             name = segment_file(files.base_offset, suffix) + file_names.CLEANED
+            # As LogSegment.setLastModified: log, index and time index get the time of the last
+            # source, by which logs without timestamps are judged; the transaction index does not.
             mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
@@ -340,11 +342,17 @@ def swap_in(
     Raises:
         UnwritableError: a step failed; a start completes or undoes the swap.
     """
+    # The names of the `.cleaned` files: without them a later rename could survive a crash alone.
     changes.sync_directory()
+    # Log first, then indexes: a loader that finds any `.cleaned` file drops all `.swap` files from
+    # its offset on (LogLoader.removeTempFilesAndCollectSwapFiles), so a half renamed segment is
+    # undone.
     for suffix in files.suffixes:
         name = segment_file(files.base_offset, suffix)
         changes.rename(name + file_names.CLEANED, name + file_names.SWAP)
+    # All `.swap` before any old file goes: from here on a loader completes the swap.
     changes.sync_directory()
+    # Not removed: should a step fail now, everything is still there, under another suffix.
     _retire(files, group, changes)
     for number, suffix in enumerate(files.suffixes):
         name = segment_file(files.base_offset, suffix)
@@ -352,8 +360,10 @@ def swap_in(
         if number == 0:
             changes.sync_directory()
     changes.sync_directory()
+    # A broker waits file.delete.delay.ms for readers that have the files open; here nobody reads.
     for name in [name for segment in group for name in _names(segment)]:
         changes.remove(name + file_names.DELETED)
+    # As UnifiedLog.replaceSegments: a snapshot whose segment is gone is a stray for the next start.
     for name in _snapshots(partition, [segment.base_offset for segment in group[1:]]):
         changes.remove(name, missing_ok=True)
     changes.sync_directory()
@@ -374,6 +384,8 @@ def _retire(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None
     for segment in group:
         for name in _names(segment):
             if name != segment.log.name.name:
+                # After the logs: an index without a log is removed as an orphan
+                # (LogLoader.loadSegmentFiles).
                 changes.rename(name, name + file_names.DELETED)
     changes.sync_directory()
 
@@ -386,4 +398,6 @@ def _names(segment: Segment) -> Iterator[str]:
 def _snapshots(partition: PartitionDir, bases: Sequence[int]) -> list[str]:
     """Return the producer snapshots at these offsets, except the newest, which a start uses."""
     found = partition.live(FileKind.PRODUCER_SNAPSHOT)
+    # The newest one is what a start loads: without any, a clean start forgets all producers and
+    # open transactions (ProducerStateManager, UnifiedLog.rebuildProducerState).
     return [entry.name.name for entry in found[:-1] if entry.name.offset in bases]

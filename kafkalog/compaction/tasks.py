@@ -197,6 +197,7 @@ class Staging:
 
     def stage(self, plans: Sequence[PassPlan]) -> Iterator[tuple[PassPlan, Staged]]:
         """Yield each plan with its results, as soon as they exist."""
+        # A killed run has found that they do not fit, and has the buckets to show for it.
         large = [plan for plan in plans if self._is_there(plan, bucketed.keys_name(plan))]
         small = [plan for plan in plans if plan not in large]
         for (plan, name, _), answer in self._run(

@@ -26,11 +26,14 @@ def collect_aborted(
 ) -> Iterator[AbortedTransaction]:
     """Yield the transaction index entries, from segment `start` on, that reach into a range."""
     for segment in segments:
+        # An entry is in the segment of its marker, so earlier segments have none that reach here.
         if segment.base_offset < start or segment.transaction_index is None:
             continue
         for entry in read_aborted_transactions(segment.transaction_index.path):
             if entry.last_offset >= lower and entry.first_offset < upper:
                 yield entry
+            # All transactions that begin below are decided by then: later entries begin behind the
+            # range.
             if entry.last_stable_offset >= upper:
                 return
 
@@ -68,6 +71,7 @@ class TransactionState:
         """Add aborted transactions to expect; adding one twice does no harm."""
         for entry in entries:
             self._count += 1
+            # The count keeps the order of equal first offsets, and entries from being compared.
             heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
 
     def is_discardable(self, source: Readable, batch: Batch) -> bool:
@@ -78,11 +82,13 @@ class TransactionState:
         """
         while self._pending and self._pending[0][0] <= batch.last_offset:
             entry = heapq.heappop(self._pending)[2]
+            # The first one counts: the segments of a group report the same transaction again.
             self._aborted.setdefault(entry.producer_id, entry)
         if batch.is_control:
             return self._is_marker_discardable(source, batch)
         if not batch.is_transactional:
             return False
+        # An empty batch counts as data, so that its marker stays, and what it says of the producer.
         if batch.producer_id in self._aborted:
             self._with_data.add(batch.producer_id)
             return True
@@ -91,6 +97,8 @@ class TransactionState:
 
     def _is_marker_discardable(self, source: Readable, batch: Batch) -> bool:
         record = next(decode_records(source, batch), None)
+        # An empty control batch: an earlier pass has dropped the marker, and only the producer's
+        # epoch is left of it.
         if record is None:
             return True
         name = control_record(record).type_name

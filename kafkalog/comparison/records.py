@@ -226,4 +226,5 @@ def _short(key: bytes) -> bytes:
     """Return a key, or its digest if it is long."""
     if len(key) <= _DIGEST_SIZE:
         return key
+    # Longer than any key that stays as it is: the two cannot be taken for each other.
     return hashlib.blake2b(key, digest_size=_DIGEST_SIZE + 1).digest()

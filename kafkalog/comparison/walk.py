@@ -153,7 +153,7 @@ def common_prefix(
         one, other = _Log(left, start, pool), _Log(right, start, pool)
         stack.callback(one.close)
         stack.callback(other.close)
-        while one.fill() & other.fill():
+        while one.fill() & other.fill():  # no `and`: both take their next chunk
             batches, size, is_same = _compare(one, other)
             if batches:
                 assert one.chunk is not None, "it has batches"

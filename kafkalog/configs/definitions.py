@@ -89,7 +89,7 @@ _RETENTION_MS: Final = (
     Synonym("log.retention.minutes", _MINUTE_MS, Kind.INT, negative_means_unlimited=True),
     Synonym("log.retention.hours", _HOUR_MS, Kind.INT, negative_means_unlimited=True),
 )
-_WEEK_MS: Final = 168 * _HOUR_MS
+_WEEK_MS: Final = 168 * _HOUR_MS  # `log.retention.hours` and `log.roll.hours` by default
 _CODECS: Final = ("uncompressed", *COMPRESSION_NAMES[:0:-1], "producer")
 _INT, _LONG, _BOOLEAN = Kind.INT, Kind.LONG, Kind.BOOLEAN
 
@@ -185,6 +185,7 @@ def parse_value(definition: Definition, text: str, name: Synonym) -> Value:
     if not isinstance(value, int) or isinstance(value, bool):
         return _checked(definition, value)
     if name.negative_means_unlimited:
+        # Brokers take no 0 for these, and any negative number for "unlimited".
         if value == 0:
             raise ValueError("it must be -1 or at least 1")
         if value < 0:
@@ -209,7 +210,7 @@ def _typed(kind: Kind, text: str) -> Value:
     if kind == Kind.DOUBLE:
         if not _DECIMAL.fullmatch(text):
             raise ValueError("it is not a number")
-        return float(text.rstrip("dDfF"))
+        return float(text.rstrip("dDfF"))  # Java's suffixes of a number
     if kind == Kind.LIST:
         return tuple(re.split(r"\s*,\s*", text)) if text else ()
     return text
@@ -221,6 +222,7 @@ def _checked(definition: Definition, value: Value) -> Value:
             raise ValueError(f"it must be at least {definition.low}")
         if definition.high is not None and value > definition.high:
             raise ValueError(f"it must be at most {definition.high}")
+        # 0 is in the range, but not accepted.
         if definition.name == "compression.gzip.level" and value == 0:
             raise ValueError("it must be -1 or at least 1")
         return value

@@ -341,12 +341,12 @@ class LogDirConfigs:
         return None
 
     def of_topic(self, topic: str) -> TopicConfigs:
-        """Return the configs of a topic."""
         own, dynamic = {}, {}
         if self.metadata is not None:
             own = _named(self.metadata.of_topic(topic))
             dynamic = _named(self.metadata.of_broker(self._node_id))
         layers = [_Layer(own, is_of_topic=True), _Layer(dynamic)]
+        # A broker takes a topic's own config first, then dynamic ones, then its file.
         layers.insert(2 if self._topic_first else 0, _Layer(self._properties))
         created = _INTERNAL.get(topic, {})
         implied = {name: Setting(text, INTERNAL_SOURCE) for name, text in created.items()}

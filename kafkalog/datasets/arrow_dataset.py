@@ -126,6 +126,7 @@ class Dataset(ds.Dataset):  # type: ignore[misc] # pyarrow ships no types
         """Refuse: tables are sorted, or an engine does it."""
         _refuse("sort_by", args, options)
 
+    # Private to pyarrow: the methods of its own class would call these.
     def _get_fragments(self, filter: Any) -> Iterator[Fragment]:  # noqa: A002 # as in pyarrow
         return self.get_fragments(filter)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _OFFSET_MAX: Final = (1 << 63) - 1
-_WAYS: Final = 16
+_WAYS: Final = 16  # numbers that one question to Arrow is about
 _NO_FILES: Final = LocalFileSystem()
 _NO_FORMAT: Final = ds.IpcFileFormat()  # fragments need one, and are never opened
 

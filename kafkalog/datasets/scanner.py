@@ -292,6 +292,7 @@ def _empty(schema: Any) -> Any:
 def _table(batches: Iterator[Any], schema: Any) -> Any:
     if schema.names:
         return pa.Table.from_batches(batches, schema)
+    # A table without columns would forget how many rows it has.
     count = sum(batch.num_rows for batch in batches)
     return pa.table({"": pa.nulls(count)}).select([])
 

@@ -91,7 +91,7 @@ class Database:
         for setting in (
             "TimeZone = 'UTC'",
             "python_enable_replacements = false",
-            "lock_configuration = true",
+            "lock_configuration = true",  # the last one: nothing can be set after it
         ):
             self._connection.execute(f"SET {setting}")
 
@@ -135,7 +135,6 @@ class Database:
             raise told from error
 
     def keywords(self) -> list[str]:
-        """Return the keywords of its SQL."""
         found = self._connection.execute("SELECT keyword_name FROM duckdb_keywords()")
         return [str(name) for (name,) in found.fetchall()]
 
@@ -224,6 +223,7 @@ class _Result:
         self._is_closed = True
         self._stop.set()
         self._cursor.interrupt()
+        # It may wait for room in the queue.
         while self._thread.is_alive():
             with suppress(queue.Empty):
                 self._found.get(timeout=0.05)

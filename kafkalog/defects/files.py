@@ -8,8 +8,8 @@ from kafkalog.model import Reference, Severity
 
 _D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
 _RESTORE_EPOCHS = (
-    "Write the entries that the batches give (`kafkalog dump-segment --batches` shows their "
-    "epochs), or move the partition away and let the broker fetch it from another replica."
+    "Write the epochs that `kafkalog dump-segment --batches` shows, or move the partition away "
+    "and let the broker fetch it from another replica."
 )
 _RUN_DUMP = "kafkalog dump-segment PATH --batches"
 _RUN_EXPORT = "kafkalog export PATH --to DIR"
@@ -18,7 +18,7 @@ _RUN_SALVAGE = "kafkalog salvage PATH --to DIR"
 
 _FILES: Final = (
     Reference("checkpoint-malformed", _D, "A text checkpoint cannot be read.",
-              "The whole log directory is taken offline.", "Rewrite it, or remove it.",
+              "The whole log directory goes offline.", "Rewrite it, or remove it.",
               arises="The machine stopped before the file was written; the disk was full; "
                      "somebody edited it.", example="Line 8 has 1 fields, not 3."),
     Reference("file-malformed", _D, "A small text file cannot be read.",
@@ -26,324 +26,330 @@ _FILES: Final = (
               arises="The machine stopped before the file was written; somebody edited it.",
               example="Version 9 is unknown to Kafka 4.3."),
     Reference("file-unreadable", _D, "A file or directory cannot be read.",
-              "The log directory is taken offline.", "Check permissions and the disk.",
-              arises="Missing permissions, a bad sector, a dangling link, a directory in place "
-                     "of a file.", example="This is a directory, not a regular file."),
-    Reference("git-lfs-pointer", _D, "Files are Git LFS pointers: three lines of text instead "
-              "of the content.", "It reads the pointers as data, and refuses to start or "
-              "truncates the logs.", "Fetch the content with `git lfs pull`, then check again.",
-              arises="A clone or an archive of a repository without its Git LFS objects."),
+              "The log directory goes offline.", "Check permissions and the disk.",
+              arises="Missing permissions, a bad sector, a dangling link, a directory in place of "
+                     "a file.", example="This is a directory, not a regular file."),
+    Reference("git-lfs-pointer", _D,
+              "Files are Git LFS pointers: three lines of text instead of the content.",
+              "It reads the pointers as data, and refuses to start or truncates the logs.",
+              "Fetch the content with `git lfs pull`, then check again.",
+              arises="A clone or archive of a repository lacks its Git LFS objects."),
     Reference("leftover-file", _N, "A file is left from an unfinished deletion or cleaning.",
               "It removes the file or finishes the work at its next start.",
               "`kafkalog recover` shows what will happen to it.",
-              arises="The broker stopped before it deleted the file, or while it cleaned or "
-                     "split a segment.", command=_RUN_RECOVER, example="A file in state deleted."),
-    Reference("directory-unknown", _W, "A directory among the partitions does not have the "
-              "name of a partition, such as lost+found.", "It does not start with this log "
-              "directory.",
+              arises="The broker stopped before it deleted the file, or while it cleaned or split "
+                     "a segment.", command=_RUN_RECOVER, example="A file in state deleted."),
+    Reference("directory-unknown", _W,
+              "A directory does not have the name of a partition, such as lost+found.",
+              "It does not start with this log directory.",
               "Move it away before the broker starts.",
-              arises="The log directory is the root of a file system (lost+found), or contains "
-                     "a backup.",
+              arises="The log directory is the root of a file system, or contains a backup.",
               example="This is not the name of a partition; a broker does not start with it."),
-    Reference("file-unknown", _N, "A partition directory contains a file that Kafka does not "
-              "know.",
+    Reference("file-unknown", _N, "A partition directory contains a file that Kafka does not know.",
               "Ignored.",
               arises="Another program wrote it: a backup, an editor, a later release of Kafka.",
               example="Kafka has no file with this name."),
-    Reference("bytes-not-checked", _W, "Some bytes were not checked.",
-              "Nothing.",
+    Reference("bytes-not-checked", _W, "Some bytes were not checked.", "Nothing.",
               arises="A file became shorter, or the disk failed; other findings say where.",
               example="Not checked: 4096 bytes."),
-    Reference("changed-while-reading", _N, "Files changed while they were read, so they could "
-              "not be judged as of one moment.", "Nothing.",
-              "Check again when the broker is idle, or check a copy or a snapshot.",
-              arises="A broker is running on the directory: it appends, rolls, cleans and "
-                     "deletes."),
-    Reference("deleted-while-reading", _N, "Offsets that were planned to be read, or their "
-              "partition, were deleted meanwhile.", "There are fewer rows than planned. What is "
-              "left is read completely.", "Nothing, if retention or DeleteRecords removed them; "
-              "otherwise read a copy.",
-              arises="A broker is running on the directory; its retention or a deletion was "
-                     "faster."),
-    Reference("read-from-copy", _N, "Offsets come from another copy of the partition: this one has "
-              "damage there, a gap, or batches of another leader epoch.", "Nothing: each broker "
-              "knows its own copy only.", "Nothing, for what is read: it is complete. `kafkalog "
-              "verify` says what is wrong with this copy.",
+    Reference("changed-while-reading", _N, "Files changed while they were read.", "Nothing.",
+              "Check again when the broker is idle, or check a copy.",
+              arises="A broker is running on the directory."),
+    Reference("deleted-while-reading", _N, "Offsets were deleted before they were read.",
+              "There are fewer rows than planned. What is left is read completely.",
+              "Nothing, if retention or DeleteRecords did it; otherwise read a copy.",
+              arises="A broker is running; its retention or a deletion was faster."),
+    Reference("read-from-copy", _N,
+              "Offsets come from another copy of the partition: this one has damage, a gap, or "
+              "batches of another leader epoch.", "Nothing: each broker knows its own copy only.",
+              "Nothing: what is read is complete. `kafkalog verify` says what is wrong with this "
+              "copy.",
               arises="Several copies were given, and the most complete one has lost something."),
-    Reference("check-failed", _W, "A check failed because of a bug in kafkalog. What it checks "
-              "is not judged; everything else is.",
+    Reference("check-failed", _W,
+              "A bug in kafkalog made a check fail. What it checks is not judged.",
               "Nothing: this is not about the data.",
               "Please report the message, with the file if you can. The exit status is 70.",
               arises="A bug in kafkalog."),
-    Reference("clean-shutdown-unreadable", _W, "The mark of a clean shutdown has no readable "
-              "broker epoch.", "It still counts as a clean shutdown for the logs, "
-              "but the controller treats it as unclean, and removes the broker from the "
+    Reference("clean-shutdown-unreadable", _W,
+              "The mark of a clean shutdown has no readable broker epoch.",
+              "The logs count as cleanly closed, but the controller removes the broker from the "
               "eligible leaders.",
-              "If the shutdown may not have been clean, remove the file, so that the start "
-              "checks the logs.", arises="The disk or an editor changed it."),
-    Reference("file-not-as-written", _N, "A small text file differs from what Kafka writes, "
-              "although Kafka can read it: other spaces, keys, line ends or comments.", "Nothing: "
-              "it reads the file, and rewrites it when necessary.", "If nobody edited it, "
-              "compare it with the file of another replica.", arises="An editor changed it, or the "
-              "disk changed bytes that Kafka ignores."),
-    Reference("leader-epochs-invalid", _D, "The entries of leader-epoch-checkpoint do not "
-              "increase in epoch and offset, or are negative.", "Entries that contradict later "
-              "ones are dropped; with a negative number the broker does not start.",
-              _RESTORE_EPOCHS, arises="The disk or an editor changed it: Kafka keeps the "
-                                      "entries in order.", command=_RUN_DUMP),
-    Reference("bytes-unreadable", _D, "Some bytes of a file cannot be read from the disk.",
-              "The read fails; the first such error takes the log directory offline, with all "
-              "its partitions.", "Let the broker fetch the replica again "
-              "from another one. If there is none, image the disk, and let `kafkalog salvage` "
-              "copy the batches around the gap.",
-              arises="A bad sector, a failing controller or cable, or a network file system "
-              "that does not answer.", command=_RUN_SALVAGE,
-              example="The bytes at this position cannot be read: Input/output error. The next "
-              "batch is at position 8192."),
-    Reference("leader-epochs-contradict-log", _D, "leader-epoch-checkpoint assigns batches "
-              "another leader epoch than they have, or starts an epoch inside a batch.",
-              "Not noticed. Followers and consumers that ask where an epoch ends get a wrong "
-              "answer, and may truncate too much or too little.", _RESTORE_EPOCHS,
-              arises="The disk or an editor changed it, or it belongs to another partition or "
-              "replica: Kafka writes an epoch to it before the first batch of that epoch.",
+              "If the shutdown may not have been clean, remove the file, so that the start checks "
+              "the logs.", arises="The disk or an editor changed it."),
+    Reference("file-not-as-written", _N,
+              "Kafka can read a small text file, but writes it differently: other spaces, keys, "
+              "line ends or comments.", "Nothing: it reads the file, and rewrites it at times.",
+              "If nobody edited it, compare it with the file of another replica.",
+              arises="An editor or the disk changed bytes that Kafka ignores."),
+    Reference("leader-epochs-invalid", _D,
+              "Entries of leader-epoch-checkpoint do not increase, or are negative.",
+              "Entries that contradict later ones are dropped; a negative number keeps the broker "
+              "from starting.", _RESTORE_EPOCHS, arises="The disk or an editor changed it.",
               command=_RUN_DUMP),
-    Reference("leader-epochs-missing", _W, "leader-epoch-checkpoint is empty or missing, "
-              "although the batches have leader epochs.", "A clean start leaves it empty; a "
-              "start that scans the log fills it. Until then followers truncate to their high "
-              "watermark.",
-              "Remove `.kafka_cleanshutdown` and the entry of the recovery point, so that the "
-              "start scans the log.", arises="The file was removed or emptied."),
-    Reference("leader-epoch-beyond-log", _W, "leader-epoch-checkpoint has an epoch that starts "
-              "above the log end offset: batches at the end are gone.", "The entry is dropped "
-              "at the "
-              "next start.", "Find out what happened to the end of the log; another replica "
-              "has it.",
-              arises="A crash lost bytes that were not yet on disk, or the log was truncated "
-              "or replaced by an older copy."),
-    Reference("leader-epochs-start-elsewhere", _N, "The first entry of leader-epoch-checkpoint "
-              "does not start at the log start offset.", "Nothing: it moves the entry with the log "
-              "start offset.", arises="A crash came between writing this file and the log "
-              "start offset, somebody removed segments, or a digit changed."),
-    Reference("batch-leader-epoch-wrong", _D, "The leader epoch of a batch contradicts its "
-              "neighbours or leader-epoch-checkpoint. No checksum covers the field.",
-              "Not noticed. Recovery takes it for a new epoch, and consumers that validate "
-              "their position may be sent back.", "Let the broker fetch the replica again from "
-              "another one.",
-              arises="A bit flipped on disk or in memory: the checksum does not cover the "
-                     "field."),
-    Reference("checkpoint-outside-log", _W, "A recovery point, high watermark or first dirty "
-              "offset lies outside its log: the number is wrong, or the end of the log is "
-              "gone.", "The offset is silently moved into the log; "
-                       "if a first dirty offset lies above the log, "
-                       "the whole log is cleaned again.", "If another file shows that "
-              "the log was longer, let the broker fetch the replica again; otherwise "
-                     "nothing.", arises="A crash lost "
-              "bytes, the log was truncated or replaced by an older copy, or a digit changed."),
-    Reference("recovery-point-not-at-end", _W, "After a clean shutdown the recovery point is "
-              "not the log end offset, so one of the two has changed since.",
-              "Not noticed: after a clean shutdown the whole log is trusted.", "Compare the "
-              "partition with another replica.", arises="Segments were changed, truncated or "
-              "copied while the broker was down, or a digit changed."),
-    Reference("log-start-beyond-log", _D, "The checkpointed log start offset is negative or "
-              "above the log end offset.", "All segments of the partition are deleted; it starts "
-              "empty at that offset.", "Before the broker starts, remove the entry from "
-              "the file, and correct the count in its second line.", arises="The log was "
-              "truncated or replaced by an older copy, or a digit changed."),
-    Reference("checkpoint-entry-repeated", _W, "A checkpoint has several entries of one "
-              "partition.", "The last one counts.", "Remove the others, and correct the count in "
-              "the second line.", arises="The disk or an editor changed it: Kafka writes one."),
-    Reference("checkpoint-entry-left", _N, "A checkpoint has an entry of a missing partition, "
-              "or an obsolete one.", "Nothing: the entry disappears when "
-              "the file is rewritten.", arises="Since the file was written, the partition was "
-              "deleted or moved, or retention deleted segments."),
-    Reference("checkpoint-entry-missing", _N, "A checkpoint lacks a partition, although the "
-              "shutdown was clean.", "The offset counts as 0, and is then moved into the log.",
-              arises="The partition directory was added while the broker was down, a character "
-              "of the topic's name changed, or the broker stopped while it was starting."),
+    Reference("bytes-unreadable", _D, "Some bytes of a file cannot be read from the disk.",
+              "The first such error takes the log directory offline, with all its partitions.",
+              "Let the broker fetch the replica from another one. If there is none, image the "
+              "disk, and let `kafkalog salvage` copy the batches around the gap.",
+              arises="A bad sector, a failing controller or cable, or a network file system that "
+                     "does not answer.", command=_RUN_SALVAGE,
+              example="The bytes at this position cannot be read: Input/output error. The next "
+                      "batch is at position 8192."),
+    Reference("leader-epochs-contradict-log", _D,
+              "leader-epoch-checkpoint gives batches another leader epoch than they have, or "
+              "starts an epoch inside a batch.",
+              "Not noticed. Followers and consumers that ask where an epoch ends may truncate too "
+              "much or too little.", _RESTORE_EPOCHS,
+              arises="The disk or an editor changed it, or it belongs to another partition or "
+                     "replica.", command=_RUN_DUMP),
+    Reference("leader-epochs-missing", _W,
+              "leader-epoch-checkpoint is empty or missing, although the batches have epochs.",
+              "A start that scans the log fills it, a clean one does not. Until then followers "
+              "truncate to their high watermark.",
+              "Remove `.kafka_cleanshutdown` and the recovery point's entry, so that the start "
+              "scans the log.", arises="The file was removed or emptied."),
+    Reference("leader-epoch-beyond-log", _W,
+              "An epoch of leader-epoch-checkpoint starts above the log end: batches are gone.",
+              "The entry is dropped at the next start.",
+              "Find out what happened to the end of the log; another replica has it.",
+              arises="A crash lost bytes, or the log was truncated or replaced by an older copy."),
+    Reference("leader-epochs-start-elsewhere", _N,
+              "The first entry of leader-epoch-checkpoint does not start at the log start offset.",
+              "Nothing: it moves the entry with the log start offset.",
+              arises="A crash came between writing this file and the log start offset, somebody "
+                     "removed segments, or a digit changed."),
+    Reference("batch-leader-epoch-wrong", _D,
+              "The leader epoch of a batch, which no checksum covers, contradicts its neighbours "
+              "or leader-epoch-checkpoint.",
+              "Not noticed. Recovery takes it for a new epoch, and may send back consumers that "
+              "validate their position.",
+              "Let the broker fetch the replica again from another one.",
+              arises="A bit flipped on disk or in memory."),
+    Reference("checkpoint-outside-log", _W,
+              "A recovery point, high watermark or first dirty offset lies outside its log.",
+              "The offset is silently moved into the log; if a first dirty offset lies above it, "
+              "the whole log is cleaned again.",
+              "If another file shows that the log was longer, let the broker fetch the replica "
+              "again.",
+              arises="A crash lost bytes, the log was truncated or replaced by an older copy, or "
+                     "a digit changed."),
+    Reference("recovery-point-not-at-end", _W,
+              "After a clean shutdown the recovery point is not the log end offset: one of the "
+              "two changed.", "Not noticed: the whole log is trusted.",
+              "Compare the partition with another replica.",
+              arises="Segments were changed, truncated or copied while the broker was down, or a "
+                     "digit changed."),
+    Reference("log-start-beyond-log", _D,
+              "The checkpointed log start offset is negative or above the log end offset.",
+              "All segments of the partition are deleted; it starts empty at that offset.",
+              "Before the broker starts, remove the entry from the file, and correct the count in "
+              "its second line.",
+              arises="The log was truncated or replaced by an older copy, or a digit changed."),
+    Reference("checkpoint-entry-repeated", _W, "A checkpoint has several entries of one partition.",
+              "The last one counts.",
+              "Remove the others, and correct the count in the second line.",
+              arises="The disk or an editor changed it."),
+    Reference("checkpoint-entry-left", _N,
+              "A checkpoint has an entry of a missing partition, or an obsolete one.",
+              "Nothing: the entry goes when the file is rewritten.",
+              arises="The partition was deleted or moved, or retention deleted segments."),
+    Reference("checkpoint-entry-missing", _N,
+              "A checkpoint lacks a partition, although the shutdown was clean.",
+              "The offset counts as 0, and is then moved into the log.",
+              arises="The partition directory was added while the broker was down, a character of "
+                     "its name changed, or a start was interrupted."),
     Reference("directory-id-repeated", _W, "Two log directories have the same directory id.",
-              "It does not start with both.", "If one is a copy, never give both to a "
-              "broker; otherwise format the newer one again.", arises="The log directory was "
-                     "copied."),
-    Reference("directory-id-unknown", _N, "The node has not registered this directory id in "
-              "`__cluster_metadata`.", "It registers the directory at its next start.",
+              "It does not start with both.",
+              "If one is a copy, never give both to a broker; otherwise format the newer one "
+              "again.", arises="The log directory was copied."),
+    Reference("directory-id-unknown", _N,
+              "The node has not registered this directory id in `__cluster_metadata`.",
+              "It registers the directory at its next start.",
               "Compare `meta.properties` with the other log directories of the broker.",
-              arises="The log directory was formatted again and not used yet, it was moved "
-              "from another broker, or a character changed."),
-    Reference("log-dir-of-other-broker", _W, "The directory id is registered under another node "
-              "or cluster than meta.properties says.", "It does not start on directories of "
-              "different nodes or clusters.", "Correct the file, unless the directory was "
-              "moved on purpose.", arises="meta.properties was edited, the directory was "
-              "given to another broker, or a character changed."),
-    Reference("log-dir-not-formatted", _W, "A log directory has no meta.properties, or one that "
-              "names no node.", "It does not start with the directory.",
-              "Write the file again with the ids of the node, the cluster and the directory: those "
-              "of the broker's other log directories and of `__cluster_metadata`.",
+              arises="The log directory was formatted again and not used yet, it came from "
+                     "another broker, or a character changed."),
+    Reference("log-dir-of-other-broker", _W,
+              "The directory id is registered under another node or cluster than meta.properties "
+              "says.", "It does not start on directories of different nodes or clusters.",
+              "Correct the file, unless the directory was moved on purpose.",
+              arises="meta.properties was edited, the directory was given to another broker, or a "
+                     "character changed."),
+    Reference("log-dir-not-formatted", _W,
+              "A log directory has no meta.properties, or one that names no node.",
+              "It does not start with the directory.",
+              "Write it with the ids of node, cluster and directory, as the broker's other log "
+              "directories and `__cluster_metadata` have them.",
               arises="The copy lacks the file, a crash emptied it, or the broker is older than "
-              "0.8.2."),
-    Reference("cluster-metadata-missing", _N, "None of the given log directories of a KRaft node "
-              "holds `__cluster_metadata-0`.", "Nothing, if another log directory of the node "
-              "holds it. Otherwise a broker fetches it from the controllers; a node that is "
-              "the only controller starts an empty cluster, and all partitions become strays.",
-              "Give `verify` all log directories of the node.",
+                     "0.8.2."),
+    Reference("cluster-metadata-missing", _N,
+              "None of the given log directories of a KRaft node holds `__cluster_metadata-0`.",
+              "Nothing, if another one holds it. Otherwise a broker fetches it from the "
+              "controllers; a node that is the only controller starts an empty cluster, and all "
+              "partitions become strays.", "Give `verify` all log directories of the node.",
               arises="One of several log directories was given, metadata.log.dir is elsewhere, or "
-              "the directory was lost."),
-    Reference("partition-not-assigned", _W, "The cluster's metadata does not assign the partition "
-              "to the node of this log directory.", "In KRaft mode the partition is a stray: "
-              "its directory gets the suffix `-stray`, nobody reads it, and a replica of this "
-              "name starts empty.",
-              "Copy the directory before the broker starts. `kafkalog export` reads the "
-              "records; to bring them into this cluster, create the topic there and produce "
-              "them.",
-              arises="The directory was moved or copied from another broker or cluster, or the "
-              "replica was reassigned while the broker was down.", command=_RUN_EXPORT),
-    Reference("topic-id-mismatch", _W, "The topic id in partition.metadata is not the one that "
-              "the topic has in the cluster's metadata, or in its other partitions.",
+                     "the directory was lost."),
+    Reference("partition-not-assigned", _W,
+              "The cluster's metadata does not assign the partition to this node.",
               "In KRaft mode the partition is a stray: its directory gets the suffix `-stray`, "
-              "and the replica starts empty.", "Put the right id into the file before the broker "
-              "starts, if the partition belongs to this topic.", arises="The topic was deleted "
-              "and created again, the directory was copied from another cluster, or a "
-              "character changed."),
+              "and a replica of this name starts empty.",
+              "Copy the directory before the broker starts. `kafkalog export` reads the records; "
+              "to bring them into this cluster, create the topic and produce them.",
+              arises="The directory came from another broker or cluster, or the replica was "
+                     "reassigned while the broker was down.", command=_RUN_EXPORT),
+    Reference("topic-id-mismatch", _W,
+              "The topic id in partition.metadata is not the one in the cluster's metadata, or in "
+              "other partitions.",
+              "In KRaft mode the partition is a stray: its directory gets the suffix `-stray`, "
+              "and a replica of this name starts empty.",
+              "If the partition belongs to this topic, write the right id into the file before "
+              "the broker starts.",
+              arises="The topic was deleted and created again, the directory was copied from "
+                     "another cluster, or a character changed."),
     Reference("topic-deleted", _N, "The topic of the partition was deleted.",
-              "The directory gets the suffix `-stray` or `-delete`.", arises="The broker "
-              "stopped before it deleted its replica."),
-    Reference("partition-metadata-missing", _W, "A partition has batches, but no "
-              "partition.metadata, in a log directory of KRaft mode.", "The partition is a "
-              "stray: its directory gets the suffix `-stray`, and the replica starts empty.",
+              "The directory gets the suffix `-stray` or `-delete`.",
+              arises="The broker stopped before it deleted its replica."),
+    Reference("partition-metadata-missing", _W,
+              "A partition with batches has no partition.metadata, in KRaft mode.",
+              "In KRaft mode the partition is a stray: its directory gets the suffix `-stray`, "
+              "and a replica of this name starts empty.",
               "Before the broker starts, copy the file from another replica.",
-              arises="The file was removed, or the copy lacks it: Kafka writes it before the "
-              "first batch."),
-    Reference("broker-epoch-mismatch", _W, "The broker epoch in the mark of the clean shutdown "
-              "is not the one with which the node last registered.", "The controller treats the "
-              "shutdown as unclean.", "Nothing, if the directory is a copy with parts of "
-              "different times; do not start a broker on such a copy.", arises="A digit "
-              "changed, or the directory was assembled from copies."),
-    Reference("leader-epoch-beyond-metadata", _W, "The last epoch in leader-epoch-checkpoint "
-              "is above the one in the cluster's metadata.", "Other brokers "
-              "refuse its requests with that epoch.", _RESTORE_EPOCHS, arises="A digit changed, or "
-              "the directory was assembled from copies of different times.", command=_RUN_DUMP),
-    Reference("high-watermark-not-at-end", _W, "After a clean shutdown the high watermark of a "
-              "partition with one replica is not its log end offset.", "It raises it to the "
-              "log end as soon as it leads the partition.", "Nothing.", arises="A digit "
-              "changed, or the log was replaced by a longer copy."),
-    Reference("partition-in-two-places", _W, "A broker has a partition in two log directories, "
-              "or twice in one.", "It does not start.", "Move the older one away; `kafkalog "
-              "ls` shows where they end.", arises="Somebody copied it, or a crash stopped a "
-              "move between directories between two renames.", command="kafkalog ls PATH"),
-    Reference("leftover-directory", _N, "A partition directory is marked as deleted, stray or "
-              "future.", "`-delete` is removed a minute after the start, `-stray` "
-              "stays until somebody removes it, `-future` is filled up, or fails if its "
-              "partition is missing.", arises="The broker was stopped before it finished."),
-    Reference("changed-after-shutdown", _N, "A log was modified after the mark of the clean "
-              "shutdown.", "Not noticed: everything is trusted.", "If anything but a copy wrote to "
-              "the log, remove `.kafka_cleanshutdown`.", arises="A copy gave the "
-              "files new times, or a program wrote to the log while the broker was down."),
-    Reference("file-name-not-canonical", _W, "A file has the suffix of a segment file, but its "
-              "name does not start with 20 digits.", "It does not start if the name does not start "
-              "with a number; otherwise it creates an empty file with the right name.",
-              "Move it away, or restore its name.", arises="Somebody renamed or copied "
-              "the file."),
+              arises="The file was removed, or the copy lacks it."),
+    Reference("broker-epoch-mismatch", _W,
+              "The broker epoch in the mark of the clean shutdown is not that of the node's last "
+              "registration.", "The controller treats the shutdown as unclean.",
+              "Nothing for a copy with parts of different times, but start no broker on it.",
+              arises="A digit changed, or the directory was assembled from copies."),
+    Reference("leader-epoch-beyond-metadata", _W,
+              "The last epoch in leader-epoch-checkpoint is above the one in the cluster's "
+              "metadata.", "Other brokers refuse its requests with that epoch.", _RESTORE_EPOCHS,
+              arises="A digit changed, or the directory was assembled from copies.",
+              command=_RUN_DUMP),
+    Reference("high-watermark-not-at-end", _W,
+              "After a clean shutdown the high watermark of a partition with one replica is not "
+              "its log end.", "It raises it to the log end when it leads the partition.",
+              "Nothing.", arises="A digit changed, or the log was replaced by a longer copy."),
+    Reference("partition-in-two-places", _W,
+              "A broker has a partition in two log directories, or twice in one.",
+              "It does not start.", "Move the older one away; `kafkalog ls` shows where they end.",
+              arises="Somebody copied it, or a crash stopped a move between directories.",
+              command="kafkalog ls PATH"),
+    Reference("leftover-directory", _N,
+              "A partition directory is marked as deleted, stray or future.",
+              "`-delete` goes a minute after the start, `-stray` stays until somebody removes it, "
+              "`-future` is filled up, or fails if its partition is missing.",
+              arises="The broker was stopped before it finished."),
+    Reference("changed-after-shutdown", _N,
+              "A log was modified after the mark of the clean shutdown.",
+              "Not noticed: everything is trusted.",
+              "If anything but a copy wrote to the log, remove `.kafka_cleanshutdown`.",
+              arises="A copy gave the files new times, or a program wrote to the log while the "
+                     "broker was down."),
+    Reference("file-name-not-canonical", _W,
+              "A file has the suffix of a segment file, but no 20 digits before it.",
+              "It does not start if the name has no number; otherwise it creates an empty file "
+              "with the right name.", "Move it away, or restore its name.",
+              arises="Somebody renamed or copied the file."),
     Reference("index-without-log", _N, "An index has no log.", "It deletes the index.",
-              "If the log was not deleted on purpose, look for it.", arises="Somebody removed "
-              "the log, or a crash interrupted a deletion."),
+              "If the log was not deleted on purpose, look for it.",
+              arises="Somebody removed the log, or a crash interrupted a deletion."),
     Reference("directory-in-partition", _N, "A partition directory contains a directory.",
               "Ignored.", arises="Somebody made a copy or a backup."),
-    Reference("replicas-diverge", _D, "Replicas of a partition have different batches below "
-              "the high watermark, where they must be equal.", "A follower truncates to the "
-              "end of the last leader epoch that both have. Differences below that stay, and "
-              "consumers read one or the other, depending on the leader.", "Let the broker "
-              "fetch the replica that disagrees with the majority again; without a majority, "
-              "compare both from that offset on.", arises="An unclean leader election, a disk that "
-              "lost or changed bytes, or a log that was edited or replaced on one broker.",
-              command="kafkalog diff PATH OTHER --records"),
-    Reference("replicas-fork", _W, "Copies of a partition have different batches, but not "
-              "below a high watermark.", "The replica that leads keeps its batches; the others "
-              "truncate "
-              "to the end of the last leader epoch that both have, and lose theirs.",
-              "Before you start a broker or discard a copy, save what only one of them has: "
-              "`kafkalog export` from that offset on.",
-              arises="A leader was killed before its followers had fetched everything, or the "
-              "log continued differently after a backup.", command=_RUN_EXPORT),
+    Reference("replicas-diverge", _D, "Replicas of a partition differ below the high watermark.",
+              "A follower truncates to the end of the last leader epoch that both have. "
+              "Differences below that stay: consumers read what the leader has.",
+              "Let the broker fetch the replica that disagrees with the majority again; without a "
+              "majority, compare both from that offset on.",
+              arises="An unclean leader election, a disk that lost or changed bytes, or a log "
+                     "that was edited or replaced.", command="kafkalog diff PATH OTHER --records"),
+    Reference("replicas-fork", _W, "Copies of a partition differ, but not below a high watermark.",
+              "The leader keeps its batches; the others truncate to the end of the last common "
+              "leader epoch, and lose theirs.",
+              "Before you start a broker or discard a copy, save what only one has: `kafkalog "
+              "export` from that offset on.",
+              arises="A leader was killed before its followers had fetched everything, or the log "
+                     "continued differently after a backup.", command=_RUN_EXPORT),
 )  # fmt: skip
 
 _BROKERS: Final = (
-    Reference("view-differs", _W, "The records shown are those that the next start of a broker "
-              "would show; the files with final names hold others.",
-              "It finishes an interrupted swap, and truncates the log at the first error from "
-              "the recovery point on.",
-              "`--view files` shows the files with final names, `--view all` also leftovers of "
-              "deletions and cleanings; `kafkalog verify` says what is wrong, `kafkalog "
-              "salvage` copies what is sound after it.",
-              arises="The broker was killed while it cleaned a log, or before everything was "
-                     "on disk.", command=_RUN_RECOVER),
-    Reference("start-loses-records", _W, "The next start of a broker would drop records, and "
-              "no other finding explains it.",
-              "It truncates the log, or drops whole segments, and continues with the rest.",
+    Reference("view-differs", _W,
+              "The next start of a broker would show these records; the files with final names "
+              "hold others.",
+              "It finishes an interrupted swap, and truncates the log at the first error from the "
+              "recovery point on.",
+              "`--view files` shows the files with final names, `--view all` also leftovers; "
+              "`kafkalog verify` says what is wrong, `kafkalog salvage` copies what is sound "
+              "after it.",
+              arises="The broker was killed while it cleaned a log, or before everything was on "
+                     "disk.", command=_RUN_RECOVER),
+    Reference("start-loses-records", _W,
+              "The next start of a broker would drop records, and no other finding explains it.",
+              "It truncates the log, or drops whole segments.",
               "Copy the partition first. `kafkalog recover` shows where the log would be "
               "truncated, and why; `kafkalog salvage` copies the records that would be dropped.",
               arises="Checkpoints and segments are of different times, as after a partial "
-              "restore; offsets go back or do not fit into their segment.", command=_RUN_RECOVER),
-    Reference("start-refused", _W, "A broker would not load this, and no other finding "
-              "explains it.",
+                     "restore; offsets go back or do not fit into their segment.",
+              command=_RUN_RECOVER),
+    Reference("start-refused", _W,
+              "A broker would not load this, and no other finding explains it.",
               "It fails to start with an exception, or takes the log directory offline.",
               "Copy the partition, then correct what the exception names; `kafkalog salvage` "
               "copies what is sound.",
               arises="Files were renamed, copied or written by hand; an index is larger than "
-              "segment.index.bytes.", command=_RUN_SALVAGE),
-    Reference("cleaner-stuck", _W, "The topic is compacted, but the cleaner fails on the "
-              "log.", "It marks the partition as uncleanable until the next start, where it "
-              "fails again: the log grows without bound.",
-              "While the broker is down, `kafkalog compact` can clean a sound log; if a batch "
-              "is damaged, `kafkalog salvage` copies the others.",
+                     "segment.index.bytes.", command=_RUN_SALVAGE),
+    Reference("cleaner-stuck", _W, "The topic is compacted, but the cleaner fails on the log.",
+              "It marks the partition as uncleanable until the next start, where it fails again: "
+              "the log grows without bound.",
+              "While the broker is down, `kafkalog compact` can clean a sound log; if a batch is "
+              "damaged, `kafkalog salvage` copies the others.",
               arises="A client sent timestamps before 1970; a batch is damaged.",
               command="kafkalog compact PATH"),
 )  # fmt: skip
 
 _REMOTE: Final = (
-    Reference("remote-segment-missing", _D, "Remote storage lacks a file of a segment whose "
-              "upload is finished.", "Fetches of these offsets fail; consumers that are there do "
-              "not go on.", "Restore the object from a version or a backup of the storage; if a "
-              "broker still has the segment, copy it from there.",
+    Reference("remote-segment-missing", _D,
+              "Remote storage lacks a file of a segment whose upload is finished.",
+              "Fetches of these offsets fail, and consumers stop there.",
+              "Restore the object from a version or a backup; if a broker still has the segment, "
+              "copy it from there.",
               arises="Somebody, or a rule of the storage, deleted the object.",
               command="kafkalog verify LOG_DIR TIER",
               example="The upload of offsets 89 to 117 (2785 bytes) is finished, and its log is "
                       "not there."),
-    Reference("remote-size-wrong", _D, "The log of a remote segment has another size than its "
-              "metadata say.", "It reads what is there, and fails at its end.",
-              "Restore the object from a version or a backup of the storage.",
+    Reference("remote-size-wrong", _D,
+              "The log of a remote segment has another size than its metadata say.",
+              "It reads what is there, and fails at its end.",
+              "Restore the object from a version or a backup.",
               arises="The object was truncated or replaced.",
               command="kafkalog verify LOG_DIR TIER",
               example="The log has 2685 bytes, the metadata say 2785."),
     Reference("remote-indexes-wrong", _W, "An index in remote storage is not that of its log.",
               "It serves wrong or fewer records, or reads more than it needs; it does not rebuild "
-              "what it has fetched.",
-              "Restore the object from a version or a backup of the storage, and remove what "
-              "brokers keep of it in remote-log-index-cache.",
+              "a fetched index.",
+              "Restore the object from a version or a backup, and remove its copies in "
+              "remote-log-index-cache.",
               arises="The object was truncated or replaced, or the index was wrong when it was "
-              "uploaded.",
-              command="kafkalog verify TIER",
+                     "uploaded.", command="kafkalog verify TIER",
               example="Entry 3 points to position 990, where no batch begins."),
-    Reference("remote-manifest-contradicts", _D, "A manifest of Aiven's plugin does not say what "
-              "is there.", "The plugin reads the objects as the manifest says: consumers get an "
-              "error, or records of another segment.",
-              "Restore objects and manifest together, from versions or a backup of the storage.",
+    Reference("remote-manifest-contradicts", _D,
+              "A manifest of Aiven's plugin contradicts the objects.",
+              "Consumers get an error, or records of another segment.",
+              "Restore objects and manifest together, from versions or a backup.",
               arises="An object was truncated, replaced or restored alone, or copied to another "
-              "name.",
-              command="kafkalog verify TIER",
+                     "name.", command="kafkalog verify TIER",
               example="The object has 2000 bytes, the manifest says 2685."),
-    Reference("remote-lineage-gap", _W, "Offsets are neither in remote storage nor in the log "
-              "directory.", "Consumers that are there get an error, and go on after the gap or at "
-              "their auto.offset.reset.",
+    Reference("remote-lineage-gap", _W,
+              "Offsets are neither in remote storage nor in the log directory.",
+              "Consumers there get an error, and go on after the gap or at their "
+              "auto.offset.reset.",
               "Look for them in the log directories of other brokers, and in segments of the tier "
               "that the metadata do not know.",
-              arises="A log directory was lost or restored from a time before the last uploads; a "
-              "leader was elected that did not have all records.",
-              command="kafkalog verify LOG_DIR TIER",
+              arises="A log directory was lost or restored from an earlier time; a leader was "
+                     "elected without all records.", command="kafkalog verify LOG_DIR TIER",
               example="Offsets 118 to 140 are neither in the tier nor local."),
-    Reference("remote-segment-orphan", _N, "Remote storage holds a segment that is not part of "
-              "the log.", "Nothing reads it. A deletion that was begun is tried again; others "
-              "stay, and cost money.",
+    Reference("remote-segment-orphan", _N,
+              "Remote storage holds a segment that is not part of the log.",
+              "Nothing reads it. A begun deletion is tried again; others stay, and cost money.",
               "If no broker is uploading now, nothing needs the files.",
-              arises="The broker stopped during an upload or a deletion, and an hour has gone by.",
+              arises="The broker stopped during an upload or a deletion, more than an hour ago.",
               example="The metadata do not know the segment."),
 )  # fmt: skip
 

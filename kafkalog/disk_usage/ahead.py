@@ -61,6 +61,8 @@ def growth_of(partition: PartitionDir, now_ms: int) -> tuple[int, ...]:
                 largest = survey.largest_timestamp
             else:
                 largest, _ = opened.largest_timestamp(recovered=segment.is_active)
+            # `LogSegment.largestTimestamp` takes the time of the file, too, if no batch has a
+            # timestamp.
             if largest < 0:
                 _add_undated(hours, segment, start)
             elif largest > start:
@@ -74,7 +76,7 @@ def _add(hours: list[int], opened: OpenSegment, start: int, largest: int) -> Non
         end = start + (hour + 1) * HOUR_MS
         after = _bytes_up_to(opened, end) if end < largest else _end_of(opened)
         hours[hour] += max(0, after - before)
-        before = max(before, after)
+        before = max(before, after)  # timestamps may go back, bytes do not
         if end >= largest:
             return
 
@@ -135,6 +137,8 @@ def changes_of(found: PartitionRetention, growth: tuple[int, ...]) -> Iterator[C
     rate = sum(growth) / (HOURS * HOUR_MS)
     yield Change(now, -found.bytes_freed - found.side_bytes_freed, rate)
     is_limited = policy.inert is None and policy.deletes
+    # The log stops growing once retention deletes as much as is appended: at retention.bytes, or
+    # when what is appended now is older than retention.ms.
     balanced_at = None
     kept = [one for one in found.verdicts if not one.is_deleted]
     if rate and is_limited and kept and kept[0].bytes_to_append is not None:
@@ -147,6 +151,8 @@ def changes_of(found: PartitionRetention, growth: tuple[int, ...]) -> Iterator[C
         yield Change(end, 0, -rate)
     for verdict in kept:
         at = verdict.deletable_at
+        # From the balance on, what is deleted is what is appended: the old segments are already in
+        # it.
         if at is not None and at > now and (balanced_at is None or at <= balanced_at):
             yield Change(at, -verdict.segment.size_bytes - verdict.segment.side_bytes)
 
@@ -227,6 +233,7 @@ class Ahead:
             free = disk_bytes - occupied
         elif not is_object(log_dirs[0]):
             status = os.statvfs(log_dirs[0])
+            # f_bavail, not f_bfree: a broker has no use of the blocks that are reserved for root.
             free = status.f_bavail * status.f_frsize
         here = [one for one in self.outlooks if one.log_dir in log_dirs]
         changes = [change for one in here for change in one.changes]

@@ -64,7 +64,7 @@ class Walk:
             A listing per directory and a `stat` per file; memory for one directory.
         """
         targets = list(targets)
-        self._counts_all = len(targets) > 1
+        self._counts_all = len(targets) > 1  # two targets can be one place, or lie in each other
         for target in targets:
             if isinstance(target, LogDirTop):
                 yield from self._log_dir(target)
@@ -103,7 +103,7 @@ class Walk:
         """Yield the directory's own blocks, unless it was counted before."""
         if is_object(path):
             return
-        status = os.stat(path)
+        status = os.stat(path)  # not lstat: a target may itself be a symbolic link
         if (status.st_dev, status.st_ino) not in self._seen:
             self._seen.add((status.st_dev, status.st_ino))
             yield Entry("", status.st_blocks * BLOCK_SIZE, 0)
@@ -112,7 +112,7 @@ class Walk:
         """Yield a file, or a directory with all that is in it."""
         try:
             status = file_system.stat(path) if is_object(path) else os.lstat(path)
-        except FileNotFoundError:
+        except FileNotFoundError:  # a broker renames files to `.deleted` before it deletes them
             return  # a broker has deleted or renamed it
         except OSError as error:
             self._failed(reading_error(error, path))
@@ -123,7 +123,9 @@ class Walk:
         is_directory = stat.S_ISDIR(status.st_mode)
         if is_object(path):
             if not is_directory:
+                # Objects have no blocks, and prefixes no size.
                 yield Entry(name, status.st_size, status.st_size)
+        # Only what has several names can be met twice: a set of all files would be large.
         elif is_directory or status.st_nlink > 1 or self._counts_all:
             place = (status.st_dev, status.st_ino)
             if place in self._seen:
@@ -197,7 +199,6 @@ class _Sums:
     of_log_dirs: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: Place) -> None:
-        """Add what is in a place."""
         for name, usage in self._parts(place):
             self._share(place, name).usage.add(usage)
             size = usage.disk_bytes
@@ -258,6 +259,8 @@ class _Sums:
             for segment in list_partition(place.path).segments:
                 with OpenSegment(segment) as opened:
                     latest, _ = opened.largest_timestamp(recovered=segment.is_active)
+                # As retention does: `LogSegment.largestTimestamp` falls back to the time of the
+                # file.
                 latest = segment.log.mtime_ms if latest < 0 else latest
                 days[segment.base_offset] = _day(latest, self.zone)
         return days

@@ -3,14 +3,21 @@
 A kernel of arrays and ints becomes a C function of pointers, lengths and ints (all 64 bit), with a
 last pointer to its results; it returns 0. All kernels are one module of LLVM's, so that nothing is
 left of what numba adds for its own callers: the code needs `memcpy` and its like, and no Python.
+
+numba's part, which takes longest, is done once and by all processors; only LLVM's last part, which
+makes vectors of loops, is done for each level.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
@@ -20,41 +27,66 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kafkalog.jit.library import MODULES, SOURCES, Level, levels
+from kafkalog.jit.library import MODULES, SOURCES, Level, levels, object_file
 from kafkalog.jit.native import ARRAYS, Kernel, declared_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Calls that are not inlined pass arrays as seven words each, which is twice as slow.
-_OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": True}
+_OPTIONS = {
+    "nogil": True,
+    "error_model": "numpy",
+    "forceinline": True,  # else calls pass arrays as seven words each, which is twice as slow
+    "no_cpython_wrapper": True,  # nobody calls them here; a wrapper takes as long as a function
+    "no_cfunc_wrapper": True,
+}
 _NUMBAS_ARGUMENTS = 2  # pointers to its result and to its exception: a kernel has neither
 
 
-def compile_kernels(level: Level, sources: str) -> bytes:
-    """Compile all kernels for a processor; return position-independent object code.
+def compile_kernels(sources: str) -> dict[Level, bytes]:
+    """Compile all kernels for each level; return position-independent object code.
 
-    numba must have been told the processor before it was imported: `NUMBA_CPU_NAME` and
-    `NUMBA_CPU_FEATURES`.
+    numba takes the settings of `library.build` from its environment when it is imported.
 
     Args:
-        level: the processor.
         sources: the digest of the sources, which the code then holds as `SOURCES`.
     """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     size, text = len(sources) + 1, f'c"{sources}\\00"'
+    # In the code itself, so that a library from other sources is recognized (`library.is_current`).
     whole = llvm.parse_assembly(f"@{SOURCES} = constant [{size} x i8] {text}")
-    kernels = declared_kernels()
-    for kernel in kernels:
-        whole.link_in(_module_of(kernel))
+    # Forked, since importing numba takes a second, and LLVM's binding runs one thread at a time.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("fork")) as pool:
+        for code in pool.map(_code_of_module, MODULES):
+            whole.link_in(llvm.parse_bitcode(code))
+        codes = pool.map(_code_for, levels(), repeat(whole.as_bitcode()))
+        return dict(zip(levels(), codes, strict=True))
+
+
+def _code_of_module(name: str) -> bytes:
+    """Compile the kernels of a module; return code for any level, as bitcode."""
+    whole = llvm.parse_assembly("")
+    with _jitted():
+        for kernel in declared_kernels():
+            if kernel.function.__module__ == f"kafkalog.{name}":
+                whole.link_in(_module_of(kernel))
+    return whole.as_bitcode()  # type: ignore[no-any-return]
+
+
+def _code_for(level: Level, code: bytes) -> bytes:
+    """Optimize bitcode for a level; return object code."""
+    whole = llvm.parse_bitcode(code)
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(level.processor, level.features, 3, "pic", "default")
-    passes = llvm.create_new_module_pass_manager()
+    tuning = llvm.create_pipeline_tuning_options(3)
+    tuning.loop_vectorization = True
+    builder = llvm.create_pass_builder(machine, tuning)
+    passes = builder.getModulePassManager()
     passes.add_global_dead_code_eliminate_pass()
     passes.add_strip_dead_prototype_pass()
-    passes.run(whole, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
+    passes.run(whole, builder)
     whole.verify()
     return bytes(machine.emit_object(whole))
 
@@ -80,6 +112,7 @@ def _module_of(kernel: Kernel) -> llvm.ModuleRef:
         }}
     """)
     )
+    # Inlined functions and tables come again with each kernel: equal names must not collide.
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration and one.name != symbol:
             one.linkage = "internal"
@@ -105,19 +138,19 @@ def _compiled(kernel: Kernel) -> Any:
             parameters += [f"p{i}", f"n{i}", f"m{i}", f"s{i}"]
             values.append(f"carray(p{i}, (n{i}, s{i}))[:, :m{i}]")
             kinds += [pointer, types.int64, types.int64, types.int64]
+    # A C call hands over words: this function makes numba's arrays of them.
     lines = [f"def call({', '.join(parameters)}, out):", f"    r = kernel({', '.join(values)})"]
     if kernel.results == 1:
         lines.append("    out[0] = r")
     else:
         lines += [f"    out[{i}] = r[{i}]" for i in range(kernel.results)]
-    with _jitted():
-        names: dict[str, Any] = {
-            "carray": numba.carray,
-            "kernel": numba.njit(**_OPTIONS)(kernel.function),
-        }
-        exec("\n".join(lines), names)  # noqa: S102 # made of our own declarations alone
-        signature = types.void(*kinds, types.CPointer(types.int64))
-        return numba.cfunc(signature)(names["call"])
+    names: dict[str, Any] = {
+        "carray": numba.carray,
+        "kernel": numba.njit(**_OPTIONS)(kernel.function),
+    }
+    exec("\n".join(lines), names)  # noqa: S102 # made of our own declarations alone
+    signature = types.void(*kinds, types.CPointer(types.int64))
+    return numba.cfunc(signature)(names["call"])
 
 
 @contextmanager
@@ -130,6 +163,7 @@ def _jitted() -> Iterator[None]:
         for name, value in list(module.__dict__.items()):
             if not getattr(value, "is_inlined", False):
                 continue
+            # A function that several modules import is compiled once.
             if value not in found:
                 made = _INTRINSICS.get(value.__name__)
                 found[value] = made or numba.njit(**_OPTIONS)(value)
@@ -265,8 +299,8 @@ if platform.machine() == "x86_64":  # every level of it has the instruction
 
 
 if __name__ == "__main__":
-    # LEVEL SOURCES OBJECT: a process of its own, since numba takes one processor only.
-    _name, _sources, _path = sys.argv[1:]
-    [_level] = [one for one in levels() if one.name == _name]
-    with open(_path, "wb") as _file:
-        _file.write(compile_kernels(_level, _sources))
+    # SOURCES DIRECTORY: a process of its own, for numba reads its settings when it is imported.
+    _sources, _directory = sys.argv[1:]
+    for _level, _code in compile_kernels(_sources).items():
+        with open(os.path.join(_directory, object_file(_level)), "wb") as _file:
+            _file.write(_code)

@@ -21,6 +21,7 @@ FAST_SIZE_MIN: Final = 128 << 10
 on_unusable: list[Callable[[str], None]] = []
 """Called once with a message if the kernels cannot be loaded."""
 
+# Memory bounds of commands are per thread (`docs/memory.md`).
 _THREADS_MAX: Final = 8
 
 
@@ -62,4 +63,5 @@ def require_arrow() -> None:
 
 def default_threads() -> int:
     """Return the number of processors of this process, at most 8."""
+    # Of this process: a container, or taskset, may allow fewer than the machine has.
     return min(len(os.sched_getaffinity(0)), _THREADS_MAX)

@@ -13,20 +13,25 @@ import struct
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkalog.errors import UnsupportedError
 
-if TYPE_CHECKING:
-    import subprocess
-
 MODULES: Final = (
-    "columns.byte_kernels", "columns.crc_kernels", "columns.kernels", "columns.legacy_kernels",
-    "columns.fact_kernels", "compaction.kernels", "text.value_kernels", "text.kafka_kernels",
-    "text.object_kernels", "compaction.pack_kernels", "roll.kernels", "columns.unpack_kernels",
-    "typed.avro_kernels",
+    "text.object_kernels", "text.kafka_kernels", "columns.kernels", "compaction.kernels",
+    "columns.unpack_kernels", "compaction.pack_kernels", "columns.legacy_kernels",
+    "columns.fact_kernels", "columns.crc_kernels", "columns.byte_kernels", "roll.kernels",
+    "typed.avro_kernels", "text.value_kernels",
 )  # fmt: skip
-"""The modules that hold kernels."""
+"""The modules that hold kernels; those that take longest to compile come first."""
+
+NUMBA: Final = "numba>=0.62,<0.69"
+"""What is known to compile them: it is used below its public surface, which any minor release may
+change.
+"""
+
+WITHOUT_KERNELS: Final = "KAFKALOG_WITHOUT_KERNELS"
+"""The environment variable with which the package is built without kernels."""
 
 SOURCES: Final = "kafkalog_sources"
 """The symbol that holds the digest of the sources."""
@@ -35,6 +40,7 @@ _OTHER_SOURCES: Final = (
     "kafkalog/columns/header_table.py", "kafkalog/jit/compiler.py", "kafkalog/jit/library.py",
     "kafkalog/jit/native.py", "formats/constants.py",
 )  # fmt: skip
+# `defs`: an unresolved symbol fails the build, not the first call on somebody's machine.
 _LINK: Final = ("-shared", "-nostdlib", "-Wl,-z,defs", "-Wl,--build-id=none", "-Wl,-s")
 _ELF_HEADER: Final = struct.Struct("=40sQ10sHHH")  # with where its last part is, and how long
 _CPU_INFO: Final = "/proc/cpuinfo"
@@ -57,6 +63,7 @@ class Level:
     flags: frozenset[str] = frozenset()
 
 
+# Levels of the x86-64 psABI, by the names in /proc/cpuinfo (`lzcnt` is `abm` there).
 _V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
 _V3 = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe"
 
@@ -75,9 +82,28 @@ def levels() -> tuple[Level, ...]:
     return LEVELS.get(platform.machine(), ()) if sys.platform == "linux" else ()
 
 
+def levels_to_build() -> tuple[Level, ...]:
+    """Return the levels that a build of the package makes libraries for."""
+    return () if os.environ.get(WITHOUT_KERNELS) else levels()
+
+
+def build_requirements() -> list[str]:
+    """Return what has to be installed to build the kernels: nothing if they are current."""
+    if not levels_to_build() or is_current():
+        return []
+    import shutil
+
+    return [NUMBA] if os.environ.get("CC") or shutil.which("cc") else [NUMBA, "ziglang"]
+
+
 def library_file(level: Level) -> str:
     """Return the name of the library of a level, in the directory of this module."""
     return f"kernels-{level.name}.so"
+
+
+def object_file(level: Level) -> str:
+    """Return the name of the object code of a level, while its library is built."""
+    return f"{level.name}.o"
 
 
 @cache
@@ -90,6 +116,7 @@ def loaded() -> ctypes.CDLL:
     path = _path()
     if path is None:
         raise UnsupportedError(f"no kernels were built for this processor ({platform.machine()})")
+    # In a checkout sources change; in an installed package they come with their library.
     if os.path.exists(os.path.join(_root(), "pyproject.toml")) and not is_current():
         raise UnsupportedError(
             "the kernels were built from other sources; build them: python -m kafkalog.jit.library"
@@ -132,7 +159,7 @@ def build(directory: str | None = None) -> list[str]:
         UnsupportedError: numba or a linker is missing, or they fail.
 
     Cost:
-        Some 15 seconds of each of two processors.
+        Some 20 seconds of one processor, shared by all that there are.
     """
     import subprocess
     import tempfile
@@ -144,16 +171,16 @@ def build(directory: str | None = None) -> list[str]:
         raise UnsupportedError("Kernels are built with numba.", hint="pip install 'kafkalog[jit]'")
     place = directory or os.path.dirname(__file__)
     os.makedirs(place, exist_ok=True)
+    # In the same directory, so that libraries get their names by a rename: a running process keeps
+    # the old file.
     with tempfile.TemporaryDirectory(dir=place) as work:
-        objects = {level: os.path.join(work, f"{level.name}.o") for level in levels()}
-        started = [_start_compiler(level, path) for level, path in objects.items()]
-        for process in started:
-            if process.wait():
-                raise UnsupportedError("The kernels cannot be compiled.")
+        line = [sys.executable, "-m", "kafkalog.jit.compiler", digest(), work]
+        if subprocess.run(line, env=_environment(), check=False).returncode:  # noqa: S603 # ours
+            raise _refusal()
         paths = []
-        for level, code in objects.items():
+        for level in levels():
             made = os.path.join(work, library_file(level))
-            line = [*linker(), *_LINK, "-o", made, code, "-lc"]
+            line = [*linker(), *_LINK, "-o", made, os.path.join(work, object_file(level)), "-lc"]
             if subprocess.run(line, check=False).returncode:  # noqa: S603 # the builder's own
                 raise UnsupportedError("The kernels cannot be linked.")
             paths.append(os.path.join(place, library_file(level)))
@@ -180,17 +207,31 @@ def linker() -> list[str]:
     raise UnsupportedError("Kernels are linked with a C compiler.", hint="pip install ziglang")
 
 
-def _start_compiler(level: Level, path: str) -> subprocess.Popen[bytes]:
-    import subprocess
+def _refusal() -> UnsupportedError:
+    from importlib.metadata import version
 
+    tried = " and ".join(f"{name} {version(name)}" for name in ("numba", "llvmlite"))
+    return UnsupportedError(
+        f"The kernels cannot be compiled with {tried}.",
+        note=f"They are known to compile with {NUMBA}.",
+        hint=f"pip install '{NUMBA}', or set {WITHOUT_KERNELS}=1 to install without kernels: "
+        "everything works, and large logs are read slowly.",
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the compiler."""
     inherited = os.environ.get("PYTHONPATH")
+    weakest = levels()[-1]
     known = {
-        "NUMBA_CPU_NAME": level.processor,
-        "NUMBA_CPU_FEATURES": level.features,
+        "NUMBA_CPU_NAME": weakest.processor,
+        "NUMBA_CPU_FEATURES": weakest.features,
+        # Whatever its callers prefer. Loops stay loops: each level has vectors of its own.
+        "NUMBA_OPT": "3",
+        "NUMBA_LOOP_VECTORIZE": "0",
         "PYTHONPATH": os.pathsep.join((_root(), *([inherited] if inherited else ()))),
     }
-    line = [sys.executable, "-m", "kafkalog.jit.compiler", level.name, digest(), path]
-    return subprocess.Popen(line, env=os.environ | known)  # noqa: S603 # made of ours alone
+    return os.environ | known
 
 
 def _path() -> str | None:

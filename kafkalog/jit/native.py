@@ -80,6 +80,7 @@ class Kernel:
                 stride = value.strides[0] // value.itemsize
                 assert value.strides[1] == value.itemsize or value.shape[1] < 2, self.function
                 words += (_address(value), value.shape[0], value.shape[1], stride)
+        # One per call: threads call a kernel at the same time.
         results = (ctypes.c_int64 * max(self.results, 1))()
         status = native(*words, results)
         assert status == 0, f"{self.function} raised"
@@ -109,7 +110,6 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def declared_kernels() -> list[Kernel]:
-    """Return all kernels."""
     modules = [importlib.import_module(f"kafkalog.{name}") for name in library.MODULES]
     return [
         value

@@ -68,13 +68,19 @@ class Backup:
         self._make()
         journal = os.path.join(self.path, JOURNAL_NAME)
         with ExitStack() as held:
+            # Opened, and so locked, before it is read: another run with this backup cannot append
+            # meanwhile.
             self._file = held.enter_context(AppendedFile(journal))
             found = read_journal(journal)
             if found is not None and not found.is_of(self._command, self._log_dir):
                 raise _another_run(journal, found)
             self.journal = found or Journal(journal, self._command, self._log_dir)
             if found is None and self._log_dir is not None:
+                # Only in the first run: a resumed one would keep the entries that the killed run
+                # has changed.
                 keep_checkpoints(self._log_dir, self.path, self._observe)
+            # After the checkpoints are kept: a journal with a line promises that `undo` has all it
+            # needs.
             self._append(self._run_line())
             self._held = held.pop_all()
         return self
@@ -108,13 +114,17 @@ class Backup:
         entry = PartitionEntry(
             name, path, PartitionState.IN_PROGRESS, before, offsets, kept, kept_in
         )
+        # Before a file is linked: what `undo` would refuse to read must not become a backup.
         self._require_undoable(entry)
+        # Files first, then the line: a crash in between leaves links that nobody refers to, never a
+        # line without its files.
         self._keep(path, kept, kept_in, before)
         self.note(entry.to_json())
         return self.journal.partitions[path]
 
     def _require_undoable(self, entry: PartitionEntry) -> None:
         try:
+            # By way of the bytes, as `undo` will read it: the limit of a line shows only there.
             self.journal.require(parsed_line(encoded(entry.to_json())))
         except ValueError as error:
             raise RefusedError(
@@ -133,6 +143,7 @@ class Backup:
         inner = Changes(around.path(kept_in), self._observe)
         for name in kept:
             inner.link(os.path.join(path, name), name)
+        # From the inside out: the entries are durable before the name that leads to them.
         inner.sync_directory()
         around.sync_directory()
         if Listing.of(inner.directory).files != {name: before.files[name] for name in kept}:
@@ -157,6 +168,8 @@ class Backup:
                 "It exists, and is not a readable directory.",
                 path=self.path,
             ) from error
+        # Links with names like those of the files there would fail halfway, or be mixed up with
+        # them.
         if names and JOURNAL_NAME not in names:
             raise DestinationExistsError(
                 "The directory is not empty, and has no journal of a run to continue.",
@@ -167,6 +180,8 @@ class Backup:
     def _vacant(self, name: str) -> str:
         """Return a free name for a partition's files; an earlier attempt may have used one."""
         number, found = 1, name
+        # Never into the old directory: the journal may refer to it, and its files may be other
+        # ones.
         while os.path.lexists(os.path.join(self.path, found)):
             number += 1
             found = f"{name}.{number}"
@@ -190,6 +205,8 @@ class Backup:
 
 def _require_outside(path: str, directory: str | None) -> None:
     """Raise if a path is in a directory, or in any log directory of a broker."""
+    # Up to the root, not only next to it: in a log directory, a broker stops at any directory whose
+    # name is no partition's (LogManager.loadLogs).
     parent = path
     while True:
         is_log_dir = parent != path and os.path.lexists(

@@ -73,6 +73,7 @@ _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
 
 
 def _is_place(path: str) -> bool:
+    # Without `..`: the path decides which directory is exchanged and removed.
     return os.path.isabs(path) and os.path.normpath(path) == path and "\0" not in path
 
 
@@ -169,6 +170,7 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
             raise ValueError("/partition is not a partition of a topic")
     if not re.fullmatch(re.escape(name) + r"(\.[1-9]\d{0,8})?", fields["kept_in"]):
         raise ValueError("/kept_in is not the name of the partition")
+    # Each has a value, or null: one that is left out would not be restored.
     if fields["offsets"].keys() != OFFSET_CHECKPOINTS.keys():
         raise ValueError("/offsets are not those of the checkpoints")
     there = {file["name"] for file in fields["before"]["files"]}
@@ -179,6 +181,7 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
 
 def require_beside(beside: str, name: str) -> None:
     """Check that a directory's name is from `name_beside`; raise `ValueError` if not."""
+    # The name is removed with everything in it, so it has to be one that only `undo` gives.
     uid = beside.removesuffix(file_names.DELETE_DIRECTORY)[-32:]
     if not re.fullmatch(r"[0-9a-f]{32}", uid) or beside != name_beside(name, uid):
         raise ValueError("/beside is not a name that undoing gives")
@@ -191,6 +194,7 @@ def name_beside(name: str, uid: str | None = None) -> str:
     if found is None:
         return name[: _NAME_LENGTH_MAX - len(end)] + end
     end = f"-{found.partition}{end}"
+    # File systems allow 255 bytes; Kafka cuts the topic, too, and parses such names from the right.
     return found.topic[: _NAME_LENGTH_MAX - len(end)] + end
 
 
@@ -342,6 +346,7 @@ class Journal:
         path, state = fields["path"], PartitionState(fields["state"])
         if state == PartitionState.IN_PROGRESS:
             before = Listing.from_json(fields["before"])
+            # A partition that a resumed run begins again moves to the end: `undo` goes backwards.
             self.partitions.pop(path, None)
             self.partitions[path] = PartitionEntry(
                 fields["partition"],
@@ -370,6 +375,7 @@ def read_journal(path: str) -> Journal | None:
         NotFoundError, UnreadableError: it cannot be read.
         CorruptDataError: it is not the journal of a run, or is damaged.
     """
+    # Lines are synced one by one: after a crash only the last one can be incomplete.
     data = io.BytesIO(read_file(path, _SIZE_MAX))
     journal = None
     for number, line in enumerate(data, 1):

@@ -50,7 +50,7 @@ class FileStatus:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """Make a status from the result of `stat`."""
+        # A directory's size depends on the file system, and on how many names it ever had.
         size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
         mode = stat.S_IMODE(status.st_mode)
         return cls(size, status.st_mtime_ns, mode, status.st_uid, status.st_gid)
@@ -78,6 +78,7 @@ class Listing:
                 directory = os.fstat(opened)
         except OSError as error:
             raise reading_error(error, path) from error
+        # A backup is made of hard links, which directories cannot have.
         for name, status in entries:
             if not stat.S_ISREG(status.st_mode):
                 raise UnsupportedError(
@@ -107,7 +108,6 @@ class Listing:
 
 
 def status_fields(status: FileStatus) -> dict[str, int]:
-    """Return the fields as the journal has them."""
     return {name: getattr(status, name) for name in FileStatus.__slots__}
 
 
@@ -167,6 +167,7 @@ class PartitionOffsets:
         if self._log_dir is None:
             return
         entries = self._entries(checkpoint)
+        # Rewriting a file that stays the same would only give it another time and owner.
         if entries.get(self._key) == offset:
             return
         entries.pop(self._key, None)
@@ -203,7 +204,10 @@ def keep_checkpoints(
     if not os.path.lexists(around.path(DIRECTORY)):
         around.make_directory(DIRECTORY)
     kept = Changes(around.path(DIRECTORY), observe)
+    # Whole files next to the entries in the journal: with all entries as before, the very bytes and
+    # times come back (`bring_checkpoints_back`).
     for name in OFFSET_CHECKPOINTS:
+        # An earlier attempt was killed before its journal had a line.
         kept.remove(name, missing_ok=True)
         path = os.path.join(log_dir, name)
         if os.path.lexists(path):
@@ -237,13 +241,17 @@ def bring_checkpoints_back(
         return
     for name in OFFSET_CHECKPOINTS:
         before, now = os.path.join(kept, name), changes.path(name)
+        # Other partitions may have moved on since: then the entries of this run were reverted one
+        # by one.
         if not os.path.lexists(now) or _entries(before) != _entries(now):
             continue
+        # A file of another owner in its place could keep the broker from writing it, or starting.
         _require_same_owner(before, now)
         if os.path.lexists(before):
             if os.path.samefile(before, now):
                 continue  # a rename to itself does nothing
             changes.remove(name + _TEMPORARY, missing_ok=True)
+            # Linked, then renamed: a broker's start finds the old or the new file, never none.
             changes.link(before, name + _TEMPORARY)
             changes.rename(name + _TEMPORARY, name)
         else:
@@ -267,7 +275,6 @@ def _entries(path: str) -> list[CheckpointEntry]:
 
 
 def has_mark(log_dir: str) -> bool:
-    """Return whether a log directory has the mark."""
     return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 
@@ -275,6 +282,8 @@ def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None)
     """Link the mark, which must exist, into a backup."""
     kept = Changes(os.path.join(backup, DIRECTORY), observe)
     kept.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
+    # A link keeps its content, too: the broker epoch, sent at registration since Kafka 3.7
+    # (KIP-966).
     kept.link(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN), file_names.CLEAN_SHUTDOWN)
     kept.sync_directory()
 
@@ -283,6 +292,8 @@ def remove_mark(log_dir: str, observe: Callable[[Step], None] | None) -> None:
     """Remove the mark if present, and sync the directory."""
     around = Changes(log_dir, observe)
     around.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
+    # Durable before a log is changed: a mark that comes back after a crash would make a broker
+    # trust indexes and a log end that no longer fit (LogLoader.recoverLog scans nothing then).
     around.sync_directory()
 
 

@@ -89,6 +89,7 @@ def _recorded(backup: str, path: str) -> RecordedRun | None:
     refusal = None
     try:
         if left or journal.tops:
+            # Only a plan: `in_place` is not set.
             undo(path)
     except KafkaLogError as error:
         refusal = error

@@ -99,6 +99,7 @@ def require_no_backup(target: LogDirListing | PartitionDir) -> None:
     """
     path = os.path.abspath(target.path)
     place = path if isinstance(target, LogDirListing) else os.path.dirname(path)
+    # Files in a backup are links to those of the log, so a change in one place changes the other.
     if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
         raise RefusedError(
             "This is the backup of a run; once changed, it restores nothing.",
@@ -140,6 +141,7 @@ def require_live(partition: PartitionDir) -> None:
     Raises:
         RefusedError: it is being deleted, moved or stray, or the metadata log of KRaft.
     """
+    # KafkaRaftLog loads it with rules of its own, always as after a crash.
     if partition.topic == CLUSTER_METADATA:
         raise RefusedError(
             "KRaft maintains its metadata log by snapshots, not by topic configs.",
@@ -181,6 +183,8 @@ def require_start(
     Raises:
         RefusedError: the start would change something.
     """
+    # `.deleted` files are gone with any start (LogLoader.removeTempFilesAndCollectSwapFiles), so
+    # they decide nothing.
     is_allowed = predicted.verdict in allowed or _removes_left_overs(predicted, partition)
     if predicted.loaded is None or not is_allowed:
         raise _unsettled(f"A broker's start would change it: {start_line(predicted)}.",

@@ -83,9 +83,12 @@ class Run:
         with ExitStack() as held:
             if self.log_dir is not None:
                 require_own_checkpoints(self.log_dir)
+                # First the log directory, then the backup; `undo` takes them in the same order.
                 held.enter_context(LogDirLock(self.log_dir, writes=True))
             if self._backup is not None:
                 held.enter_context(self._backup)
+                # Before anything is listed or planned: a half-changed partition would be judged as
+                # it stands.
                 self.restored = tuple(self._restore_unfinished(self._backup))
             self._held = held.pop_all()
         return self
@@ -133,10 +136,13 @@ class Run:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe)
             return
         assert not self.is_done(partition), "a continued run skips finished partitions"
+        # Durable before the first change: whatever is changed afterwards can be restored.
         entry = self._backup.begin(partition, touched, offsets.all())
         try:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)
             after = Listing.of(entry.path)
+            # While the run can still be called aborted: a file that was touched but not kept is a
+            # mistake of ours, and `done` would promise an undo.
             _require_kept(entry, after)
         except BaseException as error:  # raised again: the journal records Ctrl-C, too
             reason = f"{type(error).__name__}: {error}"
@@ -147,6 +153,7 @@ class Run:
     def _restore_unfinished(self, backup: Backup) -> Iterator[str]:
         journal = backup.journal
         entries = [entry for entry in journal.partitions.values() if entry.state in _UNFINISHED]
+        # All of them first: if one has changed since, none is touched.
         for entry in entries:
             require_unchanged(entry, journal)
         for entry in entries:
@@ -189,12 +196,14 @@ class PartitionRun:
         """
         if self._backup is not None and self._offsets.get(checkpoint) != offset:
             fields = {"type": "offset", "path": self._path}
+            # Before the entry changes: `undo` accepts only values that the journal announced.
             self._backup.note({**fields, "checkpoint": checkpoint, "offset": offset})
         self._offsets.set(checkpoint, offset)
 
     def _note_step(self, step: Step) -> None:
         """Record files that are created or cut before anything else is done to them."""
         assert self._backup is not None
+        # A rename keeps size, time and owner, by which `undo` recognizes a file under any name.
         if step.kind in (StepKind.CREATE, StepKind.TRUNCATE, StepKind.LINK):
             status = FileStatus.of(os.stat(step.new_path or step.path))
             self._backup.note(file_line(self._path, status))
@@ -208,6 +217,7 @@ def _forget_clean_shutdown(
     if log_dir is None or not has_mark(log_dir):
         return
     if backup is not None:
+        # Kept, then noted, then removed: at each crash point `undo` has the mark or needs none.
         keep_mark(log_dir, backup.path, observe)
         backup.note({"type": "mark", "state": MARK_REMOVED})
     remove_mark(log_dir, observe)
@@ -300,6 +310,8 @@ class Maintenance:
         return isinstance(self.target, PartitionDir)
 
     def _hold(self, held: ExitStack) -> None:
+        # Listed twice: this time to find the lock, and again behind it, when nothing changes any
+        # more.
         target = target_at(self._path, of_log=self._of_log)
         self.log_dir = log_dir_around(target)
         if self.log_dir is not None:

@@ -51,6 +51,7 @@ def change(
     """
     changes, known = Changes(log_dir, observe), backup.journal.tops.get(name)
     path = changes.path(name)
+    # A second change of the same file: the first one's backup is the state before the run.
     before = digest(path) if known is None else known.before
     if known is None and before is not None:
         kept = Changes(os.path.join(backup.path, DIRECTORY), observe)
@@ -60,6 +61,8 @@ def change(
     after = None if data is None else hashlib.sha256(data).hexdigest()
     line: dict[str, object] = {"type": "top", "name": name, "state": TOP_CHANGING, "before": before}
     line["after"] = after
+    # Kept, then noted with both digests, then changed: `undo` recognizes the file at any crash
+    # point.
     backup.note(line)
     if data is not None:
         changes.replace(name, data)
@@ -87,6 +90,7 @@ def require_tops(journal: Journal) -> None:
     top = journal.tops.get(file_names.META_PROPERTIES)
     own = digest(os.path.join(log_dir, file_names.META_PROPERTIES))
     can_start = top is not None and own is not None and own in top.after
+    # A start has made the metadata log if the run did not; what is in it is not ours to remove.
     is_new = metadata not in journal.partitions and os.path.isdir(metadata)
     if can_start and is_new and os.listdir(metadata):
         raise ChangedSinceError(
@@ -96,6 +100,7 @@ def require_tops(journal: Journal) -> None:
         )
     for name, top in journal.tops.items():
         allowed = {top.before, *top.after}
+        # An interrupted undo has removed it (`close_log_dir`).
         if name == file_names.META_PROPERTIES:
             allowed.add(None)
         path = os.path.join(log_dir, name)
@@ -112,6 +117,7 @@ def close_log_dir(journal: Journal, observe: Observe) -> None:
     if top is None or journal.log_dir is None:
         return
     changes = Changes(journal.log_dir, observe)
+    # Without this file a broker refuses to start: nothing half restored can be loaded meanwhile.
     if digest(changes.path(file_names.META_PROPERTIES)) not in (None, top.before):
         changes.remove(file_names.META_PROPERTIES)
         changes.sync_directory()
@@ -122,6 +128,7 @@ def bring_tops_back(journal: Journal, file: AppendedFile, observe: Observe) -> N
     if journal.log_dir is None:
         return
     changes = Changes(journal.log_dir, observe)
+    # It is what allows a broker to start, so everything else is there before it.
     names = sorted(journal.tops, key=lambda name: name == file_names.META_PROPERTIES)
     for name in names:
         before = journal.tops[name].before
@@ -136,6 +143,8 @@ def bring_tops_back(journal: Journal, file: AppendedFile, observe: Observe) -> N
             changes.rename(temporary, name)
         changes.sync_directory()
     for name in names:
+        # After all files are durable; an undo that is repeated compares digests and changes
+        # nothing.
         file.append(encoded({"type": "top", "name": name, "state": TOP_UNDONE}))
 
 

@@ -58,6 +58,7 @@ def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
                 note="Undoing would lose what was written since.",
                 hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
             )
+        # Only if it is needed: a partition that is as before needs no file from the backup.
         _require_backup(entry, journal)
     _require_no_strangers(entry, now)
     offsets = offsets_of(entry, journal)
@@ -95,8 +96,11 @@ def restore(
     around = Changes(os.path.dirname(entry.path), observe)
     offsets = offsets_of(entry, journal, observe)
     if entry.beside is not None:
+        # An interrupted undo built it, or left it after the exchange: it holds links only, see
+        # `_require_no_strangers`.
         _remove_tree(around, entry.beside)
     beside = name_beside(entry.name)
+    # Before the directory is made: a repeated undo knows which directory it may remove.
     note(state_line(entry, PartitionState.UNDOING, beside=beside))
     first, last = _changed_offsets(entry, offsets)
     if Listing.of(entry.path).files != entry.before.files:
@@ -222,6 +226,7 @@ def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal
     inner.set_times(entry.before.directory.mtime_ns)
     inner.sync_directory()
     around.sync_directory()
+    # A file that the broker's user cannot open keeps the broker from starting; better not restored.
     if Listing.of(inner.directory) != entry.before:
         raise UnwritableError(
             "The owners, permissions and times of the files cannot be restored.",
@@ -359,6 +364,8 @@ def undo(
         journal = _journal(path)
         require_place(journal.log_dir, journal.partitions)
         if journal.log_dir is not None:
+            # The journal says which directory to lock, so it is read once before and once behind
+            # the lock.
             held.enter_context(LogDirLock(journal.log_dir, writes=in_place))
         file = held.enter_context(AppendedFile(path)) if in_place else None
         locked, journal = journal.log_dir, _journal(path)  # another run may have written it since
@@ -368,6 +375,8 @@ def undo(
             )
         require_place(journal.log_dir, journal.partitions)
         entries = _entries(journal)
+        # All checks before the first change: either everything can be restored, or nothing is
+        # touched.
         for entry in entries:
             require_unchanged(entry, journal)
         if journal.log_dir is not None:
@@ -381,12 +390,15 @@ def undo(
             tuple(sorted(journal.tops)),
         )
         if file is not None:
+            # From here on no broker starts until the last file is back.
             top_files.close_log_dir(journal, observe)
             for entry in entries:
                 restore(entry, journal, lambda fields: file.append(encoded(fields)), observe)
             if journal.log_dir is not None:
+                # After the entries were reverted one by one, so that equal files can be recognized.
                 bring_checkpoints_back(journal.log_dir, journal.backup, observe)
             top_files.bring_tops_back(journal, file, observe)
+            # Last: a mark says that everything else is complete, and a broker would not check it.
             top_files.bring_the_mark_back(journal, file, observe)
     return planned
 
@@ -400,6 +412,7 @@ def _journal(path: str) -> Journal:
 
 def _entries(journal: Journal) -> list[PartitionEntry]:
     """Return the partitions to restore, the last one first."""
+    # Backwards, as a transaction is rolled back.
     entries = reversed(journal.partitions.values())
     return [entry for entry in entries if entry.state != PartitionState.UNDONE]
 

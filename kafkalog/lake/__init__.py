@@ -122,6 +122,7 @@ def export(
     from kafkalog.lake.run import Export
 
     asked = ExportRequest(tuple(os.fspath(path) for path in paths), **options)
+    # A run that completes an interrupted one adds nothing else; the next turn adds what is new.
     while asked.append:
         with appending(
             asked, os.fspath(to), fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,

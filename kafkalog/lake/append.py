@@ -162,6 +162,7 @@ class Append(Export):
         self._swept = self._target.sweep()
         if self._plain is not None:
             settle(self._plain)
+        # The plan was made before the lock was held.
         if self._last_commit() != self._last:
             raise ChangedSinceError(
                 "Another run has added to the table meanwhile.",
@@ -176,6 +177,7 @@ class Append(Export):
             self._stop_at_known_damage()
             return
         assert now.increment is not None, "it was asked for"
+        # `_conclude` removes the plan after the commit file: without one, Delta cannot be ahead.
         if self._is_in_delta(now.increment.number):
             raise self._is_at_another_commit(now.increment.number)
         last = self._last
@@ -186,6 +188,7 @@ class Append(Export):
             return
         if not self._allow_gaps:
             refuse_gaps(now.increment.gaps, self._target.shown)
+        # Whoever waits for `_SUCCESS` must not take files of an open run for rows of the table.
         self._target.remove(SUCCESS)
         self._begin(now)
 
@@ -201,6 +204,7 @@ class Append(Export):
             return False
         require_same_options(plan.options, self._asked, self._target.shown)
         is_same = (plan.columns, plan.schema) == (now.columns, now.schema)
+        # Below, the plan is discarded for this, unless Delta has already taken its files.
         if not is_same:
             now, self._columns = replace(now, columns=plan.columns), ColumnChanges()
         require_own(plan, now, self._asked.writing.suffix, place)
@@ -208,6 +212,7 @@ class Append(Export):
         is_committed = self._is_in_delta(number)
         is_asked = is_same and plan.options["paths"] == list(self._asked.paths)
         if is_committed or (is_asked and _can_be_read(plan)):
+            # Delta's log names the files of this plan, so no other plan can take its place.
             self._take_entries(sizes)
             if is_committed and self.missing:
                 raise CorruptDataError(
@@ -247,6 +252,7 @@ class Append(Export):
 
     def _discard(self, plan: Plan) -> None:
         super()._discard(plan)
+        # The commits before are whole again.
         if self._last is not None:
             self._mark_complete()
 
@@ -258,6 +264,7 @@ class Append(Export):
         """
         super().run(engine)
         size = self._asked.compact_below
+        # The caller's next run, which adds what is new, merges too.
         if size is None or self.is_continued:
             return
         if self._plain is not None:
@@ -273,6 +280,7 @@ class Append(Export):
     def _finish(self) -> None:
         increment = self.plan.increment
         assert increment is not None, "it was asked for"
+        # Once Delta's log names the files, readers may have them: they are not taken back.
         if not self._allow_gaps and self._can_discard():
             try:
                 refuse_losses(self.summary().parts)
@@ -281,6 +289,8 @@ class Append(Export):
                 raise
         self._require_all_parts()
         parts = self.summary().parts
+        # Delta first, the commit file last: a run that finds no commit file asks Delta's log
+        # whether this step was done, and repeats only what it lacks.
         if self._delta is not None:
             if not self._is_in_delta(increment.number):
                 append_delta(self._target.shown, self._delta, parts, increment)
@@ -316,6 +326,7 @@ def _can_be_read(plan: Plan) -> bool:
     """Return whether the rows of a plan can still be read: files may grow, or be replaced."""
     seen = [split.seen for part in plan.parts for split in part.splits]
     try:
+        # A split that notes what it saw may be read from a file that has grown or was replaced.
         if any(one is None for one in seen):
             require_unchanged(plan)
         for one in seen:

@@ -37,7 +37,7 @@ _APP: Final = "kafkalog"
 _CODECS: Final[dict[Codec, Any]] = {
     Codec.SNAPPY: "SNAPPY",
     Codec.ZSTD: "ZSTD",
-    Codec.LZ4: "LZ4_RAW",
+    Codec.LZ4: "LZ4_RAW",  # Parquet's older LZ4 is read differently by each program
     Codec.GZIP: "GZIP",
     Codec.NONE: "UNCOMPRESSED",
 }
@@ -52,6 +52,7 @@ def delta_schema(place: str, schema: Any) -> Any:
         UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
             no such type.
     """
+    # Delta's log is JSON: a name that is not UTF-8 cannot be written there.
     if as_text(place) != place:
         raise UnsupportedError(
             "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
@@ -98,6 +99,7 @@ def _with_columns(table: DeltaTable, schema: Any, place: str) -> Any:
     merged = Evolution(here, pa.schema(schema.to_arrow()), place, widens=False).schema
     if merged == here:
         return found
+    # deltalake cannot keep comments and generated columns on the way to Arrow and back.
     if Schema.from_arrow(here) != found:
         raise DestinationExistsError(
             "Columns cannot be added: the table has notes about columns that would be lost.",
@@ -126,6 +128,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
 
     with _failing(UnwritableError, place, "created"):
         if _is_table(place):
+            # A killed run may have made the table: it is done if the files are the same.
             found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
             if found != {part.file for part in parts if part.file is not None}:
                 raise DestinationExistsError(
@@ -165,11 +168,13 @@ def append_delta(
     from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import create_table_with_add_actions
 
+    # Only partitions that moved get a new version: there is one action for each.
     moved = {
         key: offset
         for key, (offset, _) in increment.end.items()
         if increment.start.get(key, [None])[0] != offset
     }
+    # Delta's `txn` actions: for each application the last version, in the same atomic commit.
     properties = CommitProperties(
         app_transactions=[
             Transaction(_APP, increment.number),
@@ -220,6 +225,7 @@ def merge_small(place: str, size: int, writing: Writing) -> Merged:
             done = DeltaTable(place).optimize.compact(
                 target_size=size, writer_properties=properties
             )
+        # Another writer came first: the small files stay, and the next run tries again.
         except CommitFailedError:
             return Merged()
         sync_file_system(place)  # deltalake syncs nothing
@@ -242,8 +248,8 @@ def _adds(place: str, parts: Sequence[ExportedPart]) -> list[Any]:
             part.size_bytes,
             {"topic": as_text(part.topic), "partition": str(part.partition)},
             os.stat(os.path.join(place, part.file)).st_mtime_ns // 1_000_000,
-            True,
-            json.dumps({"numRecords": part.rows}),
+            True,  # data_change: these are new rows, not rearranged ones
+            json.dumps({"numRecords": part.rows}),  # `stats` is JSON in a string
         )
         for part in parts
         if part.file is not None

@@ -66,6 +66,7 @@ class Evolution:
             other = new.pop(one.name, None)
             if other is None:
                 self._absent.append(name)
+                # Null in the rows of the run, so no longer required.
                 found.append(one.with_nullable(True))
             else:
                 is_nullable = one.nullable or other.nullable
@@ -73,6 +74,7 @@ class Evolution:
                 found.append(one.with_type(kind).with_nullable(is_nullable))
         for one in new.values():
             self._added.append(f"{prefix}{one.name}")
+            # Null in the rows before.
             found.append(one.with_nullable(True))
         return found
 
@@ -122,6 +124,7 @@ def _holds(wide: Any, narrow: Any) -> bool:
     if wide in _FLOATS and narrow in _FLOATS:
         return bool(wide.bit_width >= narrow.bit_width)
     if is_.is_decimal128(wide) and is_.is_decimal128(narrow):
+        # Another scale would move the decimal point in values that are already stored.
         return bool(wide.scale == narrow.scale and wide.precision >= narrow.precision)
     return False
 
@@ -162,6 +165,7 @@ def converted(array: Any, kind: Any) -> Any:
 
 def _items_converted(array: Any, kind: Any) -> Any:
     """Convert the items of lists, or of maps."""
+    # A slice keeps offsets into the whole array: only its own items are converted.
     offsets = array.offsets
     first, count = offsets[0].as_py(), offsets[-1].as_py() - offsets[0].as_py()
     offsets = pc.subtract(offsets, offsets[0])

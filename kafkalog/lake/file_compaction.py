@@ -68,7 +68,6 @@ class TableFile:
 
     @property
     def directory(self) -> str:
-        """The directory that it is in."""
         return os.path.dirname(self.file)
 
     @classmethod
@@ -107,7 +106,7 @@ def merge_files(target: LocalTarget, schema: Any, size: int, writing: Writing) -
     try:
         return _merge_files(target, schema, size, writing)
     except KafkaLogError:
-        settle(target)
+        settle(target)  # at once: the next run may be far, and readers wait for `_SUCCESS`
         _mark_complete(target)
         raise
 
@@ -118,6 +117,7 @@ def _merge_files(target: LocalTarget, schema: Any, size: int, writing: Writing) 
     if not groups:
         return Merged()
     built = target.tree.build_tree()
+    # The old files stay until the exchange, so there are two copies for a while.
     require_space(built.root, sum(one.size_bytes for group in groups for one in group))
     number = len(_merges(sizes))
     made = [
@@ -127,11 +127,13 @@ def _merge_files(target: LocalTarget, schema: Any, size: int, writing: Writing) 
         )
         for place, group in enumerate(groups)
     ]  # fmt: skip
+    # The merge is written before the first exchange: what a crash leaves undone, `settle` strikes
+    # out of it. In the other order, files could lie there that no commit and no merge names.
     target.remove(SUCCESS)
     _write(target, number, made)
     for directory, files in groupby(made, lambda one: one.directory):
         replaced = {os.path.basename(old) for one in files for old in one.replaces}
-        target.tree.link_directory(directory, built, replaced)
+        target.tree.link_directory(directory, built, replaced)  # what is not merged
         target.tree.exchange(directory, built)
     built.discard()
     _mark_complete(target)
@@ -235,6 +237,7 @@ def _written_again(
         as `merge_files`.
     """
     for one in group:
+        # A merge must not give a damaged file a new and valid checksum.
         if target.checksum(one.file) != one.crc32c:
             raise CorruptDataError(
                 "The file is not as it was written.",
@@ -253,6 +256,7 @@ def _written_again(
         file, sum(one.rows for one in group), written.size_bytes, written.crc32c, first,
         tuple(one.file for one in group),
     )  # fmt: skip
+    # Read back from disk: the files before are removed on the strength of this.
     old, new = (_rows(tree, files, schema, writing) for tree, files in (
         (target.tree, group), (built, [made])
     ))  # fmt: skip

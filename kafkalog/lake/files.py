@@ -93,7 +93,7 @@ def _add_sizes(sizes: NDArray[np.int64], column: Any) -> int:
         lengths = pc.binary_length(column).fill_null(0)
         sizes += lengths.to_numpy(zero_copy_only=False)
         return 0
-    return 0 if pa.types.is_null(kind) else max(kind.bit_width // 8, 1)
+    return 0 if pa.types.is_null(kind) else max(kind.bit_width // 8, 1)  # booleans have one bit
 
 
 class CountedFile:
@@ -106,7 +106,6 @@ class CountedFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write bytes."""
         view = memoryview(data).cast("B")
         self._file.write(view)
         self.crc32c = crc32c(view, self.crc32c)
@@ -144,6 +143,7 @@ def table_writer(
     if writing.form == FileFormat.PARQUET:
         assert writing.codec is not None, "chosen when it was made"
         unique = () if first is None else tuple(unique_leaves(first))
+        # It would keep the memory of a row group until the file ends.
         del first
         with parquet_writer(cast("BinaryIO", file), schema, writing.codec, unique=unique) as writer:
             yield lambda table: writer.write_table(table, row_group_size=writing.row_group_rows)
@@ -158,6 +158,7 @@ def table_writer(
             if writing.form == FileFormat.NDJSON:
                 yield lambda table: sink.write(_ndjson(table, writing.bytes_form))
             else:
+                # The types of the header are those after conversion to text.
                 empty = _as_csv(schema.empty_table(), writing.bytes_form)
                 with pa.csv.CSVWriter(sink, empty.schema) as writer:
                     yield lambda table: writer.write_table(_as_csv(table, writing.bytes_form))

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 _OPTIONS: Final = "kafkalog.options"
 _SEQUENCE: Final = "kafkalog.sequence-number"
+# pyiceberg merges manifests only if the table asks for it; without, each commit adds one.
 _MERGES: Final = "commit.manifest-merge.enabled"
 _SECRET: Final = ("secret", "token", "password", "credential", "key", "sas", "connection-string")
 _BUSY: Final = {
@@ -59,7 +60,7 @@ _BUSY: Final = {
 }  # fmt: skip
 """What is raised by catalogs of all kinds, and the libraries by which they are reached."""
 TRIES: Final = 10
-WAIT_S: Final = 0.2
+WAIT_S: Final = 0.2  # more before each try: 9 s in all
 
 
 class IcebergTable:
@@ -106,6 +107,7 @@ class IcebergTable:
 
     def _opened(self) -> Catalog:
         is_local = self._properties.get("uri", "").startswith("sqlite:///")
+        # SQLite creates its file, but not the directory.
         if is_local and self._warehouse is not None:
             with suppress(OSError):  # the catalog says what is wrong
                 make_directories(self._warehouse)
@@ -138,6 +140,8 @@ class IcebergTable:
             try:
                 self.table = self._catalog.load_table(self._identifier)
                 if _local(self.table.location()) is not None:
+                    # pyiceberg chooses the FileIO when it loads a table, and only the loaded table
+                    # says where it lies: so it is loaded again.
                     is_synced = IO_PROPERTY in self._catalog.properties
                     self._sync_files(self._catalog)
                     if not is_synced:
@@ -181,12 +185,14 @@ class IcebergTable:
         """
         assert self.table is not None, "it was created"
         evolution = evolution_of(self.table, schema, self.shown)
+        # Never committed: it only shows the schema, with ids, that the commit will make.
         with self.failing(UnreadableError, "read"):
             change = self.table.transaction()
             if evolution.changes != ColumnChanges():
                 self._evolved = evolution.schema
                 add_columns(change, self._evolved)
             found = change.table_metadata.schema()
+            # Files need the columns that partitions are made of, even if the run lacks them.
             sources = [found.find_column_name(one.source_id) for one in self.table.spec().fields]
             names = dict.fromkeys([*schema.names, *filter(None, sources)])
             self._columns = found.select(*names)
@@ -301,6 +307,7 @@ class IcebergTable:
                     hint="Repeat the command.",
                     is_temporary=True,
                 )
+            # The data files were written for these partitions.
             if self.table.spec().spec_id != spec_id:
                 raise ChangedSinceError(
                     "The partitions of the table were changed meanwhile.",
@@ -322,6 +329,7 @@ class IcebergTable:
         notes: Mapping[str, str],
     ) -> bool:  # fmt: skip
         """Try once; return False if the table has changed since it was read."""
+        # As `Table.append` of pyiceberg chooses.
         merges = table.properties.get(_MERGES, "false").lower() == "true"
         sequence = table.metadata.next_sequence_number()
         options = {key: value for key, value in options_of(asked).items() if key not in OF_A_RUN}
@@ -330,6 +338,7 @@ class IcebergTable:
             if self._evolved is not None:
                 add_columns(change, self._evolved)
             assert self._columns is not None, "evolve() was called"
+            # A file names its columns by id; an id that changed would show the values elsewhere.
             now = change.table_metadata.schema().fields
             if any(one not in now for one in self._columns.fields):
                 raise ChangedSinceError(
@@ -354,12 +363,13 @@ class IcebergTable:
         try:
             change.commit_transaction()
         except CommitFailedException:
+            # Refused as a whole: the new files belong to no snapshot, and may be removed.
             self.may_have_committed = False
             return False
         except Exception as error:  # noqa: BLE001 # whatever it was, it may have committed
             # A connection that failed to commit may still show what it has not committed.
             self.close()
-            with suppress(KafkaLogError):
+            with suppress(KafkaLogError):  # else it stays unknown
                 self._catalog = self._opened()
                 self.load()
                 if self.table and self.table.metadata.snapshot_by_id(snapshot_id):

@@ -188,7 +188,6 @@ class IcebergAppend:
             raise error
 
     def summary(self) -> ExportSummary:
-        """Return the result."""
         parts = tuple(self._parts)
         return ExportSummary(
             self._table.shown, parts, len(parts), self._was_complete, 0, self.plan.left_out,

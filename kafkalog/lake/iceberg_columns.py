@@ -53,6 +53,7 @@ def iceberg_schema(schema: Any) -> Schema:
     Raises:
         UnsupportedError: Iceberg has no such type.
     """
+    # pyiceberg converts only fields that have ids.
     numbers = iter(range(1, 1 << 31))
     try:
         made = pyarrow_to_schema(pa.schema([_numbered(field, numbers) for field in schema]))
@@ -61,6 +62,7 @@ def iceberg_schema(schema: Any) -> Schema:
         raise UnsupportedError(
             f"Iceberg cannot have these columns: {words}.", hint="Choose others with --columns."
         ) from error
+    # Iceberg lets only required columns identify rows.
     required = [one.field_id for one in made.fields if one.name in _KEY and one.required]
     is_key = len(required) == len(_KEY)
     return Schema(*made.fields, identifier_field_ids=required if is_key else [])
@@ -83,9 +85,10 @@ def _numbered(field: Any, numbers: Iterator[int]) -> Any:
 def spec_of(schema: Schema) -> PartitionSpec:
     """Return the partitions of a new table: records by topic and day, other rows by topic."""
     fields = [
+        # Ids of partition fields begin at 1000, as those of Iceberg's own library do.
         PartitionField(schema.find_field("topic").field_id, 1000, IdentityTransform(), "topic")
     ]
-    with suppress(ValueError):
+    with suppress(ValueError):  # it has no such column
         time = schema.find_field("timestamp")
         if DayTransform().can_transform(time.field_type):
             fields.append(PartitionField(time.field_id, 1001, DayTransform(), "timestamp_day"))

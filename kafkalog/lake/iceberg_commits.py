@@ -32,6 +32,7 @@ _DEFECTS_SAID: Final = 1000
 
 def once(table: Table) -> Transaction:
     """Begin a transaction that is tried once; pyiceberg would try again on top of other changes."""
+    # In memory only: the properties of the stored table stay.
     table.metadata = table.metadata.model_copy(
         update={"properties": {**table.properties, **_NO_RETRIES}}
     )

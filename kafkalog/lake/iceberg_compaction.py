@@ -56,6 +56,7 @@ def merge_small(iceberg: IcebergTable, size: int, writing: Writing) -> Merged:
         count = sum(map(len, groups))
         change = once(table)
         noted = {_MERGED: str(count)}
+        # Files of one commit replace others: readers see the rows once, before and after.
         replacing = change.update_snapshot(snapshot_properties=noted).overwrite()
         for old in (one.file for group in groups for one in group):
             replacing.delete_data_file(old)
@@ -98,6 +99,7 @@ def _partition(task: FileScanTask) -> str:
 def _bounds(table: Table, task: FileScanTask) -> Iterator[int]:
     """Yield the smallest partition and offset of a file: by these, rows stay in order."""
     for name in ("partition", "offset"):
+        # Iceberg stores bounds of numbers as little-endian bytes.
         known = task.file.lower_bounds or {}
         found = [known.get(one.field_id) for one in table.schema().fields if one.name == name]
         yield int.from_bytes(found[0], "little", signed=True) if found and found[0] else -1
@@ -131,9 +133,10 @@ def _written_again(
                     f"Merged files have {counted(count, 'row')}, not {wanted}.",
                     path=table.location(),
                 )
+    # No snapshot will name them.
     except BaseException:
         for one in made:
-            with suppress(Exception):
+            with suppress(Exception):  # a file may stay; what failed first is told
                 table.io.delete(one["file_path"])
         raise
     return made

@@ -99,7 +99,6 @@ class _SyncedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
         return self._new.file.closed
 
 
@@ -213,7 +212,9 @@ class NewDataFiles:
             self._file(()).write(table)
             return
         distinct = keys.group_by(keys.column_names).aggregate([])
+        # By `repr`: null and values have no order.
         for key in sorted(map(tuple, zip(*distinct.to_pydict().values(), strict=True)), key=repr):
+            # Most groups have one day of one topic: nothing is to be filtered.
             if len(distinct) == 1:
                 self._file(key).write(table)
                 return
@@ -251,6 +252,7 @@ class NewDataFiles:
         """Return the open file of a partition; it is the one that was written to last."""
         found = self._open.pop(key, None)
         if found is None:
+            # The one that was written to longest ago; its partition gets another file if more come.
             if len(self._open) >= _OPEN_MAX:
                 self._close(next(iter(self._open)))
             values = [PartitionFieldValue(field, value) for field, value in
@@ -296,7 +298,6 @@ class _File:
             raise _unwritable(place, error) from error
 
     def write(self, table: Any) -> None:
-        """Write rows."""
         if "offset" in table.column_names:
             low, high = (
                 pc.min_max(table.column("offset"))[name].as_py() for name in ("min", "max")
@@ -367,11 +368,9 @@ class _RejectsFile:
         self.written: list[dict[str, Any]] = []
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Return whether the rows are enough for a row group."""
         return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
 
     def write(self, table: Any) -> None:
-        """Write a row group."""
         if self._files is None:
             assert self._task is not None, "there may be rejects"
             files = NewDataFiles(self._task, self._writing, self._number, self._constant)
@@ -379,7 +378,6 @@ class _RejectsFile:
         self._files.write(table)
 
     def end(self) -> tuple[str, int, int]:
-        """End the file; return its name, its size and its CRC-32C."""
         assert self._files is not None, "there are rows"
         self._files.close()
         self.written = self._files.written
@@ -392,6 +390,7 @@ def data_file(fields: Mapping[str, Any], spec_id: int) -> DataFile:
     values = dict(fields)
     for name, value in values.items():
         if isinstance(value, dict):
+            # JSON has only texts as keys.
             values[name] = {int(key): _from_json(one) for key, one in value.items()}
     made = DataFile.from_args(
         content=DataFileContent.DATA,
@@ -412,14 +411,10 @@ def _in_calendar(times: Any) -> Any:
     return pc.if_else(is_in, times, pa.scalar(None, times.type))
 
 
-def _bounds(column: Any) -> tuple[Any, Any]:
-    found = pc.min_max(column)
-    return found["min"].as_py(), found["max"].as_py()
-
-
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _as_json(one) for key, one in value.items()}
+    # A list tells bytes from a text.
     return [base64.b64encode(value).decode()] if isinstance(value, bytes) else value
 
 

@@ -100,6 +100,7 @@ def _increment(
     then = {key: start[key] for key in gone}
     for key, position in end.items():
         before = _before(start, key)
+        # The disk of a lagging replica must not set the table back: its rows would come twice.
         goes_back = before is not None and position[0] < before[0] and key not in is_cut
         then[key] = before if goes_back and before is not None else position
     number = 0 if last is None else last.number + 1

@@ -93,6 +93,7 @@ class Lineage:
         except Exception as error:  # noqa: BLE001 # transports raise exceptions of many libraries
             self._say(f"Lineage is not sent: {_words(error)}.")
             return
+        # Without a configuration the library's transport is the console, which helps nobody here.
         if client.transport.kind == "console" and not client.config.transport:
             self._say(
                 "Lineage is not sent: neither openlineage.yml nor OPENLINEAGE_URL says where."

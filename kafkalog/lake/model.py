@@ -118,7 +118,7 @@ CODECS: Final = {
 }
 """The codecs of each format, the default first."""
 GROUP_ROWS: Final = 1 << 17
-GROUP_SIZE: Final = 32 << 20
+GROUP_SIZE: Final = 32 << 20  # per thread, an export holds three row groups (docs/memory.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Writing:
     def __post_init__(self) -> None:
         known = CODECS[self.form]
         if self.codec is None:
-            object.__setattr__(self, "codec", known[0])
+            object.__setattr__(self, "codec", known[0])  # it is frozen
         elif self.codec not in known:
             raise UsageError(
                 f"Files of {self.form} are not compressed with {self.codec}.",
@@ -403,12 +403,10 @@ class ExportSummary:
 
     @property
     def rows(self) -> int:
-        """Number of rows in all parts."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files."""
         return sum(part.size_bytes for part in self.parts)
 
     @property

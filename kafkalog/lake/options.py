@@ -79,6 +79,7 @@ def require_same_options(stored: Any, asked: ExportRequest, place: str) -> None:
     Raises:
         DestinationExistsError: it had others.
     """
+    # As it was stored: tuples are lists in JSON.
     wanted = json.loads(json.dumps(options_of(asked)))
     if asked.append and isinstance(stored, dict):
         free = OF_A_RUN if asked.writing.form != FileFormat.PARQUET else (*OF_A_RUN, *OF_COLUMNS)
@@ -100,5 +101,5 @@ def _of_column(typed: Any) -> Any:
     """Return what decides the type of typed columns: more writers' schemas may come."""
     try:
         return [{**one, "writers": None} for one in typed]
-    except TypeError:
+    except TypeError:  # no list of columns: it differs, whatever it is
         return typed

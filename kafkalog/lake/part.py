@@ -87,6 +87,8 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
                 fail_fast=task["fail_fast"], schema=schema,
             )  # fmt: skip
             written = rows.write(target, writing)
+            # After its file: a file without an entry is written again, an entry without a file
+            # would be taken for a part that exists.
             entry = {"plan": task["plan"], **written.as_json()}
             with target.create(entry_name(part.number)) as file:
                 file.write(json.dumps(entry).encode())
@@ -144,7 +146,7 @@ class Rows:
             counted = CountedFile(file)
             with table_writer(counted, schema, writing, first) as write:
                 write(first)
-                del first
+                del first  # a row group less while the next one is made
                 for group in groups:
                     write(group)
                     del group  # before the next one is made
@@ -154,6 +156,7 @@ class Rows:
         """Yield the rows with the columns of the file; offsets are read for the entry."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
+        # A reject keeps the bytes that did not decode.
         raw = RAW if self.decoders else ()
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
         tell = None if self.fail_fast else self._tell

@@ -115,7 +115,6 @@ class Plan:
 
     @property
     def table(self) -> TableName:
-        """The table that is exported."""
         return TableName(self.options["table"])
 
     @property
@@ -131,6 +130,7 @@ class Plan:
     @computed_once
     def id(self) -> str:
         """A hash of the plan, the same whenever and wherever it was made."""
+        # Machines and moments see files and the ends of logs differently; the bytes are the same.
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
         return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
@@ -288,7 +288,7 @@ def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) ->
     room = 0
     size = max(split_bytes, _TASK_SIZE_MIN)
     for part in parts:
-        cost = max(part.size_bytes, size // 64)
+        cost = max(part.size_bytes, size // 64)  # as in `_parts`: a small part takes time, too
         if not groups or cost > room:
             groups.append([])
             room = size
@@ -315,6 +315,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
     splits = [split for part in plan.parts for split in part.splits]
     replicas = _replicas(splits)
     asked = plan.options["paths"]
+    # Others can write to the destination: its plan must not make us read or replace other files.
     is_own = plan.columns == now.columns and all(
         _is_in(path, asked) for path in (*plan.sources, *(split.path for split in splits))
     )
@@ -332,6 +333,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
     """Return whether a path or URI is one of the requested ones, or below one."""
+    # `PATH/../other` begins with PATH.
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
 
@@ -415,6 +417,7 @@ def _sources(splits: Iterable[Split]) -> dict[str, int]:
     """Return the files that are read, with their sizes."""
     paths = []
     for split in splits:
+        # A split of these tables is a directory: they are made of its small files.
         if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
             names = file_system.names(split.path)
             paths += [os.path.join(split.path, name) for name in names]

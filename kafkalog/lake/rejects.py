@@ -108,6 +108,7 @@ class RejectsOf:
                     **values,
                     "source": column.source,
                     "schema_id": None if schema_id is None else str(schema_id),
+                    # Lone surrogates, which Arrow refuses, become `?`.
                     "reason": why.reason.encode("utf-8", "replace").decode(),
                 }
             )
@@ -168,11 +169,9 @@ class NamedFile:
         self._counted: CountedFile | None = None
 
     def is_full(self, rows: int, size: int) -> bool:
-        """Return whether the rows are enough for a row group."""
         return rows >= self._writing.row_group_rows or size >= self._writing.row_group_size
 
     def write(self, table: Any) -> None:
-        """Write a row group."""
         if self._counted is None:
             file = self._held.enter_context(self._target.create(self._name))
             self._counted = CountedFile(file)
@@ -180,7 +179,6 @@ class NamedFile:
         self._writer.write_table(table, row_group_size=len(table))
 
     def end(self) -> tuple[str, int, int]:
-        """End the file; return its name, its size and its CRC-32C."""
         assert self._counted is not None, "there are rows"
         self._writer.close()
         return self._name, self._counted.size_bytes, self._counted.crc32c
@@ -252,5 +250,6 @@ def commit_rejects(
     schema = delta_schema(place, table_schema())
     if increment is None:
         commit_delta(place, schema, files)
+    # At this number, an interrupted run has already added them.
     elif delta_commit(place) in (None, *range(increment.number)):
         append_delta(place, schema, files, increment)

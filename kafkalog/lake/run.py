@@ -129,6 +129,7 @@ class Export:
         self._refuse_what_is_not_ours()
         now = self._plan()
         if self._asked.table_format == TableFormat.DELTA:
+            # What deltalake refuses is refused before anything is written.
             self._delta = delta_schema(self._target.shown, self._table_schema(now))
         with ExitStack() as held:
             held.enter_context(self._target.locked())
@@ -193,7 +194,6 @@ class Export:
             require_few(self._found.values(), self._max_rejects)
 
     def summary(self) -> ExportSummary:
-        """Return the result."""
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
@@ -249,6 +249,8 @@ class Export:
         """Examine the destination; write the plan if it is missing."""
         self._swept = self._target.sweep()
         sizes = self._target.sizes()
+        # With a plan and without `_SUCCESS`, a run died between the manifest and the end: its plan
+        # completes it.
         if MANIFEST in sizes and (SUCCESS in sizes or PLAN not in sizes):
             self._take_complete(now, sizes)
         elif PLAN in sizes:
@@ -307,8 +309,9 @@ class Export:
         }
         self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
         if self._is_complete:
-            self._clear_up(sizes)
+            self._clear_up(sizes)  # a crash after `_SUCCESS` leaves the plan
         else:
+            # Files are missing that it promises.
             self._target.remove(SUCCESS)
 
     def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
@@ -330,6 +333,7 @@ class Export:
         if entry.rejects is not None and entry.rejects.file != rejects:
             return None
         is_whole = all(
+            # None: a store keeps objects whole.
             sizes.get(name) == size and self._target.checksum(name) in (None, crc)
             for name, size, crc in outputs(entry)
         )
@@ -356,6 +360,7 @@ class Export:
         for part in plan.parts:
             self._target.remove(part.file)
             self._target.remove(rejects_name(part, self._asked.writing))
+        # The plan goes last: until then it names what is still to be removed.
         self._clear_up(self._target.sizes())
 
     def _tasks(self) -> list[dict[str, Any]]:
@@ -374,6 +379,7 @@ class Export:
 
     def _finish(self) -> None:
         self._require_all_parts()
+        # Before the manifest: a run that finds no manifest finds this table made, and keeps it.
         if self._delta is not None:
             commit_delta(self._target.shown, self._delta, self.summary().parts)
             commit_rejects(self._target.shown, self.summary().parts)
@@ -399,6 +405,7 @@ class Export:
             **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
         }
+        # The manifest first: whoever finds `_SUCCESS` finds it, too.
         with self._target.create(name) as file:
             file.write(json.dumps(manifest, indent=1).encode() + b"\n")
         self._mark_complete()

@@ -123,7 +123,6 @@ class LocalTarget:
         self.locked = self.tree.locked
 
     def has(self, name: str) -> bool:
-        """Return whether a file exists."""
         return os.path.lexists(os.path.join(self.tree.root, name))
 
     def checksum(self, name: str) -> int | None:
@@ -165,7 +164,6 @@ class ObjectTarget:
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Provide a file to write, which replaces one of that name if the block succeeds."""
         with spooled() as file:
             yield file
             file.seek(0)
@@ -179,7 +177,6 @@ class ObjectTarget:
                 ) from None
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None if missing."""
         try:
             with self._files.open_input_stream(self._path(name), compression=None) as stream:
                 data: bytes = stream.read()
@@ -190,7 +187,6 @@ class ObjectTarget:
             raise self._unreadable(error) from None
 
     def has(self, name: str) -> bool:
-        """Return whether a file exists."""
         from pyarrow import fs
 
         try:
@@ -200,7 +196,6 @@ class ObjectTarget:
         return bool(found.type == fs.FileType.File)
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files by name."""
         from pyarrow import fs
 
         chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
@@ -216,7 +211,6 @@ class ObjectTarget:
         return None
 
     def remove(self, name: str) -> None:
-        """Remove a file if present."""
         try:
             self._files.delete_file(self._path(name))
         except FileNotFoundError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-_PRIVATE = 0o700
+_PRIVATE = 0o700  # nobody else may even list it
 _OTHERS_WRITE = 0o022
 
 on_refused: list[Callable[[str], None]] = []
@@ -56,9 +56,11 @@ def cache_directory(environment: dict[str, str] | None = None) -> str | None:
 
 def read_kept(path: str) -> bytes | None:
     """Return the bytes of a file in the cache directory; None if missing, or not only ours."""
+    # Without O_NONBLOCK, opening a FIFO that somebody put there would wait for a writer.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with _own_directory(os.path.dirname(path)) as directory:
+            # Relative to the directory that was checked: another may have its path by now.
             descriptor = os.open(os.path.basename(path), flags, dir_fd=directory)
             with open(descriptor, "rb") as file:
                 _require_ours(os.fstat(descriptor), path, stat.S_ISREG)
@@ -80,6 +82,7 @@ def keep(path: str, data: bytes) -> None:
             with open(descriptor, "wb") as file:
                 file.write(data)
             name = os.path.basename(path)
+            # Readers see the whole file or none.
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError:
             with suppress(FileNotFoundError):
@@ -89,6 +92,7 @@ def keep(path: str, data: bytes) -> None:
 @contextmanager
 def _own_directory(path: str) -> Iterator[int]:
     """Open a directory that only this user can write to; raise `NotOursError` for others."""
+    # O_NOFOLLOW refuses links as well, but with an error that other causes share.
     if os.path.islink(path):
         raise NotOursError(f"{path} is a symbolic link")
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -107,5 +111,5 @@ def _require_ours(status: os.stat_result, path: str, is_kind: Callable[[int], bo
 
 
 def _refuse(error: NotOursError) -> None:
-    while on_refused:
+    while on_refused:  # once: the next page would have the same to say
         on_refused.pop()(f"the scripts of pages cannot be cached: {error}")

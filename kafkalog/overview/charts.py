@@ -50,6 +50,7 @@ def _sizes(report: Report) -> dict[str, Any] | None:
         "height": 420,
         "padding": 0,
         "autosize": "none",
+        # Vega has no `"width": "container"`: that is only for Vega-Lite.
         "signals": [{
             "name": "width",
             "init": "containerSize()[0]",
@@ -142,7 +143,9 @@ def _labels(data: str, size: int, weight: int, down: int, room: int) -> list[dic
 
 def _nodes(report: Report) -> Iterator[dict[str, Any]]:
     """Yield the nodes of the treemap: the largest segments by themselves, the rest together."""
+    # Topics beyond the colors reuse them: a treemap has no legend, and each topic its own frame.
     colors = {topic: i % len(TOPIC_COLORS) for i, topic in enumerate(topics_by_size(report))}
+    # Each partition gets its part of what a browser draws smoothly.
     own = max(BARS_MAX // max(len(report.partitions), 1), 1)
     numbers = count(1)
     topics: dict[str, int] = {}

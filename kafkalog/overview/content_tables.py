@@ -151,7 +151,7 @@ def lag_table(report: Report) -> Table:
     """Return the committed offsets by lag."""
     offsets = sorted(
         (offset for one in report.groups for offset in one.offsets),
-        key=lambda one: -(-1 if one.lag is None else one.lag),
+        key=lambda one: -(-1 if one.lag is None else one.lag),  # unknown lags last
     )
     rows = [
         (
@@ -184,6 +184,7 @@ def open_table(report: Report) -> Table:
     for one in report.open_transactions:
         abort = ""
         if one.hanging is not None:
+            # The form since Kafka 2.8.
             abort = f"<code>{escaped(abort_commands(one, _SERVER)[0])}</code>"
         rows.append((
             badge("hanging" if one.hanging else "open"),
@@ -206,7 +207,6 @@ def open_table(report: Report) -> Table:
 
 
 def transactional_id_table(report: Report) -> Table:
-    """Return the transactional ids."""
     rows = [
         (
             text_cell(one.name, "k"),

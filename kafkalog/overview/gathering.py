@@ -170,8 +170,11 @@ class Gathering:
             failed=self._failed,
         )
         findings = _Selected()
+        # The checks read all batch headers anyway: codecs, records and times come from the same
+        # pass.
         for defect in checks.run(self._progress, read=self._contents.read):
             findings.take(defect)
+        # From here on the listings know the surveys of the checks, so that no log is read again.
         directories = list(map(self._contents.surveyed, partitions_of(self._targets)))
         partitions = [found for one in directories for found in self._partition(one)]
         partitions.sort(key=lambda one: (-one.listed.size_bytes, one.listed.path))
@@ -250,6 +253,7 @@ class Gathering:
         """Return the growth of a partition; note what it means for its disk."""
         if retention is None:
             return ()
+        # Deleted, future and stray directories do not grow.
         growth: tuple[int, ...] = (0,) * HOURS
         if directory.state == DirectoryState.LIVE:
             with contained(directory.path, self._failed):

@@ -34,6 +34,7 @@ def json_block(name: str, value: object) -> str:
     """Return data for scripts: JSON in an element that runs nothing."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     for character in "<>&":
+        # A `</script>` in a text would end the element, and `<!--` would change how it is parsed.
         text = text.replace(character, f"\\u{ord(character):04x}")
     return f'<script type="application/json" id="{name}">{text}</script>'
 
@@ -57,7 +58,7 @@ def size_text(size_bytes: float) -> str:
 
 def time_text(timestamp_ms: int | None) -> str:
     """Return a time in UTC; one outside the calendar as a number, none as `–`."""
-    if timestamp_ms is None or timestamp_ms == -1:
+    if timestamp_ms is None or timestamp_ms == -1:  # -1 is Kafka's `NO_TIMESTAMP`
         return "–"
     return utc_text(timestamp_ms)[:_SECONDS].replace("T", " ")
 
@@ -79,7 +80,6 @@ class Cell:
     style: str = ""
 
     def html(self) -> str:
-        """Return the element."""
         is_same = self.value is None or escaped(self.value) == self.shown
         order = "" if is_same else f' data-order="{escaped(self.value)}"'
         style = f' class="{self.style}"' if self.style else ""
@@ -87,24 +87,22 @@ class Cell:
 
 
 def text_cell(text: object, style: str = "") -> Cell:
-    """Return a cell of plain text."""
     return Cell(escaped(text), None, style)
 
 
 def number_cell(number: int | None) -> Cell:
     """Return a cell of an offset or a count; one that is unknown comes before all others."""
+    # -2 sorts below -1, which is a value: of timestamps, and of offsets that are not valid.
     return Cell("–", -2, "n") if number is None else Cell(f"{number:,}", number, "n")
 
 
 def size_cell(size_bytes: int | None) -> Cell:
-    """Return a cell of a size."""
     if size_bytes is None:
         return Cell("–", -2, "n")
     return Cell(escaped(size_text(size_bytes)), size_bytes, "n")
 
 
 def time_cell(timestamp_ms: int | None) -> Cell:
-    """Return a cell of a time."""
     return Cell(escaped(time_text(timestamp_ms)), -2 if timestamp_ms is None else timestamp_ms, "t")
 
 
@@ -158,7 +156,6 @@ class Table:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a section with a heading."""
     inner = "\n".join(part for part in parts if part)
     return (
         f'<section id="{name}" aria-labelledby="{name}-title">'

@@ -154,11 +154,12 @@ class Contents:
         for found in batch_columns(source, level, self._threads):
             if isinstance(found, BatchColumns):
                 counts.add(found.headers)
+                # A survey stands for recovery, which cuts the log at the first bad batch.
                 is_sound &= bool(found.crc_valid.all())
             else:
                 is_sound = False
             yield found
-        if log.base_offset is not None:
+        if log.base_offset is not None:  # a log without an offset in its name has no segment
             self._known[log.path] = counts.of_segment(log.base_offset)
             if is_sound and counts.end is not None:
                 self._surveys[log.path] = counts.survey(counts.end)
@@ -168,6 +169,7 @@ class Contents:
 
         def with_survey(entry: FileEntry) -> FileEntry:
             survey = self._surveys.pop(entry.path, None)
+            # It grew, or was cut, since it was checked.
             if survey is None or survey.size_bytes != entry.size_bytes:
                 return entry
             return replace(entry, survey=survey)
@@ -197,6 +199,8 @@ class _Counts:
         """Add batches: a header table."""
         last = headers[:, -1].tolist()
         self.end = last[h.POSITION] + last[h.SIZE], last[h.LAST_OFFSET] + 1
+        # Before version 2 the attributes have neither flag, and a batch is one record or a set of
+        # them.
         flags = np.where(headers[h.MAGIC] >= 2, headers[h.ATTRIBUTES], 0)
         data = headers
         if flags.any():
@@ -222,6 +226,7 @@ class _Counts:
             self._shorten()
 
     def _shorten(self) -> None:
+        # Minutes are joined by twos until they fit: coarser, but no byte is lost.
         while len(self._minutes) > _MINUTES_MAX:
             self._minutes_per_slot *= 2
             before, self._minutes = self._minutes, Counter()
@@ -234,7 +239,6 @@ class _Counts:
         return LogSurvey(position, offset, max(self._times, default=-1), self._has_transactions)
 
     def of_segment(self, base_offset: int) -> SegmentContents:
-        """Return the counts."""
         return SegmentContents(
             base_offset=base_offset,
             batches=self._sums["batches"],

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kafkalog.overview.gathering import Report
 
 
+# The bundle keeps its exports to itself otherwise.
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
 _DIGEST_SIZE: Final = 32
 
@@ -93,10 +94,11 @@ def vega() -> str:
         raise _missing("vl_convert")
     directory = cache_directory()
     made_from = f"{version('vl-convert-python')} {_GLOBALS}".encode()
+    # Another version of the library, or another list of exports, has another name.
     path = os.path.join(directory or "", f"vega-{sha256(made_from).hexdigest()[:16]}.js")
     kept = None if directory is None else read_kept(path)
     digest, script = (kept or b"")[:_DIGEST_SIZE], (kept or b"")[_DIGEST_SIZE:]
-    if digest != sha256(script).digest():
+    if digest != sha256(script).digest():  # cut off by a full disk, or changed
         import vl_convert
 
         script = vl_convert.javascript_bundle(_GLOBALS).encode()
@@ -112,6 +114,7 @@ def datatables() -> str:
     if found is None or not found.submodule_search_locations:
         raise _missing("itables")
     place = Path(found.submodule_search_locations[0], "html", "dt_bundle.js")
+    # One inline module cannot import another: the class has to become a global.
     module, exports, rest = place.read_text(encoding="utf-8").rpartition("export{")
     names, _, licence = rest.partition("}")
     [table] = [one.split(" as ")[0] for one in names.split(",") if one.endswith(" as default")]
@@ -136,6 +139,7 @@ def licences() -> str:
 
 
 _POLICY: Final = (
+    # Scripts only by their hash: text of a log never runs, even if it were markup by some mistake.
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; script-src {hashes}"
 )

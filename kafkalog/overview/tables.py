@@ -44,6 +44,7 @@ _STARTS_MAX: Final = 1000
 def _severity(finding: Finding) -> Cell:
     severity = finding.defect.severity
     shown = badge(severity).shown
+    # Sorts by rank, filters by name.
     return Cell(shown, f"{list(Severity).index(severity)} {severity}")
 
 
@@ -120,6 +121,7 @@ def next_start_table(report: Report) -> Table:
     rows = [
         (
             text_cell(os.path.basename(file_system.absolute(one.path)), "k"),
+            # The worst sorts first.
             Cell(badge(one.verdict).shown, f"{len(worst) - worst[one.verdict]} {one.verdict}"),
             text_cell(one.mode),
             number_cell(one.truncate_to),
@@ -273,7 +275,6 @@ def partition_table(report: Report) -> Table:
 
 
 def log_dir_table(report: Report) -> Table:
-    """Return the log directories."""
     rows = [
         (
             text_cell(one.path, "k"),
@@ -345,6 +346,8 @@ def cleaning_table(report: Report) -> Table:
         if found is None or found.cleanable is None:
             continue
         cleanable, bound = found.cleanable, found.config.min_cleanable_dirty_ratio
+        # As `LogCleanerManager.grabFilthiestCompactedLog`: overdue by max.compaction.lag.ms, or
+        # dirty enough; a ratio that equals the bound is not.
         is_due = bool(found.delay_ms) or cleanable.ratio > bound
         why = "the cleaner takes it" if is_due else f"not above {bound:g}"
         rows.append((

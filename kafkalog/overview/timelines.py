@@ -93,6 +93,7 @@ def bars_of(partition: PartitionFacts, now_ms: int, count_max: int) -> Iterator[
         count_max: about how many bars at most.
     """
     placed = list(_placed(partition, now_ms))
+    # Rounded up, so that there are no more bars than `count_max`.
     per_bar = -(-len(placed) // count_max)
     run: list[tuple[int, int, Verdict]] = []
     for one in placed:
@@ -114,6 +115,7 @@ def _placed(partition: PartitionFacts, now_ms: int) -> Iterator[tuple[int, int, 
         known = contents.get(verdict.segment.base_offset)
         if known is None or known.first_timestamp is None or known.last_timestamp is None:
             continue
+        # Without timestamps there is -1; made-up ones in the future would stretch the axis.
         if known.first_timestamp > 0 and known.last_timestamp <= now_ms + DAY_MS:
             yield known.first_timestamp, known.last_timestamp, verdict
 
@@ -155,6 +157,7 @@ def marks_of(
             if time_ms is not None:
                 yield Mark(time_ms, what, str(offset))
     for begin_ms, _, verdict in placed:
+        # Findings about an index belong to its segment.
         stem = os.path.splitext(verdict.segment.path)[0]
         found = [
             reference
@@ -199,6 +202,7 @@ def window_of(report: Report) -> tuple[int, int] | None:
 
     What is far before or after them is left out: old compacted records, made-up timestamps.
     """
+    # A day of tolerance, for clocks that are ahead.
     latest = report.made_ms // MINUTE_MS + _MINUTES_PER_DAY
     sums: Counter[int] = Counter()
     for growth in growth_of(report).values():
@@ -209,6 +213,8 @@ def window_of(report: Report) -> tuple[int, int] | None:
     spare = sums.total() * _OUTSIDE
     first, last = 0, len(minutes) - 1
     while first < last:
+        # From both ends, always the smaller minute: most of the time is left out for the fewest
+        # bytes.
         size, is_first = min((sums[minutes[first]], True), (sums[minutes[last]], False))
         if size > spare:
             break

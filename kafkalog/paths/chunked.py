@@ -51,8 +51,8 @@ _MANIFESTS_KEPT: Final = 1 << 12
 _CHUNK_SIZE_MAX: Final = 256 << 20
 _CHUNKS_MAX: Final = 1 << 20
 _CHUNKS_KEPT: Final = 2
-_INT_MAX: Final = (1 << 31) - 1
-_PUFFIN: Final = b"PFA1"
+_INT_MAX: Final = (1 << 31) - 1  # sizes are Java's ints
+_PUFFIN: Final = b"PFA1"  # Puffin's magic
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,7 @@ def _parsed(path: str, fields: dict[str, Any]) -> Manifest:
     file_size = _number(chunks["originalFileSize"])
     chunk_size = max(_number(chunks["originalChunkSize"]), 1)
     count = -(-file_size // chunk_size)
+    # Before lists of that length are made.
     if count > _CHUNKS_MAX:
         raise ValueError(f"it has {count} chunks")
     if chunks["type"] == "fixed":
@@ -202,6 +203,7 @@ def _number(value: object) -> int:
 
 def _chunk_sizes(packed: bytes) -> list[int]:
     """Decode what `ChunkSizesBinaryCodec` encodes: the last size in full, others above a base."""
+    # At most four bytes per chunk, and count, base, width and last size.
     data = decompress_known(packed, 4 * _CHUNKS_MAX + 16)
     count = int.from_bytes(data[:4], "big")
     if count < 2:
@@ -268,11 +270,13 @@ class ChunkedSource(Source):
         buffer = buffer.cast("B")
         if position + len(buffer) > self.size_bytes:
             raise self._became_shorter(self.size_bytes)
+        # The object is the file: it is read at any position, without chunks.
         if self._data_key is None and not self._is_compressed:
             self._object.read_into(self._starts[0] + position, buffer)
             return
         while len(buffer):
             number, start = divmod(position, self._step)
+            # Readers in several threads share the chunks.
             with self._lock:
                 part = memoryview(self._chunk(number))[start : start + len(buffer)]
             buffer[: len(part)] = part
@@ -318,6 +322,7 @@ class ChunkedSource(Source):
 
 def _as_it_is(path: str) -> Source:
     """Open an object whose name would stand for what is in it."""
+    # Past `Source.__new__`, which would open a part by this name again.
     opened = object.__new__(ObjectSource if is_object(path) else Source)
     Source.__init__(opened, path)
     return opened

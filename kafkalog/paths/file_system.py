@@ -85,7 +85,7 @@ def exists(path: str) -> bool:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 reading_error(error, path)  # reported
             return False
-        except ValueError:
+        except ValueError:  # a null byte in the name
             return False
         return True
     try:
@@ -133,6 +133,7 @@ def requests_at_once(path: str) -> int:
     """Return how many questions about files are best asked at the same time: 1 on a local disk."""
     from kafkalog.paths import reading
 
+    # `RateLimiter` is not thread-safe.
     if not is_object(path) or reading.current.get().limiter is not None:
         return 1
     from kafkalog.paths.object_clients import REQUESTS_MAX
@@ -144,5 +145,6 @@ def registered_uris() -> list[str]:
     """Return URIs with credentials, for `normalize` in another process. Never show them."""
     from sys import modules
 
+    # Not imported: who has not loaded it has registered nothing.
     clients = modules.get("kafkalog.paths.object_clients")
     return [] if clients is None else clients.registered_uris()

@@ -30,6 +30,7 @@ def each_file_once(steps: Generator[Item, None, Result]) -> Generator[Item, None
     """Run a generator that reads each small file once; its caller reads them again."""
     files = _Files()
     while True:
+        # Set only while the generator runs: a generator shares the context of its caller.
         token = reading.keeper.set(files)
         try:
             item = next(steps)
@@ -54,6 +55,7 @@ class _Files(dict[str, _Kept]):
 
     def keep(self, source: Source) -> bytes:
         """Read a small file that cannot grow by appends, for all who open it after this."""
+        # With a rate limit or a spared page cache, `Source` itself accounts for each read.
         size, is_gentle = source.size_bytes, reading.current.get() != reading.AS_FAST_AS_IT_GOES
         if size > SIZE_MAX or len(self) >= FILES_MAX or is_gentle or source.path.endswith(LOG):
             return b""

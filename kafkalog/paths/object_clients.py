@@ -81,6 +81,7 @@ def _made(uri: str) -> Store:
             if name not in (*_S3_OPTIONS, *_S3_WRITING):
                 raise ValueError(f"unexpected option {name} of an s3:// URI")
         region = options.get("region")
+        # Buckets of other endpoints have no region that AWS could tell.
         if region is None and "endpoint_override" not in options:
             region = fs.resolve_s3_region(host)
         files = _with_connections(

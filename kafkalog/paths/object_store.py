@@ -98,7 +98,7 @@ def stat(path: str) -> os.stat_result:
     if listed is not None:
         return listed
     store = store_of(path)
-    requests().ask(2)
+    requests().ask(2)  # a HEAD, and for what is no object a listing
     try:
         [found] = store.files.get_file_info([store.key(path)])
     except failures() as error:
@@ -276,6 +276,7 @@ def open_object(uri: str) -> OpenObject:
             raise unreadable(error, path, position) from None
         requests().got(len(data))
         start = 0 if is_small else position
+        # A read that reached the end has what footers and last batches are looked up in.
         if data and start + len(data) == size_bytes:
             _contents.keep(version, data[-CONTENT_SIZE_MAX:])
         return data[position - start : position - start + size]
@@ -319,6 +320,7 @@ def _file(version: Version) -> Any:
         requests().ask()
         file = store.files.open_input_file(store.key(path))
         if file.size() != size_bytes or _is_of_another_time(file, modified_ns):
+            # The next question lists again.
             with _lock:
                 _listings.pop(path.rpartition("/")[0], None)
             raise FileChangedError("The object was replaced after it was listed.", path=path)
@@ -336,6 +338,7 @@ def _is_of_another_time(file: Any, modified_ns: int) -> bool:
 def _status_of(file: Any) -> os.stat_result | None:
     """Return the status of an open object by what the store said of it; None if that is unknown."""
     told = {name.lower(): value for name, value in (file.metadata() or {}).items()}
+    # Arrow marks empty directories by objects of this type.
     if b"directory" in told.get("content-type", b""):
         return None
     try:

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, Final
 
 _PAGE_SIZE: Final = os.sysconf("SC_PAGE_SIZE")
-_CACHED: Final = 1
-_FAILED: Final = ctypes.c_void_p(-1).value
+_CACHED: Final = 1  # of a byte of mincore(2)
+_FAILED: Final = ctypes.c_void_p(-1).value  # MAP_FAILED of mmap(2)
 
 
 def read_block(descriptor: int, buffer: memoryview, position: int) -> int:
@@ -27,6 +27,7 @@ def read_block(descriptor: int, buffer: memoryview, position: int) -> int:
         count = _read_cached(descriptor, buffer, position)
         if count:
             return count
+        # Without mincore(2) and RWF_NOWAIT, all pages count as not cached, and are evicted.
         was_cached, alike = False, -(-(position + len(buffer) - start) // _PAGE_SIZE)
     else:
         was_cached = bool(pages[0] & _CACHED)
@@ -63,6 +64,7 @@ def _read_cached(descriptor: int, buffer: memoryview, position: int) -> int:
     try:
         return os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
     except OSError as error:
+        # Not cached; or the file system has no such flag.
         if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
             raise
         return 0

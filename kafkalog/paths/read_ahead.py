@@ -70,6 +70,7 @@ class ReadAhead:
 
     def close(self) -> None:
         """Request nothing more; let requests in progress finish, and ignore them."""
+        # A request in progress cannot be cancelled: its thread ends it, and nobody looks.
         _forward.discard(self)
         self._drop_before(self._size_bytes)
 
@@ -102,6 +103,7 @@ class ReadAhead:
         if is_forward:
             _forward.add(self)
             ahead = min(2 * self._run, AHEAD_MAX, TOGETHER_MAX // len(_forward))
+        # What is ahead comes in about four pieces, so that requests overlap.
         size = min(max(ahead // 4, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
         known = self._pieces[-1].end if self._pieces else position
         limit = min(max(end, position + ahead), position + AHEAD_MAX)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-NAMES_A_REQUEST: Final = 1000
+NAMES_A_REQUEST: Final = 1000  # S3 lists no more at once
 
 
 class Requests:

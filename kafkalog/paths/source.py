@@ -101,7 +101,9 @@ class Source:
     def _open(self) -> None:
         path = self.path = normalize(self.path)
         try:
+            # Before it is opened: opening a device can have effects.
             require_regular(path, os.stat(path).st_mode)
+            # O_NONBLOCK: a FIFO that takes its place now would wait for a writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise reading_error(error, path) from error
@@ -164,6 +166,7 @@ class Source:
         grown = min(self._window_size * 2, WINDOW_SIZE_MAX)
         self._window_size = grown if ahead and self._window else WINDOW_SIZE_MIN
         wanted = min(max(size, self._window_size), self.size_bytes - position)
+        # A window must not fail because of a bad block that nobody asked for.
         bad = self._bad_place(position, position + wanted)
         if bad is not None and bad >= position + size:
             wanted = bad - position
@@ -228,6 +231,7 @@ class Source:
             try:
                 count = give(position, stop)
             except OSError as error:
+                # A single block that fails is lost; a longer range is tried block by block.
                 if position // _PAGE_SIZE == (stop - 1) // _PAGE_SIZE:
                     raise self._not_given(error, position) from error
                 step = _PAGE_SIZE
@@ -263,6 +267,7 @@ class Source:
         try:
             return min(os.lseek(self._fd, position, os.SEEK_DATA), self.size_bytes)
         except OSError as error:
+            # ENXIO: there is a hole up to the end, or the file ends before.
             if error.errno != errno.ENXIO:
                 return position
         try:

@@ -18,6 +18,7 @@ from kafkalog.paths.source import read_file
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Of AES-GCM: before a chunk, and after it.
 _IV_SIZE: Final = 12
 _TAG_SIZE: Final = 16
 SEALED: Final = _IV_SIZE + _TAG_SIZE
@@ -79,7 +80,7 @@ def _private_key(data: bytes) -> Any:
     """Return the private RSA key in a file; None if it holds none."""
     try:
         key = _crypto().RSA.import_key(data)
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, IndexError, TypeError):  # pycryptodome raises each of them for other files
         return None
     return key if key.has_private() else None
 
@@ -112,7 +113,7 @@ def _data_key(key_id: str, sealed: bytes, key: bytes) -> bytes:
     crypto = _crypto()
     cipher = crypto.OAEP.new(_private_key(key), hashAlgo=crypto.SHA3_512)
     data_key: bytes = cipher.decrypt(sealed)
-    if len(data_key) != 32:
+    if len(data_key) != 32:  # AES-256
         raise ValueError(f"a data key of {len(data_key)} bytes is unknown, key {key_id}")
     return data_key
 

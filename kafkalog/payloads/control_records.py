@@ -32,15 +32,16 @@ def control_record(record: Record) -> ControlRecord:
     from formats.internal_topics import ControlRecordKey, EndTxnMarker
 
     key = _parse(ControlRecordKey, record, "key")
-    if key.version < 0:
+    if key.version < 0:  # `ControlRecordType.parseTypeId` throws for these
         _fail(record, f"the key has version {key.version}")
     type_id = key.type
+    # Kafka's UNKNOWN: a newer broker may have written it.
     if not 0 <= type_id < len(CONTROL_TYPE_NAMES):
         return ControlRecord(type_id, None)
     name = CONTROL_TYPE_NAMES[type_id]
     if type_id in {ABORT, COMMIT}:
         marker = _parse(EndTxnMarker, record, "value")
-        if marker.version < 0:
+        if marker.version < 0:  # `EndTransactionMarker.deserializeValue` throws for these
             _fail(record, f"the {name} marker has version {marker.version}")
         return ControlRecord(type_id, name, coordinator_epoch=marker.coordinator_epoch)
     return ControlRecord(type_id, name, fields=_kraft_fields(type_id, record))

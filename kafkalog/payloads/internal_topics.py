@@ -34,7 +34,8 @@ __all__ = [
     "kafka_text",
 ]
 
-_SHORT_MAX: Final = 0x7FFF
+_SHORT_MAX: Final = 0x7FFF  # `Short.MAX_VALUE`
+# The text of the NullPointerException that a null value causes in the serde of remote log metadata.
 _JAVA_NULL_VALUE: Final = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
     '"org.apache.kafka.common.record.internal.Record.value()" is null'
@@ -116,6 +117,7 @@ def kafka_text(kind: PayloadKind, record: Record) -> str:
     except _PayloadError as error:
         return f" key: Error at offset {record.offset}, skipping. {error}"
     payload = "<DELETE>" if value is None else java_json(value)
+    # Without quotes: Kafka does not print it as JSON.
     return f" key: {java_json(key)} payload: {payload}"
 
 
@@ -217,7 +219,7 @@ def _read_short(stream: io.BytesIO, what: str) -> int:
         number: int = UnsignedVarint.parse_stream(stream)
     except ConstructError as error:
         raise _PayloadError(f"Error while reading {what}") from error
-    if number >> 31:
+    if number >> 31:  # negative as Java's int, which is not above Short.MAX_VALUE
         number &= 0xFFFF
         return number - 0x10000 if number > _SHORT_MAX else number
     if number > _SHORT_MAX:

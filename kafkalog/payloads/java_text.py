@@ -93,6 +93,7 @@ def _decoded_before(text: str) -> str:
     start, end = 0, len(units) // 2
     while end - start >= _DECODED_AT_ONCE:
         start += _DECODED_AT_ONCE
+        # The high half of a pair, whose low half would come next.
         if start < end and 0xDC <= units[2 * start + 1] < 0xE0:
             start -= 1
     return units[: 2 * start].decode("utf-16-le")
@@ -163,4 +164,4 @@ def _json_string(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     character = match.group()
-    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"  # Jackson writes upper-case hex

@@ -30,6 +30,7 @@ JsonObject = dict[str, Any]
 def message_json(found: Message, version: int, values: dict[str, Any]) -> JsonObject:
     """Return a message's fields as JSON; `values` may be parsed by any version's schema."""
     fields = _struct_json(found.struct, version, values)
+    # The only protocol whose bytes `DumpLogSegments` knows.
     if found.name == "GroupMetadataValue" and fields["protocolType"] == "consumer":
         for parsed, shown in zip(values["members"], fields["members"], strict=True):
             for name in ("subscription", "assignment"):
@@ -89,6 +90,8 @@ def _field_json(field: Field, version: int, value: Any) -> Any:
 
 def _single_json(field: Field, version: int, value: Any) -> Any:
     if field.struct is not None:
+        # Bytes that are not Unicode came in as surrogates: they go back to bytes, and out as Java
+        # decodes them.
         return _struct_json(field.struct, version, value)
     if field.type == "str":
         return java_text(value.encode("utf-8", "surrogateescape"))
@@ -201,6 +204,7 @@ def _partition(fields: dict[str, Any]) -> str:
 
 
 def _leader_epochs(fields: dict[str, Any]) -> str:
+    # A `TreeMap` in Kafka: sorted, and the last of one epoch wins.
     epochs = {entry["leaderEpoch"]: entry["offset"] for entry in fields["segmentLeaderEpochs"]}
     if not epochs:
         raise ValueError("segmentLeaderEpochs can not be null or empty")
@@ -210,6 +214,7 @@ def _leader_epochs(fields: dict[str, Any]) -> str:
 def _segment_state(fields: dict[str, Any]) -> str:
     state = fields["remoteLogSegmentState"]
     if not 0 <= state < len(SEGMENT_STATES):
+        # Kafka finds no state by this number: its constructors refuse null.
         raise ValueError("state can not be null")
     return SEGMENT_STATES[state]
 
@@ -218,6 +223,7 @@ def _custom_metadata(fields: dict[str, Any]) -> str:
     encoded = fields["customMetadata"]
     if encoded is None:
         return "Optional.empty"
+    # Of the Base64 text, three bytes for four letters.
     size_bytes = len(encoded) // 4 * 3 - encoded.count("=")
     return f"Optional[CustomMetadata{{{size_bytes} bytes}}]"
 

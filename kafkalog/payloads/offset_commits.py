@@ -15,8 +15,8 @@ _LONG: Final = struct.Struct(">q").unpack_from
 _OFFSET_AND_EPOCH: Final = struct.Struct(">qi").unpack_from
 _KEY_TYPE: Final = b"\0\1"
 _NO_EPOCH_MAX: Final = 2  # the newest version without a leader epoch
-_EXPIRING: Final = 1
-_FLEXIBLE: Final = 4
+_EXPIRING: Final = 1  # only version 1 stores when the offset expires
+_FLEXIBLE: Final = 4  # strings have varint sizes, and tagged fields follow, from this version on
 _ONE_BYTE: Final = 0x80  # a varint below that has one byte
 _TOPIC_ID: Final = b"\1\0\x10"  # one tagged field, tag 0, 16 bytes
 _TOPIC_ID_SIZE: Final = 16
@@ -47,6 +47,7 @@ def commit_key(data: bytes) -> CommitKey | None:
     try:
         group_end = 4 + _SHORT(data, 2)[0]
         topic_end = group_end + 2 + _SHORT(data, group_end)[0]
+        # A size may be negative, or that of null.
         if not 4 <= group_end <= topic_end - 2 or topic_end + 4 != len(data):
             return None
         group, topic = data[4:group_end].decode(), data[group_end + 2 : topic_end].decode()
@@ -81,7 +82,7 @@ def _flexible(data: bytes) -> CommitValue | None:
     """Decode version 4, with a text of up to 126 bytes, and with or without a topic id."""
     offset, epoch = _OFFSET_AND_EPOCH(data, 2)
     size = data[14] if len(data) > 14 else 0
-    if not 0 < size < _ONE_BYTE:
+    if not 0 < size < _ONE_BYTE:  # 0 would be null, which is not allowed here
         return None
     end = 14 + size
     tags = data[end + 8 : end + 11]

@@ -88,7 +88,7 @@ class Cluster:
             return AdminClient(self.config)
 
     def _last_words(self) -> str | None:
-        self._admin.poll(0)
+        self._admin.poll(0)  # librdkafka hands over its log lines when it is polled
         return self._words.last
 
     def partitions(self) -> dict[str, int]:
@@ -139,7 +139,7 @@ class Cluster:
             if unknown is not None:
                 raise unknown
 
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # they only serve warnings and sizes
             patiently(ask)
         return {name: found.get(name, {}) for name in topics}
 
@@ -152,6 +152,7 @@ class Cluster:
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         new = [
+            # -1: the broker's default.
             NewTopic(name, num_partitions=count, replication_factor=-1, config=dict(configs))
             for name, (count, configs) in topics.items()
         ]
@@ -189,6 +190,7 @@ class Cluster:
             TopicPartition,
         )
 
+        # Again: members may have come since the run began.
         if self.active_groups([group]):
             raise active(group)
         wanted = [TopicPartition(*name, offset) for name, offset in offsets.items()]

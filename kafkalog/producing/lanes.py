@@ -80,6 +80,7 @@ class Lane:
             last = self._last
             for offset, *_ in piece.messages:
                 if last is not None and offset <= last:
+                    # A place is one offset: everything below it counts as done.
                     raise CorruptDataError(
                         f"Offset {offset} comes after offset {last}.",
                         path=self.done.route.path,
@@ -102,6 +103,7 @@ class Lane:
             if done.first_offset is None:
                 done.first_offset = piece.messages[0][0]
             done.last_offset = piece.messages[-1][0]
+        # What cannot be sent is passed over for good, also by the next run.
         ends = [*piece.unsendable, *(offset for offset, *_ in piece.messages[-1:])]
         self._next_offset = max([self._next_offset, *(offset + 1 for offset in ends)])
 
@@ -198,6 +200,7 @@ class Lanes:
     def _next(self, lane: Lane) -> Piece | None:
         try:
             piece = lane.next()
+        # Reading also calls for commits: one has failed, which ends the run.
         except ClusterError:
             raise
         except KafkaLogError as error:

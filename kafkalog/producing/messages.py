@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Offset in the source, value, key, timestamp, headers."""
 
 _ROWS_MAX: Final = 4096
-_NAME_KEPT_MAX: Final = 256
+_NAME_KEPT_MAX: Final = 256  # longer names are rare, and would only fill the cache
 
 
 @dataclass(slots=True)

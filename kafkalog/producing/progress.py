@@ -85,7 +85,7 @@ class ProgressFile:
         self._file.__enter__()
         try:
             self._load()
-        except BaseException:
+        except BaseException:  # the lock is not kept, whatever it was
             self._file.__exit__()
             raise
         return self
@@ -100,6 +100,7 @@ class ProgressFile:
 
     def resume(self, records: int) -> None:
         """Forget what was noted for more records than were committed."""
+        # A run died between its note and the transaction that would have made it true.
         if any(row["records"] > records for row in self._noted):
             self._append({"resumed": records})
             self._forget(records)

@@ -120,6 +120,7 @@ def require_topics_in(
         ClusterError: a topic may not be seen or created.
     """
     needed: dict[str, int] = {}
+    # Where keys decide, one partition is enough.
     for route in routes:
         number = -1 if route.to_partition is None else route.to_partition
         needed[route.to_topic] = max(needed.get(route.to_topic, 1), number + 1)

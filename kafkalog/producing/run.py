@@ -127,6 +127,7 @@ class Replay:
             if file.is_complete:
                 summary.was_complete = True
                 return summary
+            # Before a topic is created: a refusal changes nothing in the cluster.
             committed = self._committed(cluster)
             summary.created = require_topics_in(cluster, self.routes, self._request, self._targets)
             configs = cluster.configs(sorted({route.to_topic for route in self.routes}))
@@ -144,6 +145,7 @@ class Replay:
                     raise
                 summary.logs = work.logs
             summary.offsets = self._translate(cluster, committed, work.offsets)
+            # A log that could not be read is tried again by the next run.
             if not work.has_failed:
                 file.complete()
         return summary
@@ -208,6 +210,7 @@ def _committed_words(sending: Sending) -> str:
 
 def _begin(file: ProgressFile, sending: Sending, cluster: Cluster, topic: str, path: str) -> None:
     """Commit a first position, and note that there is one, before any record is produced."""
+    # The cluster first: a position that the file does not know of is found there again.
     if file.cluster is None:
         if sending.position is None:
             sending.commit(Position())
@@ -305,6 +308,8 @@ class _Work:
     def _commit(self) -> None:
         position = self._lanes.position
         if self.offsets is not None:
+            # Before the commit: notes for more records than were committed are forgotten by
+            # `resume`.
             self._sending.flush()  # then it is known where offsets lead
             new, ends = self.offsets.take()
             if new or ends:
@@ -354,6 +359,7 @@ class _Retention:
         self._oldest = {
             topic: now - int(own["retention.ms"])
             for topic, own in configs.items()
+            # -1 keeps everything.
             if own.get("retention.ms", "").isdigit() and "delete" in own.get("cleanup.policy", "")
         }
 

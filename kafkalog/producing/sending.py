@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "kafkalog-replay-"
 """Transactional ids and groups of runs begin with it."""
-_BATCH_SIZE: Final = 1_000_000
+_BATCH_SIZE: Final = 1_000_000  # librdkafka's default, as that of a message below
 _QUEUED_MAX: Final = 200_000
 _QUEUED_KIB_MAX: Final = 1 << 16
 _MESSAGE_SIZE_MIN: Final = 1_000_000
-_MESSAGE_SIZE_MAX: Final = 1_000_000_000
+_MESSAGE_SIZE_MAX: Final = 1_000_000_000  # the most that librdkafka takes
 _STEP_S: Final = 1.0
 _LIMITS: Final = ("max.message.bytes", "segment.bytes", "internal.segment.bytes")
 """Configs of a topic that limit its batches."""
@@ -52,11 +52,12 @@ def producer_config(
         "batch.size": min([_BATCH_SIZE, *batches]),
         "linger.ms": 20,
         "message.max.bytes": largest,
+        # As Kafka's own producer, so that keys keep their partitions.
         "partitioner": "murmur2_random",
-        "queue.buffering.max.kbytes": max(_QUEUED_KIB_MAX, largest // 512),
+        "queue.buffering.max.kbytes": max(_QUEUED_KIB_MAX, largest // 512),  # two of the largest
         "queue.buffering.max.messages": _QUEUED_MAX,
         **cluster.config,
-        "enable.idempotence": True,
+        "enable.idempotence": True,  # after the user's own: exactly once rests on it
     }
     if transactional_id is not None:
         found["transactional.id"] = transactional_id
@@ -110,6 +111,7 @@ class Sending:
         try:
             if transactional:
                 with asked("The cluster begins no transactions"):
+                    # In short steps: Ctrl-C is only heard between two calls of librdkafka.
                     patiently(lambda: self._producer.init_transactions(_STEP_S))
             self.position = self._committed()
         except BaseException:
@@ -122,9 +124,9 @@ class Sending:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from confluent_kafka import KafkaException
 
-        with suppress(KafkaException):
+        with suppress(KafkaException):  # what ended the block is what matters
             if kind is not None:
-                self._producer.purge(in_flight=False)
+                self._producer.purge(in_flight=False)  # what is not sent yet is not waited for
                 if self._is_open:
                     self._producer.abort_transaction(REQUEST_S)
             self._consumer.close()
@@ -170,7 +172,7 @@ class Sending:
                 at = timestamp if keeps_time else 0
                 try:
                     produce(topic, value, key, partition, hears, None, at, headers)
-                except BufferError:
+                except BufferError:  # the queue of librdkafka is full: polling makes room
                     while True:
                         self._producer.poll(0.05)
                         self._require_sound()
@@ -243,7 +245,7 @@ class Sending:
 
         with asked("The progress in the cluster cannot be read"):
             found = patiently(answer)
-        if found.offset < 0:
+        if found.offset < 0:  # nothing was committed for this group
             return None
         try:
             value = parsed(found.metadata or "")

@@ -26,10 +26,10 @@ except ImportError as missing:
 
 _LG_REGISTERS: Final = 14  # 16,384 registers in 8 KiB: a standard deviation of 0.8 %
 _LG_FREQUENT: Final = 12  # 3,072 keys at a time
-_DEVIATIONS: Final = 2
+_DEVIATIONS: Final = 2  # the bounds of DataSketches hold for 1, 2 or 3
 KEY_SIZE_MAX: Final = 1024
 """How many bytes of a frequent key are shown."""
-_DIGEST_SIZE: Final = 16
+_DIGEST_SIZE: Final = 16  # two long keys with one digest are not to be expected
 
 
 class DistinctCount:
@@ -42,12 +42,10 @@ class DistinctCount:
             self._union.update(datasketches.hll_sketch.deserialize(base64.b64decode(text)))
 
     def add(self, values: Iterable[str | int]) -> None:
-        """Add values."""
         for value in values:
             self._sketch.update(value)
 
     def merge(self, other: Self) -> None:
-        """Merge another sketch into this one."""
         self._union.update(other._whole)
 
     def as_text(self) -> str:
@@ -87,7 +85,6 @@ class FrequentKeys:
             self._sketch.update(key, count)
 
     def merge(self, other: Self) -> None:
-        """Merge another sketch into this one."""
         self._sketch.merge(other._sketch)
 
     def as_text(self) -> str:
@@ -111,6 +108,7 @@ def text_of(key: bytes) -> str:
     Of a long key they get the beginning and a checksum, so that they stay small.
     """
     if len(key) <= KEY_SIZE_MAX:
+        # The sketches take text: latin-1 gives each byte one character.
         return "=" + key.decode("latin-1")
     digest = hashlib.blake2b(key, digest_size=_DIGEST_SIZE).digest()
     return "#" + (digest + key[:KEY_SIZE_MAX]).decode("latin-1")

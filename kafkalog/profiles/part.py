@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 BUCKETS_MAX: Final = 4096
-_KEYS_AT_ONCE: Final = 32 << 20
+_KEYS_AT_ONCE: Final = 32 << 20  # keys wait until so many bytes of them can be counted together
 _OF_RECORDS: Final = ("key", "value", "headers", "offset", "timestamp_ms", "compression")
 _OF_BATCHES: Final = (
     "count", "size", "compression", "producer_id", "base_sequence", "is_control",
@@ -67,7 +67,7 @@ class Part:
         data = pc.add(pc.add(sizes["key_bytes"], sizes["value_bytes"]), sizes["header_bytes"])
         self._add_range("offset", batch.column("offset"))
         times = batch.column("timestamp_ms")
-        known = pc.not_equal(times, NO_TIMESTAMP)
+        known = pc.not_equal(times, NO_TIMESTAMP)  # -1 would become the earliest time of all
         self._add_range("timestamp", times.filter(known))
         self.histogram.add(times.filter(known), data.filter(known))
         by_codec = pa.table({"codec": batch.column("compression"), "data": data})
@@ -86,12 +86,14 @@ class Part:
         self.counts["control_batches"] += pc.sum(controls).as_py() or 0
         for name, flags in (
             ("transactional_batches", batch.column("is_transactional")),
+            # Batches of producers without idempotence have -1.
             ("idempotent_batches", pc.greater_equal(batch.column("base_sequence"), 0)),
         ):
             self.counts[name] += pc.sum(pc.and_(flags, pc.invert(controls))).as_py() or 0
         self._add_range("batch_records", batch.column("count").filter(pc.invert(controls)))
         self._add_range("batch_size", batch.column("size"))
         producers = pc.unique(batch.column("producer_id"))
+        # -1 is no producer.
         self.producers.add(producers.filter(pc.greater_equal(producers, 0)).to_pylist())
         by_codec = pa.table({"codec": batch.column("compression"), "size": batch.column("size")})
         grouped = by_codec.group_by("codec", use_threads=False).aggregate(
@@ -260,6 +262,7 @@ def _header_sizes(column: Any) -> Any:
     sums = pa.table({"record": pc.list_parent_indices(column),
                      "size": pc.add(keys, _sizes(flat.field("value")))})  # fmt: skip
     grouped = sums.group_by("record", use_threads=False).aggregate([("size", "sum")])
+    # A record without headers is in no group.
     indices = pc.index_in(
         pa.array(range(len(column)), pa.int64()),
         grouped["record"].combine_chunks().cast(pa.int64()),

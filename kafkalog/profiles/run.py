@@ -110,6 +110,7 @@ def profile_logs(
         targets = {one.partition.path: one for one in find_targets(paths, request)}
         tell_differences(targets.values(), differences)
         planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps)
+        # Before anything is counted: the result would lack them unnoticed.
         for path, (splits, end) in zip(targets, planned, strict=True):
             if ends is not None and end is not None:
                 ends(end)
@@ -170,6 +171,7 @@ def _profiles(
             merged = _merged([parts[path] for path in paths], bucket_ms)
             yield _profile(topic, number, chosen, merged, hot_keys)
         paths = [path for some in found.values() for path in some]
+        # The profile of the only partition is that of the topic.
         if len(found) > 1 and all(path in parts for path in paths):
             chosen = [targets[path] for path in paths]
             merged = _merged([parts[path] for path in paths], bucket_ms)

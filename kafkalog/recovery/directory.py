@@ -76,6 +76,8 @@ class Directory:
         self.contents = {
             entry.name.name: Content(entry.path, 0, entry.size_bytes)
             for entry in partition.files
+            # LogLoader looks at regular files only; what is none, or is broken, is not a file of
+            # the log.
             if entry.error is None
         }
 
@@ -100,6 +102,8 @@ class Directory:
         if self._snapshots is not None:
             return dict(self._snapshots)
         names = self.names(file_names.SNAPSHOT)
+        # Two names can have one number (Kafka parses them without counting digits): the map is kept
+        # only while it has all names, so that removing one brings the other back.
         found = {offset_from_name(name): name for name in names}
         if len(found) == len(names):
             self._snapshots = dict(found)
@@ -128,7 +132,6 @@ class Directory:
             self.actions.append(RemoveFile(name, why, routine))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
-        """Rename a file."""
         self.contents[new_name] = self.contents.pop(name)
         if name.endswith(file_names.SNAPSHOT) or new_name.endswith(file_names.SNAPSHOT):
             self._snapshots = None
@@ -160,6 +163,7 @@ def offset_from_name(name: str) -> int:
     """
     text = name.partition(".")[0]
     digits = text[1:] if text[:1] in ("-", "+") else text
+    # Long.parseLong takes digits of any script, signs and leading zeros; no file name is longer.
     if digits.isdecimal() and len(digits) < 256 and -INT64_MAX - 1 <= int(text) <= INT64_MAX:
         return int(text)
     raise StartRefusedError("NumberFormatException", f'For input string: "{text}" (file {name})')
@@ -205,6 +209,8 @@ def checkpoint_lines(
     version = next(lines, None)
     if version is None:
         return
+    # An empty file has no entries (CheckpointFile.read), and so has one with a version alone,
+    # below.
     if java_number(version, 32) != _VERSION:
         raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
     second = next(lines, None)
@@ -230,6 +236,7 @@ def checkpoint_lines(
                 "NumberFormatException", f'For input string in {name}: "{line}"'
             )
         yield fields, first, last
+    # Only behind the last entry, as in Kafka: a wrong number in an earlier line is thrown first.
     if found != expected:
         raise _io_error(
             name, f"the second line says {counted(expected, 'entry')}; the file has {found}"

@@ -62,6 +62,7 @@ class AbortedList:
         self.data += aborted_transaction_bytes(entry)
 
 
+# As AbstractIndex.warmEntries: where binary search begins decides what it meets in unsorted slots.
 _WARM_BYTES = 8192
 
 
@@ -86,6 +87,8 @@ class IndexSlots:
         self._content = content
         self._written = bytearray()
         self._page = b""
+        # Every whole slot counts, the zeros of a preallocated file too: Kafka does not tell them
+        # apart.
         self.entry_count = content.size_bytes // self.entry.size if content else 0
 
     def slot(self, number: int) -> tuple[int, int]:
@@ -141,6 +144,8 @@ class IndexSlots:
         """Return the ordinal of the largest entry <= target that Kafka's search finds, or -1."""
         if not self.entry_count or (self._content is None and not self._written):
             return -1
+        # A search takes a dozen steps; a read of the file for each would cost more than the whole
+        # file.
         if self._content is not None and self._content.size_bytes <= WINDOW_SIZE_MIN:
             self._page = self._content.read(0, self._content.size_bytes)  # one look at the file
         try:
@@ -149,6 +154,8 @@ class IndexSlots:
             self._page = b""
 
     def _search(self, target: int, key: Callable[[int], int]) -> int:
+        # AbstractIndex.indexSlotRangeFor: the warm end first, then the first entry, then all the
+        # rest.
         first_warm = max(0, self.entry_count - 1 - _WARM_BYTES // self.entry.size)
         if key(first_warm) < target:
             low, high = first_warm, self.entry_count - 1
@@ -170,6 +177,7 @@ class IndexSlots:
     def _count_below(self, offset: int, key: Callable[[int], int]) -> int:
         """Return the number of entries that `truncateTo` keeps."""
         slot = self._floor(offset, key)
+        # OffsetIndex.truncateTo: an entry of exactly this offset goes, too.
         return slot if slot >= 0 and key(slot) == offset else slot + 1
 
     def _relative(self, offset: int) -> int:
@@ -194,7 +202,6 @@ class OffsetSlots(IndexSlots):
         self.last_offset = self._last_offset()
 
     def offset(self, number: int) -> int:
-        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[0]
 
     def position_below(self, offset: int) -> int:
@@ -247,7 +254,6 @@ class TimeSlots(IndexSlots):
         self.last = self._last()
 
     def offset(self, number: int) -> int:
-        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[1]
 
     def maybe_append(self, timestamp: int, offset: int, *, at_end: bool = False) -> None:
@@ -316,6 +322,7 @@ class IndexBuild:
         """
         if max_timestamp > self.max_timestamp[0]:
             self.max_timestamp = max_timestamp, last_offset
+        # Measured before the batch: the first batch of a segment never gets an entry.
         if position - self._last_entry > self._interval:
             self.offsets.append(last_offset, position)
             self.times.maybe_append(*self.max_timestamp)
@@ -353,6 +360,7 @@ class IndexBuild:
 
     def _due(self, positions: NDArray[np.int64]) -> Sequence[int] | NDArray[np.int64]:
         """Return the ordinals of the batches for which entries are due."""
+        # Each due batch depends on the one before: a loop, which the kernel does at full speed.
         if kernels_work():
             import numpy as np
 
@@ -360,6 +368,8 @@ class IndexBuild:
 
             found = np.empty(len(positions), np.int64)
             return found[: list_due(positions, self._last_entry, self._interval, found)]
+        # Without kernels: for all batches at once where the next entry is due, then from one to the
+        # next.
         behind = positions.searchsorted(positions + self._interval, "right").tolist()
         due = []
         ordinal = int(positions.searchsorted(self._last_entry + self._interval, "right"))
@@ -372,6 +382,7 @@ class IndexBuild:
         self, offsets: NDArray[np.int64], of_times: NDArray[np.int64], count: int
     ) -> bool:
         """Return whether entries can be appended; each column starts with the last one."""
+        # The column begins with the last entry; in an empty index that is no entry to compare with.
         first = 0 if self.offsets.entry_count else 1
         if not (offsets[first + 1 :] > offsets[first:-1]).all():
             return False

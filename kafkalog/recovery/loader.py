@@ -56,6 +56,9 @@ def _remove_temporary(directory: Directory) -> list[str]:
     """Remove leftovers and incomplete swaps, as the first pass does; return the remaining names."""
     swaps, cleaned = [], []
     least_cleaned = INT64_MAX
+    # By file, not by segment, as LogLoader.removeTempFilesAndCollectSwapFiles: the files of a
+    # segment are renamed one by one, so a half renamed one still has some `.cleaned` file of its
+    # offset.
     for name in directory.names():
         if name.endswith(file_names.DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
             directory.remove(name, "a deletion was interrupted")
@@ -64,6 +67,8 @@ def _remove_temporary(directory: Directory) -> list[str]:
             cleaned.append(name)
         elif name.endswith(file_names.SWAP):
             swaps.append(name)
+    # Renames go from the highest base offset down: with any `.cleaned` left, higher ones are
+    # `.swap`.
     undone = [name for name in swaps if offset_from_name(name) >= least_cleaned]
     for name in undone:
         directory.remove(name, "a swap was interrupted before all its files were ready")
@@ -78,6 +83,8 @@ def _complete_swap(
     """Delete the segments that complete swap files replace, then rename the swap files."""
     least, most = INT64_MAX, -INT64_MAX - 1
     for name in swaps:
+        # Without the log there is no range: it has its name already, and only indexes are still to
+        # be renamed.
         if not name.removesuffix(file_names.SWAP).endswith(file_names.LOG):
             continue
         base_offset = offset_from_name(name)
@@ -85,6 +92,9 @@ def _complete_swap(
         most = max(
             most, _next_offset_of_swap(directory, config, base_offset, trusts_swaps=trusts_swaps)
         )
+    # One range for all swaps, and any kind of file in it goes, as in
+    # LogLoader.completeSwapOperations: a `.snapshot` or a stranger's backup with such a number,
+    # too.
     for name in directory.names():
         if name.endswith(file_names.SWAP):
             continue
@@ -105,6 +115,7 @@ def _next_offset_of_swap(
 ) -> int:
     log_name = segment_file(base_offset, file_names.LOG + file_names.SWAP)
     if log_name not in directory:
+        # Kafka opens the name that it would give, and so makes an empty file next to the real one.
         directory.write(log_name, b"", "the name of a swap file has no 20 digits")
     segment = SegmentState(directory, base_offset, config, directory.contents[log_name])
     if not trusts_swaps:
@@ -112,6 +123,8 @@ def _next_offset_of_swap(
     index_name = segment_file(base_offset, file_names.OFFSET_INDEX + file_names.SWAP)
     index = directory.contents.get(index_name)
     segment.use_indexes(OffsetSlots(base_offset, index, config.segment_index_bytes))
+    # Opening an index that is missing preallocates it (AbstractIndex); the rename makes it the real
+    # one, full of zero entries that a clean start believes.
     if index is None:
         capacity = config.segment_index_bytes // OffsetSlots.entry.size
         zeros = bytes(capacity * OffsetSlots.entry.size)
@@ -207,6 +220,8 @@ class Loader:
         else:
             yield from self._until_no_overflow(self._recover_log)
             active = self.segments[max(self.segments)]
+            # Room for appends; refused if an index has more entries than segment.index.bytes allows
+            # by now.
             active.offset_index.resize()
             active.time_index.resize()
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -250,9 +265,11 @@ class Loader:
             self.directory.write(
                 segment.name(file_names.LOG), b"", "a .log whose name has no 20 digits"
             )
+        # LogSegment.sanityCheck asks only whether it exists, and does not look into it.
         if segment.name(file_names.OFFSET_INDEX) not in self.directory:
             yield from self._recover_segment(segment, "its offset index is missing")
         else:
+            # Opening creates it, and nothing fills it: retention goes by the time of the file then.
             if segment.name(file_names.TIME_INDEX) not in self.directory:
                 self.directory.write(
                     segment.name(file_names.TIME_INDEX), b"", "it is missing", keep=True
@@ -265,6 +282,7 @@ class Loader:
     def _recover_segment(
         self, segment: SegmentState, why: str
     ) -> Generator[SegmentRecovery, None, int]:
+        # States of its own: a transaction may have begun in an earlier segment.
         producers = ProducerStates(self.directory, self.config, self.now_ms)
         rebuild_producers(
             producers,
@@ -306,8 +324,11 @@ class Loader:
             try:
                 why = "it may not have been flushed"
                 truncated = yield from self._recover_segment(segment, why)
+            # Kafka catches this and I/O errors around the scan, and empties the whole segment.
             except InvalidOffsetError as error:
                 truncated = segment.truncate_to_base(f"{error.error}: {error.message}")
+            # Offsets behind a cut would leave a hole; LogLoader.recoverLog drops all later
+            # segments.
             if truncated > 0:
                 self._delete(unflushed[number + 1 :], "it lies after the end of the truncated log")
                 return
@@ -359,12 +380,16 @@ class Loader:
             StartRefusedError: its last offset fits, so the segment is not to blame.
         """
         next_offset = segment.next_offset()
+        # An offset below the base, or a negative one, is taken for an overflow too, but not split:
+        # the start fails, each time (LocalLog.splitOverflowedSegment).
         if next_offset <= segment.base_offset or segment.fits(next_offset - 1):
             raise StartRefusedError(
                 "IllegalArgumentException",
                 "Split operation is only permitted for segments with overflow, and the problem "
                 f"path is {segment.name(file_names.LOG)}",
             )
+        # The first part begins at the same base: if that does not fit either, Kafka's loop has no
+        # end.
         if segment.base_offset in self._split_bases:
             raise StartRefusedError(
                 "LogSegmentOffsetOverflowException",

@@ -205,14 +205,18 @@ def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
             continue
         path = os.path.join(log_dir.path, name)
         try:
+            # Only its errors count: all lines are read, none is kept.
             deque(checkpoint_lines(path, name, 3), 0)
         except StartRefusedError as error:
+            # LogManager.loadLogs catches exceptions and goes on without entries; an I/O error has
+            # marked the directory offline by then, and an Error is not caught.
             if error.is_storage or error.error == "OutOfMemoryError":
                 yield error.refusal()
 
 
 def _name_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     for name in log_dir.others:
+        # The one directory that LogManager.loadLogs leaves out by its name.
         if name != file_names.REMOTE_INDEX_CACHE:
             message = f"Found directory {name!r}, which is not in the form of topic-partition"
             yield Refusal("KafkaException", message, Consequence.BROKER_FAILS)

@@ -337,7 +337,6 @@ class StartRefusedError(Exception):
         self.is_storage = is_storage
 
     def refusal(self) -> Refusal:
-        """Return the refusal as a value."""
         reach = Consequence.LOG_DIR_OFFLINE if self.is_storage else Consequence.BROKER_FAILS
         return Refusal(self.error, self.message, reach)
 

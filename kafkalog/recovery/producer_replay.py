@@ -44,6 +44,8 @@ def readable_markers(columns: BatchColumns) -> NDArray[np.bool_]:
     headers, kinds = columns.headers, columns.markers[h.MARKER_TYPE]
     is_marker = (kinds == c.ABORT) | (kinds == c.COMMIT)
     is_empty = (kinds == h.EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
+    # An empty batch with a codec still has a stream to open, which may fail: left to the plain
+    # reader.
     is_empty &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0
     readable: NDArray[np.bool_] = (
         (kinds == h.NO_MARKER) | (headers[h.PRODUCER_ID] < 0) | is_marker | is_empty
@@ -82,6 +84,8 @@ def _rows(columns: BatchColumns) -> Iterator[Row]:
         & is_data[:-1]
     )
     matters = np.ones(len(order), np.bool_)
+    # A state keeps the first offset of a transaction and the last batch: those in between leave
+    # nothing.
     matters[1:-1] = ~(is_like_next[1:] & is_like_next[:-1])
     kept = np.sort(order[matters])
     fields = (h.PRODUCER_ID, h.PRODUCER_EPOCH, h.BASE_SEQUENCE, h.BASE_OFFSET, h.LAST_OFFSET,
@@ -299,12 +303,17 @@ def rebuild_producers(
         StartRefusedError: a batch cannot be read or contradicts the state; checksums are not
             verified.
     """
+    # UnifiedLog.rebuildProducerState: the last two bases, so that a later truncation needs no scan
+    # of the whole log.
     snapshot_offsets = [*sorted(segments)[-2:], end_offset]
+    # The shortcut for upgrades: Kafka takes a log without snapshots for one written before there
+    # were any, and scans nothing.
     if is_clean and not producers.snapshots:
         for offset in snapshot_offsets:
             producers.end_offset = offset
             producers.take_snapshot()
         return
+    # Asked before the reload, as in Kafka: afterwards the states are those of the snapshot.
     was_empty = producers.is_empty and producers.end_offset >= end_offset
     producers.truncate_and_reload(log_start_offset, end_offset)
     if end_offset > producers.end_offset and not was_empty:
@@ -347,6 +356,8 @@ def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: i
         )
     replay = _Replay(AppendsTogether(producers))
     segment.walk(replay, found.position, end)
+    # Once for all batches of a read, as UnifiedLog.loadProducersFromRecords: transactions complete
+    # after all producers are up to date.
     replay.appends.finish()
 
 

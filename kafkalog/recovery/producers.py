@@ -55,6 +55,7 @@ class LeaderEpochs:
         self._starts: dict[int, int] = {}  # ascending in both
         self._data = b""
         self._is_changed = False
+        # LeaderEpochCheckpointFile creates a missing file, and a clean start does not fill it.
         content = directory.contents.get(file_names.LEADER_EPOCHS)
         if content is None or content.path is None:
             directory.write(file_names.LEADER_EPOCHS, b"", "it is missing", routine=True)
@@ -73,12 +74,10 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """The entries by epoch."""
         return tuple(EpochEntry(epoch, start) for epoch, start in self._starts.items())
 
     @property
     def latest(self) -> int | None:
-        """The largest epoch."""
         return next(reversed(self._starts), None)
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -109,6 +108,7 @@ class LeaderEpochs:
 
     def _note(self, batch: Batch) -> None:
         latest = -1 if self.latest is None else self.latest
+        # Only rising epochs count, as in LogSegment.recover.
         if batch.partition_leader_epoch > latest:
             self._assign(batch.partition_leader_epoch, batch.base_offset)
 
@@ -119,8 +119,10 @@ class LeaderEpochs:
                 f"Received invalid partition leader epoch entry {epoch} at {start_offset}",
             )
         latest = self.latest
+        # LeaderEpochFileCache.assign: the epoch is known, and began earlier.
         if latest is not None and epoch == latest and start_offset >= self._starts[latest]:
             return False
+        # Entries that the new one contradicts go: epochs and start offsets rise together.
         while self._starts:
             other, start = self._starts.popitem()
             if other < epoch and start < start_offset:
@@ -153,7 +155,6 @@ class LeaderEpochs:
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
-        """Drop all epochs."""
         self._starts.clear()
         self._write("the log starts over", routine=True)
 
@@ -256,8 +257,10 @@ class ProducerStates:
     def truncate_and_reload(self, log_start_offset: int, end_offset: int) -> None:
         """Drop snapshots that are out of range, and load the newest sound one of the others."""
         for offset in list(self.snapshots):
+            # As ProducerStateManager.truncateAndReload: one at the log start itself goes, too.
             if offset > end_offset or offset <= log_start_offset:
                 self._delete(offset, "outside the log, from its start to its end")
+        # ProducerStateManager.truncateAndReload: states that end there already stay as they are.
         if end_offset != self.end_offset:
             self._note_count()
             self.states.clear()
@@ -281,12 +284,15 @@ class ProducerStates:
             states = self._read(self.snapshots[offset])
             if states is not None:
                 for state in states:
+                    # One with an open transaction never expires, else its marker would find nothing
+                    # to complete.
                     if not is_expired(state, self._now_ms, self._config.producer_id_expiration_ms):
                         self.states[state.producer_id] = state
                         if state.current_txn_first_offset is not None:
                             self.open.begin(state.current_txn_first_offset, state.producer_id)
                 self._snapshot_offset = self.end_offset = offset
                 return
+            # ProducerStateManager.loadFromSnapshot: deletes it, and tries the next older one.
             self._delete(offset, "a corrupt producer snapshot", routine=False)
         self._snapshot_offset = self.end_offset = log_start_offset
 
@@ -303,12 +309,15 @@ class ProducerStates:
         return tuple(
             state
             if state.last_offset >= 0
+            # A producer without a data batch is loaded without one, whatever else the snapshot says
+            # of it.
             else dataclasses.replace(state, last_sequence=-1, last_offset=-1, offset_delta=0)
             for state in states
         )
 
     def take_snapshot(self) -> None:
         """Write a snapshot at the end offset, unless the newest one has that offset."""
+        # ProducerStateManager.takeSnapshot: nothing was appended since.
         if self.end_offset <= self._snapshot_offset:
             return
         name = segment_file(self.end_offset, file_names.SNAPSHOT)
@@ -342,6 +351,8 @@ class ProducerStates:
     def remove_strays(self, base_offsets: list[int]) -> None:
         """Remove snapshots except those at segments' base offsets and the newest after these."""
         self.snapshots = self._directory.snapshots()
+        # Of those at no base, the newest may be the one of the last shutdown. It is told by its
+        # number only: a bogus high one drives out the good one, and is dropped itself later.
         stray: int | None = None
         for offset in sorted(self.snapshots):
             if offset not in base_offsets:

@@ -67,6 +67,7 @@ class SegmentRecovery(Walker):
         self._next_offset = segment.base_offset
         self._has_epoch = False  # of the last batch
         self._has_legacy = False
+        # The parts of a split begin inside a file: a reader of the whole file cannot feed them.
         self._is_fed = segment.log.path is not None and not segment.log.start
         self._refusal: StartRefusedError | None = None
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
@@ -86,6 +87,8 @@ class SegmentRecovery(Walker):
         ends = positions + columns.headers[h.SIZE]
         wanted = columns.crc_valid & (ends <= size_bytes)
         count = columns.count if wanted.all() else int(wanted.argmin())
+        # One gap, and the rest is read here: the scan must end at the first defect, whatever
+        # follows.
         self._is_fed = count == columns.count and int(positions[0]) == self._valid
         if not count or int(positions[0]) != self._valid:
             return
@@ -102,6 +105,8 @@ class SegmentRecovery(Walker):
         last_offsets = columns.headers[h.LAST_OFFSET]
         plain = readable_markers(columns)
         plain &= (last_offsets >= base_offset) & (columns.headers[h.BASE_OFFSET] >= 0)
+        # INT64_MAX has no offset after it; such a batch is left to `frame`, which wraps as Java
+        # does.
         plain &= last_offsets <= min(base_offset + INT32_MAX, INT64_MAX - 1)
         count = columns.count if plain.all() else int(plain.argmin())
         if not count:
@@ -117,6 +122,7 @@ class SegmentRecovery(Walker):
         try:
             self._appends.columns(part)
         except StoppedError as stopped:
+            # Kafka assigns the epoch of a batch before its producer is looked at.
             self._note_epochs(part.part(0, stopped.ordinal + 1))
             raise stopped.refusal from stopped
         self._note_epochs(part)
@@ -147,6 +153,7 @@ class SegmentRecovery(Walker):
 
     def frame(self, source: Source, frame: Frame) -> bool:
         """Process one batch, whose checksum has not been verified."""
+        # The only checks there are: neither records nor the order of offsets is looked at.
         frame.ensure_valid(check_crc=self._check_crc)
         if not self.segment.fits(frame.last_offset):
             raise OffsetOverflowError(self.segment, bytes(self._aborted.data))
@@ -157,6 +164,8 @@ class SegmentRecovery(Walker):
         if frame.magic >= 2:
             epoch, latest = frame.batch.partition_leader_epoch, self._epochs.latest
             self._has_epoch = epoch >= 0
+            # The checksum does not cover it: a damaged high epoch hides all later ones. So it does
+            # in Kafka.
             if epoch >= 0 and (latest is None or epoch > latest):
                 self._epochs.assign(epoch, frame.batch.base_offset)
             self._appends.frame(source, frame)
@@ -182,6 +191,7 @@ class SegmentRecovery(Walker):
             self._scan()
         except CorruptRecordError as error:
             reason = f"{error.error}: {error.message}"
+        # Even if the start fails: LeaderEpochFileCache.assign has written the file by then.
         finally:
             self._epochs.write()
         self._appends.finish()

@@ -42,6 +42,7 @@ class SegmentState:
         self.config = config
         if log is None:
             log = directory.contents.get(self.name(file_names.LOG), Content(None, 0, 0, b""))
+        # FileRecords keeps sizes as an int, and refuses to open a larger file.
         if log.size_bytes > c.INT32_MAX:
             raise StartRefusedError(
                 "KafkaException",
@@ -62,7 +63,6 @@ class SegmentState:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the log."""
         return self.log.size_bytes
 
     @property
@@ -118,7 +118,6 @@ class SegmentState:
         return Found(found.position - self.log.start, found.base_offset) if found else None
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the batches one by one."""
         if self.log.path is None:
             return  # a new log has none
         with Source(self.log.path) as source:
@@ -140,6 +139,8 @@ class SegmentState:
         """
         if self._next_offset is not None:
             return self._next_offset
+        # LogSegment.readNextOffset begins at the last entry: one beyond the data finds no batch,
+        # and the end falls back to the base offset.
         found = self.find(self.offset_index.last_offset)
         self.end_of_batches = 0
         if found is None:
@@ -167,6 +168,7 @@ class SegmentState:
                 ABORTED_TRANSACTION.struct.size,
             ):
                 entry = source.read_exactly(position, ABORTED_TRANSACTION.struct.size)
+                # AbortedTxn reads one byte of the int16: only the high one.
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
                     raise StartRefusedError(
@@ -174,6 +176,8 @@ class SegmentState:
                         f"Unexpected aborted transaction version {version} in transaction index "
                         f"{self.name(file_names.TRANSACTION_INDEX)}, current version is 0",
                     )
+                # TransactionIndex.sanityCheck: CorruptIndexException, which is caught and answered
+                # by a rebuild.
                 if ABORTED_TRANSACTION.struct.unpack(entry)[3] < self.base_offset:
                     return False
         return True

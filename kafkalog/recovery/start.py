@@ -240,6 +240,7 @@ class StartInProgress:
         )
         self._begun = loader
         yield from loader.load(is_deleted=self.partition.state == DirectoryState.DELETE)
+        # UnifiedLog reads it once the log is loaded, so a damaged log is reported first.
         check_partition_metadata(self._directory)
         self._loader = loader
 
@@ -274,6 +275,8 @@ def usual_config(partition: PartitionDir) -> StartConfig:
     usual, largest = StartConfig(), max(sizes, default=0)
     if largest <= usual.segment_index_bytes:
         return usual
+    # The topic's config is not in the directory; an index larger than the default shows that it is
+    # set.
     return dataclasses.replace(usual, segment_index_bytes=largest)
 
 
@@ -319,6 +322,7 @@ def _loaded(loader: Loader) -> LoadedLog:
     return LoadedLog(
         log_start_offset=start,
         log_end_offset=loader.log_end_offset,
+        # As UnifiedLog: nothing below the log start is left to flush.
         recovery_point=max(loader.recovery_point, start),
         first_unstable_offset=_first_unstable_offset(loader),
         segments=tuple(_segment(loader.segments[base]) for base in sorted(loader.segments)),

@@ -71,6 +71,8 @@ class Frame:
         """First offset; a compressed legacy message is decompressed for it, as Kafka does."""
         if self.magic >= 2 or not self.batch.compression:
             return self.offset
+        # CompressionType.forId throws IllegalArgumentException, which is no CorruptRecordException:
+        # nobody catches it, and the start fails.
         if self.batch.compression >= len(c.COMPRESSION_NAMES):
             raise StartRefusedError(
                 "IllegalArgumentException",
@@ -108,7 +110,6 @@ class Frame:
 
     @property
     def last_offset(self) -> int:
-        """Last offset."""
         return self.batch.last_offset if self.magic >= 2 else self.offset
 
     @property
@@ -153,6 +154,8 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         CorruptRecordError: a length field is smaller than any message.
         UnreadableError: the file became shorter after it was listed.
     """
+    # 17 bytes or fewer are a quiet end, even zeros; from 18 on a size of 0 is an error
+    # (FileLogInputStream.nextBatch).
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
         offset, length, magic = UP_TO_MAGIC.unpack(
             source.read_exactly(position, c.HEADER_SIZE_UP_TO_MAGIC)
@@ -163,6 +166,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
                 f"Found record size {length} smaller than minimum record overhead "
                 f"({c.MESSAGE_V0_LENGTH_MIN}) at position {position}",
             )
+        # A torn batch, or a damaged length: nothing tells them apart here.
         if position > end - c.LOG_OVERHEAD - length:
             return
         frame = Frame(source, position, c.LOG_OVERHEAD + length, offset, magic)
@@ -219,6 +223,7 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
                 break
         if is_over:
             return
+        # Columns read every byte, headers alone 61 of a batch: large batches are skipped over.
         is_sparse = level == Level.QUICK and position - begin > count * _WORTH_A_SEEK
         if not is_sparse and fast_path.is_worth_it(end - position):
             position = _in_columns(source, position, end, level, walker)
@@ -231,6 +236,7 @@ def _in_columns(source: Source, position: int, end: int, level: Level, walker: W
     try:
         for columns in found:
             count = walker.columns(columns)
+            # The next batch comes by itself; `walk` begins with it, then tries columns again.
             if count < columns.count:
                 return position + (columns.part(0, count).size_bytes if count else 0)
             position += columns.size_bytes
@@ -293,6 +299,8 @@ class Search(Walker):
 
     def _holder(self) -> Found | None:
         if self._previous is not None and self._previous[1] >= self._offset:
+            # FileRecords.searchForOffsetFromPosition compares the last offset of the previous batch
+            # only.
             return self._previous[0]
         return None
 
@@ -306,7 +314,6 @@ class ToTheEnd(Walker):
         self.has_epoch = False
 
     def columns(self, columns: BatchColumns) -> int:
-        """Process batches; return their number."""
         from kafkalog.columns import header_table as h
 
         last = columns.headers[:, -1].tolist()
@@ -316,7 +323,6 @@ class ToTheEnd(Walker):
         return columns.count
 
     def frame(self, _source: Source, frame: Frame) -> bool:
-        """Process one batch."""
         self.next_offset = frame.next_offset
         self.end_position = frame.end_position
         self.has_epoch = frame.magic >= 2 and frame.batch.partition_leader_epoch >= 0

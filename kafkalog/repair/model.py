@@ -209,6 +209,7 @@ def whole_entries(contents: dict[str, Content]) -> dict[str, Content]:
     found = dict(contents)
     for name, content in contents.items():
         for suffix, size in _ENTRY_SIZES.items():
+            # AbstractIndex cuts them when it is closed; an index that is not opened keeps them.
             rest = content.size_bytes % size if name.endswith(suffix) else 0
             if rest:
                 found[name] = dataclasses.replace(content, end=content.end - rest)

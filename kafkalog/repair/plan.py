@@ -106,6 +106,7 @@ def plan_recovery(
         has_mark(parent),
         untouched,
     )
+    # With the mark in place a broker would not scan: what it would do then is told, too.
     if not plan.drops_mark:
         return plan
     marked = predict_start(partition, StartMode.CLEAN, config=config, hosting=hosting)
@@ -132,6 +133,8 @@ def recovery_start(
         config=config,
         hosting=hosting,
         tell=tell,
+        # Where Kafka would make do with an empty index, or refuse a damaged epochs file, a repair
+        # builds it from the log: nothing is lost by that.
         trusts_swaps=False,
         rebuilds_epochs=True,
         progress=progress,
@@ -184,6 +187,7 @@ def _cut(name: str, old: Content, new: Content, why: str | None) -> FileChange:
 
 def _records(content: Content, name: str) -> int:
     """Count the records in a part of a file, if that is a log, in whatever state."""
+    # Also `.log.deleted` and `.log.swap`: they hold records.
     if content.path is None or f"{file_names.LOG}." not in f"{name}.":
         return 0
     with Source(content.path) as source:

@@ -192,6 +192,7 @@ def _scan(
             path=partition.path,
             hint=f"`kafkalog recover {partition.path}` finishes it.",
         )
+    # A missing `.index` is what makes LogLoader rebuild all three, even after a clean shutdown.
     wanted = {
         segment_file(base, file_names.OFFSET_INDEX)
         for base in _base_offsets(partition, base_offsets)
@@ -199,6 +200,8 @@ def _scan(
     without = tuple(entry for entry in partition.files if entry.name.name not in wanted)
     start = StartInProgress(
         replace(partition, files=without),
+        # Only the segments without an index are scanned then, not what lies above the recovery
+        # point.
         StartMode.CLEAN,
         config=with_clock(config or usual_config(partition)),
         tell=tell,
@@ -218,6 +221,8 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
     words = None
     if predicted.refusal is not None:
         words = f"{predicted.refusal.error}: {predicted.refusal.message}"
+    # A broker would cut the log for the sake of an index; whoever asks for indexes did not ask for
+    # that.
     elif predicted.cuts:
         words = predicted.cuts[0].why
     if words is not None:
@@ -239,6 +244,7 @@ def _comparison(path: str, base_offset: int, data: bytes) -> IndexComparison:
         if not is_same(path, data):
             result = Comparison.DIFFERENT
             if size > len(data) and source.read(0, len(data)) == data:
+                # Transaction indexes are not preallocated: zeros there are entries.
                 is_padded = not path.endswith(file_names.TRANSACTION_INDEX) and source.is_zero_from(
                     len(data)
                 )

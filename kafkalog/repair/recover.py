@@ -68,6 +68,8 @@ def tidy(changes: Changes, actions: Sequence[Action], config: StartConfig) -> No
     for rename in sorted(_renames(actions), key=_place):
         changes.rename(rename.name, rename.new_name)
         if rename.new_name.endswith(file_names.LOG):
+            # After each log: one that is still `.swap` after a crash would have a start delete the
+            # indexes that have their names by then.
             changes.sync_directory()
     changes.sync_directory()
 
@@ -143,9 +145,9 @@ class Settlement:
         self._new = [name for name in self._made if after[name].told is None]
 
     def perform(self) -> None:
-        """Perform all steps."""
         if self._new:
             self._put([file_names.LEADER_EPOCHS])  # a start without any segment would keep an entry
+        # Logs first: an index without a log is removed by a start, a log without an index rebuilt.
         logs = [name for name in self._removed if name.endswith(file_names.LOG)]
         self._remove(sorted(logs, key=offset_from_name, reverse=True))
         self._cut()
@@ -170,6 +172,7 @@ class Settlement:
             if content.path is not None and content.end < self._before[name].end
         ]
         for name in sorted(cut, key=lambda name: (not name.endswith(file_names.LOG), name)):
+            # The backup shares its bytes.
             if os.stat(self._changes.path(name)).st_nlink > 1:
                 self._staging.shorten(name, self._after[name].end)
                 self._changes.sync_directory()
@@ -188,6 +191,8 @@ class Settlement:
     def _put_indexes(self) -> None:
         made = set(self._made).difference(self._new)
         indexes = sorted(name for name in made if name.endswith(file_names.INDEXES))
+        # As long as it is missing or unsound, a start rebuilds all three, even after a clean
+        # shutdown.
         last = [name for name in indexes if self._is_trigger(name)]
         self._put([name for name in indexes if name not in last])
         self._put(last)
@@ -265,6 +270,7 @@ def perform_recovery(
     mode = StartMode.CLEAN if plan.predicted.mode == StartMode.CLEAN else StartMode.UNCLEAN
     if mode == plan.predicted.mode and not plan.changes:
         return RecoveryDone(end, plan.predicted)
+    # Predicted anew on what is on disk now: the proof that nothing is left to do.
     after = StartInProgress(
         partition,
         mode,
@@ -320,8 +326,11 @@ class _Recovery:
         """Perform all steps; return the log end offset."""
         plan = self._plan
         remove_left_over(self._changes, plan.partition)
+        # Before any file changes: should we die, a broker scans from the first changed segment on.
         recovery_point = self._lower_checkpoints()
         tidy(self._changes, plan.tidying, plan.config)
+        # A split is put in place first, as in Kafka, and everything else planned again on the
+        # parts.
         while self._splits:
             start = _start(plan, self._reopened())
             actions = start.end().actions
@@ -331,6 +340,8 @@ class _Recovery:
                 break
             write_parts(self._changes, split, plan.config)
         end = self._settle()
+        # Last, when all files are durable; never above the new end (LogLoader.recoverLog takes the
+        # minimum, too).
         if recovery_point is not None:
             self._changing.set_offset(file_names.RECOVERY_POINTS, min(recovery_point, end))
         return end
@@ -348,10 +359,13 @@ class _Recovery:
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset
         cleaned = self._noted(file_names.CLEANER_OFFSETS)
+        # Records appended below it later would count as clean, and never be cleaned.
         if plan.predicted.cuts and cleaned is not None and cleaned > end:
             self._changing.set_offset(file_names.CLEANER_OFFSETS, end)
+        # With the mark kept, no scan comes and the recovery point is not read.
         if plan.predicted.mode == StartMode.CLEAN:
             return None
+        # The mark first: with it, a broker would not look at the recovery point at all.
         if plan.drops_mark:
             self._changing.forget_clean_shutdown()
         recovery_point = self._noted(file_names.RECOVERY_POINTS)

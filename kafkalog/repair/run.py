@@ -84,7 +84,6 @@ class RecoveryRun(Maintenance):
 
     @property
     def plans(self) -> list[RecoveryPlan]:
-        """The plans, in order."""
         return [one.plan for one in self.results]
 
     @property
@@ -118,7 +117,6 @@ class RecoveryRun(Maintenance):
 
     @cached_property
     def partitions(self) -> list[PartitionDir]:
-        """The partitions to plan."""
         return list(self._partitions())
 
     def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
@@ -128,6 +126,7 @@ class RecoveryRun(Maintenance):
             progress: called with the number of bytes scanned since the last call; each partition is
                 scanned once.
         """
+        # Once for all partitions: the metadata log is the same.
         hosting = self._hosting()
         for partition in self.partitions:
             with (

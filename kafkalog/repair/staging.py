@@ -55,7 +55,9 @@ class Staging:
     def __call__(self, name: str, data: bytes) -> None:
         """Add a file; it supersedes an earlier one of the same name."""
         number, self._count = self._count, self._count + 1
+        # A start may write a file several times (snapshots, epochs); only the last one is wanted.
         self._drop(self._latest.pop(name, None))
+        # What is equal stays as it is, with its time.
         if not name.endswith(self._suffixes) or is_same(self._changes.path(name), data):
             return
         self._write(number, name, data)
@@ -124,15 +126,20 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
     `.cleaned` rolls back those after it.
     """
     log = changes.path(segment_file(action.base_offset, file_names.LOG))
+    # LocalLog.splitOverflowedSegment sets the time of the old log: retention goes by it.
     modified_ms = os.stat(log).st_mtime_ns // 1_000_000
     with Source(log) as source:
         for part in action.parts:
             _write(changes, source, part, config, modified_ms)
+    # All parts durable as `.cleaned` before the first becomes `.swap`: from a mix a start rolls
+    # back.
     changes.sync_directory()
     for part in sorted(action.parts, key=lambda part: part.base_offset, reverse=True):
         for suffix in _SUFFIXES:
             name = segment_file(part.base_offset, suffix)
             changes.rename(name + file_names.CLEANED, name + file_names.SWAP)
+        # One part after the other, so that a crash cannot keep a later rename without an earlier
+        # one.
         changes.sync_directory()
 
 

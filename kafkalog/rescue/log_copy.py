@@ -96,6 +96,8 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
     counts regardless of its suffix.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
+    # A log that was named by itself is its partition's only file: nothing beside it says what to
+    # do.
     if len(partition.files) > 1:
         found = {entry.name.name: entry for entry in logs if entry.name.state == FileState.LIVE}
         swaps = {entry.name.name: entry for entry in logs if entry.name.state == FileState.SWAP}
@@ -105,6 +107,7 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
                     found.pop(action.name, None)
                 elif isinstance(action, RenameFile) and action.name in swaps:
                     found[action.new_name] = swaps[action.name]
+        # `.deleted` first: they hold all records; `.cleaned` ones are of an unfinished cleaning.
         for state in (FileState.DELETED, FileState.CLEANED):
             if not found:
                 found = {one.name.name: one for one in logs if one.name.state == state}
@@ -138,6 +141,7 @@ class EpochsInLog:
 
     def add(self, pieces: Table) -> None:
         """Add some batches; an epoch that goes back, between segments, is ignored."""
+        # -1 is none: messages of magic 0 and 1 have no epoch.
         dated = pieces[:, pieces[EPOCH] >= 0]
         if not dated.shape[1]:
             return
@@ -250,6 +254,8 @@ class LogCopy:
         with Source(self._log.path, self._log.end) as source, ExitStack() as files:
             out = None
             if self._directory is not None:
+                # With its time: a broker judges a log without timestamps by it
+                # (LogSegment.largestTimestamp).
                 out = files.enter_context(self._directory.create(target, source.mtime_ms))
             for decided in decided_pieces(source, self._bounds):
                 for pieces in _runs(decided.table):
@@ -273,6 +279,7 @@ class LogCopy:
             size_lost=size - self._written,
             batches=self._batches,
             records=self._records,
+            # With zeros in place of unreadable bytes it would not be that of the file.
             crc=None if self._directory is None or not self._is_whole else self._crc,
             crc_copied=None if self._directory is None else self._crc_copied,
         )
@@ -300,6 +307,8 @@ class LogCopy:
             for chunk in _chunks(source, position, size):
                 out.write(chunk)
                 self._crc = crc32c(chunk, self._crc)
+                # Of the bytes as they were read, so that `check_copies` finds what the disk made of
+                # them.
                 self._crc_copied = crc32c(chunk, self._crc_copied)
         self._written += size
         self._batches += count
@@ -333,6 +342,7 @@ class LogCopy:
         first, last = self._next_offset, None if next_offset is None else next_offset - 1
         is_empty = last is not None and last < first
         has_zeros = False
+        # What cannot be read is not known to be zero.
         with suppress(BytesUnreadableError):
             has_zeros = source.is_zero_from(lost.position)
         if has_zeros and next_offset is None:
@@ -365,6 +375,8 @@ class LogCopy:
                 step = min(2 * step, _CHUNK)
             except BytesUnreadableError:
                 if size > rest:
+                    # In quarters down to a single block: as much as possible around a bad sector is
+                    # kept.
                     step = max(size // 4, rest)
                     continue
                 self._is_whole = False

@@ -206,6 +206,8 @@ class SalvageSummary:
     @property
     def has_losses(self) -> bool:
         """Whether the new log lacks anything of the old one, or still has defects."""
+        # Leftovers with records next to a log are old versions of it; without a log they were the
+        # data.
         is_all_skipped = self.records_skipped > 0 and not self.records
         return bool(
             self.lost_ranges

@@ -74,6 +74,8 @@ class PartitionCopy:
         self.name = name or os.path.basename(os.path.abspath(partition.path))
         if name is None and partition.name is not None:
             self.name = partition.name.name
+        # A broker deletes what ends in `-delete` soon after its start, and leaves `-stray` where it
+        # is.
         if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
@@ -110,9 +112,11 @@ class PartitionCopy:
             detail = "Kafka creates no directory in a partition."
             self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
         self._identify()
+        # Never above the end: a start would drop all segments (LogLoader.recoverLog).
         start_offset = min(max(first, self.log.checkpoint(file_names.LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
+            # Before the rebuild: a scan only adds epochs above the latest that the file has.
             lines = [(entry.epoch, entry.start_offset) for entry in epochs.entries(known)]
             target = f"{self._place.log}/{file_names.LEADER_EPOCHS}"
             self._directory.write(target, checkpoint_text(lines))
@@ -175,6 +179,8 @@ class PartitionCopy:
                 log, bounds, known_end, self._place, self._directory, self._tell, self._progress
             )
             segment = copy.run(epochs)
+            # Empty logs before one with batches stay, so that the order of segments is that of the
+            # source.
             if segment.batches:
                 kept += [each.base_offset for each in [*empty, segment]]
                 for each in [*empty, segment]:
@@ -217,6 +223,8 @@ class PartitionCopy:
     def _side_file(self, entry: FileEntry, logs: set[str]) -> None:
         """Handle a file that is not a copied log."""
         kind, state = entry.name.kind, entry.name.state
+        # Indexes and snapshots are made anew from the batches: old ones describe bytes that may be
+        # gone.
         if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
             return
         if kind == FileKind.UNKNOWN or entry.error is not None:
@@ -286,11 +294,13 @@ def rebuild(
 
     predicted = predict_start(
         open_partition(path),
+        # As after a crash with nothing flushed: no index is believed, every byte is read.
         StartMode.FULL,
         recovery_point=0,
         log_start_checkpoint=log_start_offset,
         tell=write,
     )
+    # Only sound batches were copied: a scan that cuts any of them found a mistake of ours.
     wrong = [action for action in predicted.actions if isinstance(action, _UNWANTED)]
     if predicted.refusal is not None or wrong:
         reason = predicted.refusal.message if predicted.refusal else str(wrong[0])

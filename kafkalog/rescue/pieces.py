@@ -66,11 +66,13 @@ def longest_chain(
     chosen = np.ones(count, np.bool_)
     if not count:
         return chosen
+    # In order with all before and all after: such an item is in the longest chain anyway.
     before = np.maximum.accumulate(np.concatenate(([floor], high)))[:-1]
     after = np.minimum.accumulate(np.concatenate((low, [np.iinfo(np.int64).max]))[::-1])[-2::-1]
     disputed = np.flatnonzero((low <= before) | (high >= after))
     if not len(disputed):
         return chosen
+    # With one undisputed neighbour on each side, for gapless joints across the edges.
     first, last = max(int(disputed[0]) - 1, 0), min(int(disputed[-1]) + 2, count)
     floor = int(before[first])
     counts = [1] * (last - first) if weights is None else weights[first:last].tolist()
@@ -101,6 +103,7 @@ class _Chains:
             if start <= self._floor:
                 continue
             score, at = self._below(ranks_low[i])
+            # Joins what is before the window without a gap.
             if start == self._floor + 1:
                 score += 1
             adjoining = self._ending.get(start - 1)
@@ -124,6 +127,7 @@ class _Chains:
         while rank > 0:
             if self._best[rank][0] > best[0]:
                 best = self._best[rank]
+            # A Fenwick tree: the lowest bit that is set is dropped, and added in `_raise`.
             rank &= rank - 1
         return best
 
@@ -306,6 +310,7 @@ class _Window:
         """Return the ordinals of the batches whose offsets the segment cannot have."""
         base, last = table[BASE_OFFSET], table[LAST_OFFSET]
         fits = (base >= self._bounds.base_offset) & (last >= base)
+        # By the segment's bounds alone, before batches are compared with each other.
         fits &= last <= self._bounds.offset_max
         return np.flatnonzero(sound & ~fits)
 
@@ -323,6 +328,7 @@ class _Window:
         with_epoch = table[EPOCH, which] >= 0
         dated = which[with_epoch]
         epochs = table[EPOCH, dated]
+        # Runs, not batches: a leader's many batches outweigh the one whose epoch was damaged.
         starts = np.flatnonzero(np.diff(epochs, prepend=-2))
         runs = epochs[starts]
         weights = np.diff(starts, append=len(epochs))

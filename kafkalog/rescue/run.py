@@ -118,7 +118,6 @@ class Checkpoints:
                 self._entries[name].append((new.topic, new.partition, offset))
 
     def write(self, directory: NewDirectory, tell: Callable[[Row], None]) -> None:
-        """Write the checkpoints that have entries."""
         for name, entries in self._entries.items():
             if entries:
                 target = f"{LOG_ROOT}/{name}"
@@ -269,6 +268,7 @@ class _Run:
                 errors += self._copy_partition(partition, checkpoints)
             else:
                 self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
+        # With nothing to show for it, the run fails as a whole.
         if errors and not self._places:
             raise errors[0]
         for error in errors:
@@ -296,6 +296,7 @@ class _Run:
             self._places.append(new.target)
             checkpoints.add(copy, new)
         for error in errors:
+            # A full disk stays full: going on would fail for each partition.
             if isinstance(error, UnwritableError):
                 raise error
             copy.discard()
@@ -304,6 +305,7 @@ class _Run:
                 name: crc for name, crc in self._checksums.items() if not copy.wrote(name)
             }
             if self._manifest is not None:
+                # Rows of files that are no longer there must not stay in the manifest.
                 self._manifest.seek(position)
                 self._manifest.truncate()
             self.row(FailedPartition(partition.path, error.reference, error.message))
@@ -317,6 +319,8 @@ class _Run:
         """
         if self._directory is None:
             return
+        # From the disk, before the directory gets its name: a result that reads back wrong is never
+        # seen.
         check_copies(self._directory, self._checksums)
         for place in self._places:
             check_partition(self._directory, place)

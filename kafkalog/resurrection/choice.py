@@ -61,7 +61,6 @@ class Candidate:
 
     @property
     def path(self) -> str:
-        """Its directory."""
         return self.directory.path
 
 
@@ -99,7 +98,6 @@ class TopicChoice:
 
     @property
     def count(self) -> int:
-        """How many partitions it has."""
         return len(self.partitions) + len(self.missing)
 
 
@@ -149,6 +147,7 @@ def _candidates(
     _require_known(options.rename, there, "--rename")
     for one in partitions_of(targets):
         place = file_system.absolute(one.path)
+        # The metadata log is made new: the old one names another node and another quorum.
         if place in seen or one.topic == CLUSTER_METADATA or is_staging(_base(one)):
             continue
         seen.add(place)
@@ -214,6 +213,7 @@ def _renamed(
             raise UsageError(f"{new!r} is not a name that Kafka accepts for a topic.")
     live = {one.old_name for one in found if not one.is_dead}
     dead = {one.old_name for one in found if one.is_dead}
+    # A name is taken also by a topic of which no directory is here.
     live |= {name for one in images for name in one.image.topics}
     for one in found:
         new_name = rename.get(one.old_name)
@@ -234,6 +234,7 @@ def _require_own_name(one: Candidate, live: set[str]) -> None:
             path=one.path,
             hint=hint,
         )
+    # LocalLog.logDirNameWithSuffixCappedLength cuts the topic to 255: a shorter one is complete.
     if len(os.fsencode(_base(one.directory))) >= _NAME_MAX:
         raise RefusedError(
             "Kafka cut the name of the topic when it renamed the directory.",
@@ -271,6 +272,7 @@ def _topic(
     for number in sorted(by_number):
         choice.partitions[number] = _best(number, by_number[number], options.prefer)
     known = choice.image.image.partition_count(choice.old_name) if choice.image is not None else 0
+    # The number of partitions decides where keys go: it must not be that of the directories found.
     count = max(known or 0, max(by_number) + 1)
     if count - len(by_number) > _HOLES_MAX:
         highest = by_number[max(by_number)][0]
@@ -313,6 +315,7 @@ def _identified(
             stated = [given]
         elif len(preferred) == 1 and (one := preferred.pop()) is not None:
             stated = [one]
+        # What the metadata say counts, unless those of several clusters disagree.
         elif known is not None and len({one.image.topics[old_name] for one in current}) == 1:
             stated = [known]
         else:
@@ -369,6 +372,7 @@ def _rank(one: Candidate, prefer: Sequence[str]) -> tuple[bool, int, int]:
     try:
         epoch, end = completeness(UnifiedLog(one.directory))
     except KafkaLogError:
+        # Below each readable copy, also one without an epoch (-1).
         return False, -2, -1
     return _is_below(one.path, prefer), epoch, end
 

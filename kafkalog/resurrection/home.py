@@ -98,6 +98,7 @@ class Home:
                 f"The topic {name} has the id {topic_id} in the metadata, not {given}.",
                 path=self.path,
             )
+        # It is of another topic that had this name.
         if given not in (NEW, topic_id) and not topic.is_dead and stated not in (None, topic_id):
             raise RefusedError(
                 f"The topic {name} has the id {topic_id} in the metadata; the directory is of a "
@@ -105,6 +106,7 @@ class Home:
                 path=topic.partitions[min(topic.partitions)].copies[0].path,
                 hint=f"If it shall become that topic: --topic-id {name}={topic_id}.",
             )
+        # Remote segments are listed by leader epoch and offset, which another log does not share.
         if image.configs.get((TOPIC, name), {}).get(REMOTE) == "true":
             raise RefusedError(
                 f"The topic {name} has remote storage there: what that has of it would not agree "
@@ -134,6 +136,7 @@ class Home:
                 path=self.path,
                 hint="A broker would take it for a stray. Use that node's log directory.",
             )
+        # A follower truncates to its leader, whose log knows nothing of these records.
         if len(known.replicas) > 1:
             others = ", ".join(str(one) for one in known.replicas if one != self.node_id)
             raise RefusedError(
@@ -153,6 +156,7 @@ class Home:
 
     def _require_retention(self, topic: str) -> None:
         configs = self.known.image.configs.get((TOPIC, topic), {})
+        # A compacted topic has no retention by time or size.
         if configs.get("cleanup.policy") == _COMPACT:
             return
         if configs.get("retention.ms") == "-1" and configs.get("retention.bytes", "-1") == "-1":
@@ -169,6 +173,8 @@ class Home:
         """Raise `RefusedError` if clients or new producers could not go on behind a log."""
         known = self.partition(topic, number)
         assert known is not None, "required before"
+        # The leader's epoch comes from the metadata; batches with a lower one would follow higher
+        # ones.
         if judged.leader_epoch > known.leader_epoch:
             raise RefusedError(
                 f"The leader epoch of the log is {judged.leader_epoch}, that of {topic}-{number} "
@@ -179,6 +185,7 @@ class Home:
             )
         following = self.known.image.next_producer_id
         is_known = (
+            # Otherwise a start forgets the producer (ProducerStateManager.isProducerExpired).
             judged.last_timestamp > present_ms() - _EXPIRATION_MS
             or judged.first_unstable_offset is not None
             or not has_mark(self.path)

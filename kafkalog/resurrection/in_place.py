@@ -115,6 +115,7 @@ def _undo_unfinished(log_dir: str, backup: str) -> bool:
         return False  # the run says what is wrong with it
     top = journal.tops.get(file_names.META_PROPERTIES)
     now = digest(os.path.join(log_dir, file_names.META_PROPERTIES))
+    # `meta.properties` is written last: where it is, the run had finished.
     if top is not None and now is not None and now in top.after:
         raise DestinationExistsError(
             "The run of this backup is finished.",
@@ -173,6 +174,7 @@ def _require_own(target: LogDirListing, options: ResurrectOptions) -> None:
             raise RefusedError("A broker would not start with this directory.",
                                path=path, hint="Move it away.")  # fmt: skip
     for one in target.partitions:
+        # Copies leave them out; in place they would stay, and a broker removes or ignores them.
         if one.state != DirectoryState.LIVE:
             raise RefusedError(f"The directory is not a live partition: its name says {one.state}.",
                                path=one.path, hint=_ELSEWHERE)  # fmt: skip
@@ -235,12 +237,15 @@ class _InPlace(Resurrection):
         if self._run is None:
             return
         run, files = self._run, self._top_files(records)
+        # First: from here on no broker starts, whatever is half done after a crash.
         run.change_top(file_names.META_PROPERTIES, None)
+        # Logs were only judged: the first start is to scan them.
         run.forget_clean_shutdown()
         metadata = _metadata_of(self._target_dir)
         if metadata is not None:
             names = [entry.name.name for entry in metadata.files]
             with run.partition(metadata, names) as changing:
+                # Emptied: a bootstrap.checkpoint is read only if the metadata log has no record.
                 for name in names:
                     changing.changes.remove(name)
                 changing.changes.sync_directory()
@@ -252,5 +257,6 @@ class _InPlace(Resurrection):
         for name, data in files.items():
             run.change_top(name, data)
         run.change_top(file_names.SERVER_PROPERTIES, self.properties)
+        # Before the file that lets a broker start.
         require_read_back(self.summary.log_dir, chosen)
         run.change_top(file_names.META_PROPERTIES, last)

@@ -68,6 +68,7 @@ def run_into(
     place = os.path.realpath(log_dir)
     require_own_checkpoints(place)
     with ExitStack() as held:
+        # The metadata are read behind the lock: a broker that starts meanwhile would change them.
         held.enter_context(LogDirLock(place, writes=not dry_run))
         for other in log_dirs_of(targets, options.as_of_metadata):
             if other != place:
@@ -113,6 +114,7 @@ def _is_free(path: str) -> bool:
         raise DestinationExistsError("It exists, and is not a directory.", path=path)
     found = list_partition(path)
     logs = [(one.base_offset, one.log.size_bytes) for one in found.segments]
+    # A single empty segment at offset 0, as brokers make it for a new topic.
     return not (found.directories or found.other_logs or any(any(one) for one in logs))
 
 
@@ -185,7 +187,9 @@ class _Arrival:
         Before an entry in a checkpoint changes, an empty partition goes: a start would begin it at
         the new log start offset. Until the new one comes, a start makes it again.
         """
+        # Read before anything changes: a malformed one stops the run while all is as it was.
         checkpoints = self._merged_checkpoints()
+        # All files durable before the first gets its place; `put` then syncs single renames only.
         directory.sync()
         put: list[str] = []
         with self._counted(put):
@@ -290,6 +294,7 @@ class _Arrival:
         if judged.how != THERE:  # its entries came before it
             self._entries[file_names.RECOVERY_POINTS][key] = None
             self._entries[file_names.LOG_STARTS][key] = start or None
+            # There is one replica: all of it is replicated.
             self._entries[file_names.HIGH_WATERMARKS][key] = end
             self._entries[file_names.CLEANER_OFFSETS][key] = (
                 None if cleaned is None else max(start, min(cleaned, end))

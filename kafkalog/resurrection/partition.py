@@ -134,6 +134,7 @@ class PartitionCopier:
         judged.how = Copy.REFLINK if is_cloned else "copied"
         if judged.damage is None:
             return judged
+        # The next copy, or a salvage, gets the same place.
         self.directory.remove_tree(place)
         judged.damage.path = judged.damage.path and os.path.join(
             one.path, os.path.relpath(judged.damage.path, self.directory.place(place))
@@ -179,6 +180,7 @@ class PartitionCopier:
         )
         if shared is None:
             raise _cannot_share(entry.path)
+        # Asked once: a file system that cannot share one file's blocks shares none.
         self._cannot_clone |= clones and not shared and self.copy == Copy.AUTO
         return shared or not entry.size_bytes
 
@@ -217,6 +219,7 @@ class Writer:
             if isinstance(action, RemoveFile):
                 removed.add(action.name)
             elif isinstance(action, WriteFile):
+                # A start may remove a snapshot and write it again.
                 removed.discard(action.name)
             elif isinstance(action, TruncateLog):
                 log = segment_file_name(action.base_offset, FileKind.LOG)
@@ -247,6 +250,7 @@ def size_if_same(path: str, one: Candidate, topic_id: str) -> int | None:
     new = {segment.base_offset: segment.log for segment in there.segments}
     if old.keys() != new.keys() or there.other_logs or there.directories:
         return None
+    # By content: what an earlier run put here is a copy of these bytes.
     if not all(_begins_with(old[base].path, log.path, log.size_bytes) for base, log in new.items()):
         return None
     return sum(log.size_bytes for log in new.values())
@@ -353,6 +357,8 @@ def judge(
     for segment in partition.segments:
         start.begin(segment.log.path, segment.base_offset)
         for defect in _walk(segment, start, found, progress):
+            # What a killed broker leaves at the very end, and a start cuts off. Anywhere else it is
+            # damage.
             if defect.reference == TORN and segment.is_active:
                 torn.add(segment.base_offset)
             elif found.damage is None:

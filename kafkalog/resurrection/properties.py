@@ -61,12 +61,14 @@ def server_properties(
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{node_id}@{controller}",
         "log.dirs": log_dir,
+        # A client that asks for a topic that was left out gets an error, not an empty topic.
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
     }
     for topic, prefix in _COORDINATORS.items():
         if topic in counts:
             lines[f"{prefix}.num.partitions"] = str(counts[topic])
+        # One node: the defaults of 3 would keep coordinators from creating their topics.
         lines[f"{prefix}.replication.factor"] = "1"
     for prefix in (_COORDINATORS[TRANSACTION_STATE], _COORDINATORS[SHARE_GROUP_STATE]):
         lines[f"{prefix}.min.isr"] = "1"

@@ -96,6 +96,7 @@ def producer_ids_record(
     following = max(largest + 1, known)
     if following <= 0:
         return None
+    # Up to a whole block: the ids of the last block may be in use without a batch in a log.
     following = -(-following // _PRODUCER_IDS) * _PRODUCER_IDS
     evidence = f"the largest producer id in the logs is {largest}"
     if known > largest:
@@ -136,6 +137,7 @@ def topic_records(
             "removingReplicas": [],
             "addingReplicas": [],
             "leader": -1 if is_offline else node,
+            # A new leadership, above every epoch in the log.
             "leaderEpoch": 0 if found is None else found.leader_epoch + 1,
             "partitionEpoch": 0,
         }

@@ -199,6 +199,8 @@ class Resurrection:
         """Copy the best copy of a partition that is not damaged."""
         name = f"{topic.name}-{choice.number}"
         taken, judged = choice.copies[0], None
+        # Only copies that are as complete: a damaged best one is not replaced by an older one in
+        # silence.
         for one in choice.copies[: choice.ties]:
             start = self._checkpoints.of(one, file_names.LOG_STARTS) or 0
             judged = self._copied(one, topic.topic_id, name, start)
@@ -255,11 +257,13 @@ class Resurrection:
     def _note_offsets(self, topic: str, taken: Candidate, judged: Judged) -> None:
         """Take over what the checkpoints of the source say, within the new log."""
         start, end = judged.log_start_offset, judged.log_end_offset
+        # There is one replica: all of it is replicated.
         self._entries[file_names.HIGH_WATERMARKS].append((topic, taken.number, end))
         if start:
             self._entries[file_names.LOG_STARTS].append((topic, taken.number, start))
         cleaned = self._checkpoints.of(taken, file_names.CLEANER_OFFSETS)
         if cleaned is not None:
+            # Kept within the log, as LogCleanerManager.cleanableOffsets would reset it otherwise.
             offset = max(start, min(cleaned, end))
             self._entries[file_names.CLEANER_OFFSETS].append((topic, taken.number, offset))
 
@@ -333,6 +337,7 @@ class Resurrection:
     def _finish(self, chosen: Chosen, others: list[MetadataRecord]) -> None:
         """Write metadata, checkpoints and properties, and read the metadata back."""
         options, summary = self._options, self.summary
+        # A transactional id that has not produced yet has its producer id in no partition's log.
         self._read_transactions(chosen)
         records = list(feature_records(self._images, len(others)))
         summary.metadata_version = records[0].fields["featureLevel"]

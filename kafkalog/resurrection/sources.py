@@ -135,8 +135,10 @@ def source_images(
         except CorruptDataError as error:
             errors[cluster] = error
             continue
+        # A later leader epoch counts before a larger offset, as in KRaft's elections.
         if cluster not in newest or newest[cluster].order < found.order:
             newest[cluster] = found
+    # Another node's metadata log of the same cluster will do.
     for cluster, damage in errors.items():
         if cluster not in newest:
             raise damage
@@ -185,6 +187,7 @@ class OldCheckpoints:
 
     def of(self, one: Candidate, name: str) -> int | None:
         """Return the entry of a partition; None without one, and for one that was dead."""
+        # Its entries are those of a partition with that name, if there is one: not its own.
         if one.directory.state != DirectoryState.LIVE:
             return None
         log_dir = os.path.dirname(file_system.absolute(one.path))

@@ -74,12 +74,10 @@ class TrimPlan:
 
     @property
     def partition(self) -> PartitionDir:
-        """The directory."""
         return self.found.partition
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         is_same = self.log_start_offset == self.log_start_before
         return is_same and not self.segments and not self.left_overs
 
@@ -146,6 +144,7 @@ def plan_trim(
     require_settled(partition)
     log_dir = log_dir_around(partition)
     config, _ = start_config(partition, configs, now_ms)
+    # What a start would cut or rebuild is not yet what is judged here.
     predicted = predict_start(partition, mode_to_judge_by(log_dir), config=config)
     loaded = require_start(predicted, partition, _ALLOWED)
     found = judge_partition(
@@ -157,6 +156,8 @@ def plan_trim(
     )
     _require_local(found)
     if log_dir is not None:
+        # Retention stops at the high watermark; without an entry it would be the log start, and
+        # nothing would go: better said.
         _require_watermark(found, high_watermark)
     if log_start_offset is not None:
         _require_deletable(found, configs)
@@ -165,6 +166,7 @@ def plan_trim(
     segments = found.log.segments[:count]
     first_base = found.log.segments[count].base_offset
     start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
+    # Only a checkpoint can say that a log starts inside a segment.
     if start > first_base and (partition.partition is None or log_dir is None):
         raise RefusedError(
             "The partition is not in a log directory that could record the new log start offset "
@@ -202,6 +204,7 @@ def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
         entry
         for kind in _KINDS
         for entry in partition.live(kind)
+        # Their logs are gone: a start would remove them as orphans.
         if entry.name.offset is not None and entry.name.offset < first
     ]
     return tuple(sorted(entry.name.name for entry in (*partition.left_overs, *renamed)))
@@ -237,6 +240,7 @@ def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | 
 
 def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None:
     """Check that the topic may lose records: otherwise a broker never moves a log's start."""
+    # As DeleteRecords: refused for compact without delete, allowed with an empty policy.
     words = configs.words("cleanup.policy")
     if words and "delete" not in words:
         raise RefusedError(
@@ -294,6 +298,8 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
     with run.partition(plan.partition, touched) as changing:
         changes = changing.changes
         if plan.log_start_offset > plan.log_start_before:
+            # Durable before a log goes: a start that finds some of the old segments hides them by
+            # it.
             changing.set_offset(file_names.LOG_STARTS, plan.log_start_offset)
         for log, *others in plan.files:
             changes.rename(log, log + file_names.DELETED)
@@ -304,6 +310,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
         if plan.leader_epochs != plan.leader_epochs_before:
             entries = [(entry.epoch, entry.start_offset) for entry in plan.leader_epochs]
             changes.replace(file_names.LEADER_EPOCHS, checkpoint_text(entries))
+        # While all can still be undone by renames: only what follows destroys anything.
         for difference in _differences(plan):
             raise CorruptDataError(
                 f"What is left is not what was planned: {difference}.",
@@ -314,6 +321,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
             for name in dead:
                 changes.remove(name)
             changes.sync_directory()
+        # Last: until the old files are gone, only this entry keeps them out of the log.
         changing.set_offset(file_names.LOG_STARTS, plan.log_start_checkpoint)
 
 

@@ -96,12 +96,12 @@ class LogFacts:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_bound(self, number: int) -> int:
         """Return the end of a segment: the next one's base offset, or the log end offset."""
         following = number + 1
+        # The next base, not the last offset: after a cleaning they differ, and Kafka uses this one.
         if following < len(self.segments):
             return self.segments[following].base_offset
         return self.log_end_offset

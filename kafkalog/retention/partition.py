@@ -74,12 +74,14 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
     found, end_offset = [], log.log_start_offset
     for number, segment in enumerate(segments):
         with OpenSegment(segment) as opened:
+            # A missing `.index` makes a start scan the segment, even after a clean shutdown.
             if number >= first_recovered or segment.offset_index is None:
                 tail = _read_tail(opened)
                 found.append(_facts(segment, snapshots, tail.largest_timestamp, tail))
                 end_offset = tail.end_offset
             else:
                 times = opened.time_index
+                # A missing `.timeindex` becomes an empty one, and the file's time counts.
                 timestamp = -1 if times is None else times.last_slot_timestamp()
                 found.append(_facts(segment, snapshots, timestamp))
                 if segment.is_active:
@@ -99,6 +101,7 @@ def _facts(
     segment: Segment, snapshots: dict[int | None, int], timestamp: int, tail: _Tail | None = None
 ) -> SegmentFacts:
     source = TimestampSource.TIME_INDEX if tail is None else TimestampSource.BATCHES
+    # LogSegment.largestTimestamp: also for empty segments and magic 0.
     if timestamp < 0:
         timestamp, source = segment.log.mtime_ms, TimestampSource.MTIME
     indexes: tuple[FileEntry | None, ...] = (
@@ -130,11 +133,13 @@ def _read_tail(opened: OpenSegment) -> _Tail:
     largest, position = -1, 0
     if offsets is not None and offsets.entry_count and times is not None and times.entry_count:
         last = offsets.entry(offsets.entry_count - 1)
+        # Kafka's search must find it, too: in a damaged index it may end elsewhere.
         if opened.index_entry(last.offset) == last:
             largest, position = _covered(times, offsets), last.position
     end_offset = segment.base_offset
     for found in scan_batches(opened.source, position):
         if isinstance(found, Defect):
+            # Recovery cuts there: what follows is not part of the log.
             break
         largest = max(largest, found.max_timestamp)
         end_offset = found.next_offset
@@ -312,6 +317,7 @@ def policy_of(
     inert = None
     if is_compacted:
         names.append("log.cleaner.enable")
+        # Compacted topics get their retention from the cleaner's threads alone (LogCleaner).
         if not configs["log.cleaner.enable"].value:
             inert = Reason.CLEANER_DISABLED
     if partition.topic == CLUSTER_METADATA:
@@ -324,6 +330,8 @@ def policy_of(
         names += ["remote.storage.enable", "remote.log.copy.disable"]
         if not configs["remote.log.copy.disable"].value:
             is_tiered = True
+            # UnifiedLog.deleteOldSegments: with remote copies an empty policy deletes by local
+            # retention.
             deletes = deletes or not cleanup
             time, size = _local(configs, time, names), _local(configs, size, names)
     policy = Policy(
@@ -352,6 +360,7 @@ def _local(configs: TopicConfigs, name: str, names: list[str]) -> str:
     """Return the name of the config that limits the local part of the log."""
     local = f"local.{name}"
     names.append(local)
+    # -2: as the whole log.
     return name if configs.number(local) == -2 else local
 
 

@@ -129,7 +129,6 @@ class RemoteRetention:
 
     @property
     def segments_deleted(self) -> int:
-        """How many segments are deleted."""
         return sum(verdict.is_deleted for verdict in self.verdicts)
 
     @property
@@ -148,10 +147,12 @@ def run_once(log: RemoteLog, policy: Policy, now_ms: int) -> RemoteRun:
     surplus = log.local_bytes + log.valid_bytes() - policy.retention_bytes
     surplus = max(surplus, 0) if policy.retention_bytes >= 0 else 0
     since = now_ms - policy.retention_ms
+    # A retention longer than the time since 1970 limits nothing: Kafka tests for that.
     is_timed = policy.retention_ms >= 0 and since >= 0
     start, stopped_at = log.log_start_offset, None
     for segment_id in _walk(log):
         segment = log.segments[segment_id]
+        # Not counted, and no reason to stop: an earlier run had decided about it.
         if segment.state == DELETE_STARTED:
             deleted.setdefault(segment_id, Reason.DELETE_STARTED)
         if segment_id in deleted:
@@ -159,6 +160,7 @@ def run_once(log: RemoteLog, policy: Policy, now_ms: int) -> RemoteRun:
         reason = None
         if _is_before_start(log, segment):
             reason = Reason.LOG_START_OFFSET
+        # Skipped, not kept as a stop: segments of other lineages lie between those of the log.
         elif not log.is_valid(segment):
             continue
         elif is_timed and segment.max_timestamp < since:
@@ -173,6 +175,7 @@ def run_once(log: RemoteLog, policy: Policy, now_ms: int) -> RemoteRun:
         if reason != Reason.LOG_START_OFFSET:
             start = max(start, segment.end_offset + 1)
         deleted[segment_id] = reason
+    # UnifiedLog.maybeIncrementLogStartOffset throws then, and the task ends before it deletes.
     if start > log.log_start_offset and start > log.high_watermark:
         return RemoteRun({}, log, stopped_at, is_above_watermark=True)
     left = replace(log.starting_at(start), gone=log.gone | deleted.keys())
@@ -240,6 +243,7 @@ def judge_remote(tier: Tier, lineage: Epochs, log: LogFacts, policy: Policy, now
     for number in count(1):
         run = run_once(remote, policy, now_ms)
         reasons |= {one: (reason, number) for one, reason in run.deleted.items()}
+        # A local deletion raises the log start of the whole log where nothing is copied any more.
         remote = run.log.starting_at(raised_to or 0)
         if not run.deleted and remote is run.log:
             break

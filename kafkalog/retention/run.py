@@ -84,6 +84,8 @@ class RetentionRun(Maintenance):
                 continue
             try:
                 if not self.is_one:
+                    # In a log directory they are skipped with a note; one that was named is refused
+                    # by `plan_trim`.
                     require_live(partition)
             except RefusedError as stop:
                 self._listener.noted(f"{partition.path} is left alone: {stop.message}")

@@ -76,6 +76,7 @@ def schedule_of(found: PartitionRetention) -> Schedule:
     configs = found.topic_configs
     if "compact" in configs.words("cleanup.policy"):
         backoff = configs["log.cleaner.backoff.ms"]
+        # The cleaner's thread deletes in each of its loops; 0 would be a loop without a pause.
         interval = max(configs.number("log.cleaner.backoff.ms"), 1)
         return Schedule("cleaner", found.now_ms, interval, (backoff,))
     names = ("log.initial.task.delay.ms", "log.retention.check.interval.ms")
@@ -105,6 +106,7 @@ def checks_of(found: PartitionRetention, until_ms: int) -> tuple[Schedule, list[
         due = expires_at(log.segments[0], policy)
         if due <= at and not outcome.deleted:
             break  # something other than time keeps it
+        # Checks in between delete nothing, so they are not run.
         at = schedule.at_or_after(max(due, at + 1))
     return schedule, checks
 

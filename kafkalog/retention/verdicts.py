@@ -48,6 +48,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
     deleted: list[Deletion] = []
     rolled = False
     reasons = (Reason.LOG_START_OFFSET, Reason.RETENTION_BYTES, Reason.RETENTION_MS)
+    # A compact-only topic still loses whole segments below its log start.
     for reason in reasons if policy.deletes else reasons[:1]:
         predicate: Predicate = _below_log_start
         if reason == Reason.RETENTION_BYTES:
@@ -58,6 +59,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
         deleted += [Deletion(segment, reason) for segment in log.segments[:count]]
         if count == len(log.segments):
             rolled = True
+        # Each policy sees what the one before left: the size is taken again, as in Kafka.
         log = _without(log, count, now_ms)
     return Outcome(tuple(deleted), log, rolled)
 
@@ -67,8 +69,11 @@ def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
     count = 0
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
+        # In this order: the predicate for the size counts down, and must not see a segment that
+        # stays.
         if log.high_watermark < log.upper_bound(number) or not predicate(log, number):
             break
+        # Rolling an empty active segment would only make another one.
         if is_last and segment.size_bytes == 0:
             break
         if not _may_go(log, policy, number):
@@ -91,7 +96,9 @@ def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
     """Return the log without its first segments; if none is left, with an empty new one."""
     if not count:
         return log
+    # A log has at least one segment: Kafka rolls before it deletes all.
     left = log.segments[count:] or (SegmentFacts(log.log_end_offset, 0, now_ms),)
+    # The base of the first that is left, even if its first record comes later.
     start = max(log.log_start_offset, left[0].base_offset)
     return replace(log, segments=left, log_start_offset=start)
 
@@ -108,6 +115,7 @@ def _over_size(log: LogFacts, policy: Policy) -> Predicate:
 
     def predicate(log: LogFacts, number: int) -> bool:
         nonlocal surplus
+        # A segment goes only if what remains is not below retention.bytes.
         if not is_on or surplus < log.segments[number].size_bytes:
             return False
         surplus -= log.segments[number].size_bytes
@@ -257,6 +265,7 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
 
 def expires_at(segment: SegmentFacts, policy: Policy) -> int:
     """Return the first millisecond at which `retention.ms` deletes it."""
+    # + 1: a segment goes when it is older than that, not as old.
     return segment.largest_timestamp + policy.retention_ms + 1
 
 

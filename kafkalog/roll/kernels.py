@@ -87,16 +87,21 @@ def replay_headers(
         size = headers[SIZE, i]
         timestamp = headers[MAX_TIMESTAMP, i]
         last = headers[LAST_OFFSET, i]
+        # UnifiedLog.append throws RecordBatchTooLargeException before it thinks of rolling.
         if size > settings[SEGMENT_BYTES]:
             state[REFUSED] += 1
             continue
         why = why_roll(state, settings, jitters, size, timestamp, last)
         if why != NOT_ROLLED:
+            # The first offset of a compressed message of magic 0 or 1 is not known unpacked: Kafka
+            # takes the lowest that fits.
             base = headers[BASE_OFFSET, i] if headers[MAGIC, i] >= 2 else last - INT32_MAX
             base = max(base, state[SEGMENT_LAST] + 1)
+            # Else the segment was empty, and is replaced by one of the same base.
             if base != state[SEGMENT_BASE]:
                 if done == out.shape[1]:
                     return i, done
+                # LogSegment.onBecomeInactiveSegment adds a last entry, full or not.
                 if state[LARGEST_TIMESTAMP] > state[INDEXED_TIMESTAMP]:
                     state[TIME_ENTRIES] += 1
                 for field in range(SEGMENT_FIELDS):
@@ -117,6 +122,7 @@ def replay_headers(
         if state[SEGMENT_BATCHES] == 0:
             state[FIRST_TIMESTAMP] = timestamp
         state[LARGEST_TIMESTAMP] = max(state[LARGEST_TIMESTAMP], timestamp)
+        # Tested before the batch counts: the first of a segment never gets an entry.
         if state[BYTES_SINCE_ENTRY] > settings[INTERVAL_BYTES]:
             state[INDEX_ENTRIES] += 1
             if state[LARGEST_TIMESTAMP] > state[INDEXED_TIMESTAMP]:

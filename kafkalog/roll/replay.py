@@ -151,6 +151,8 @@ class _Active:
 
     def append(self, batch: Batch, interval: int) -> None:
         """Append one batch: its index entry comes before it is counted."""
+        # The first batch's largest timestamp, not its first record's
+        # (LogSegment.loadFirstBatchTimestamp).
         if self.first_timestamp is None:
             self.first_timestamp = batch.max_timestamp
         self.largest_timestamp = max(self.largest_timestamp, batch.max_timestamp)
@@ -170,7 +172,6 @@ class _Active:
             self.last_indexed_timestamp = self.largest_timestamp
 
     def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
-        """Return the finished segment."""
         return SimulatedSegment(
             base_offset=self.base_offset,
             last_offset=self.last_offset,
@@ -231,6 +232,7 @@ class Replay:
                 expected = wrap_int64(last.last_offset - INT32_MAX)
             before = self._active.base_offset
             self._roll(condition, max(wrap_int64(self._active.last_offset + 1), expected), now_ms)
+            # It was empty, so nothing was rolled: only its clock and jitter are new.
             if self._active.base_offset == before:
                 condition = None
         for batch in batches:
@@ -240,9 +242,11 @@ class Replay:
     def restart(self, now_ms: int | None = None) -> None:
         """Simulate a clean restart of the broker, which resets the clock and the index distance."""
         active = self._active
+        # A clean close adds the last entry of the time index (LogSegment.close), as a roll does.
         active.index_time()
         active.bytes_since_entry = 0
         active.created_ms = now_ms
+        # Drawn for each segment object, and a restart makes new ones.
         active.jitter_ms = self._next_jitter()
 
     def roll(self, now_ms: int | None = None) -> None:
@@ -255,6 +259,7 @@ class Replay:
         settings, active = self.settings, self._active
         if active.size_bytes > settings.segment_bytes - size:
             return RollCondition.SEGMENT_BYTES
+        # An empty segment never rolls by time.
         if active.size_bytes:
             waited = self._waited(max(batch.max_timestamp for batch in batches), now_ms)
             if waited is None:

@@ -54,6 +54,7 @@ def roll_settings(configs: TopicConfigs) -> tuple[RollSettings, tuple[ConfigValu
     settings = RollSettings(
         segment_bytes=configs.number("segment.bytes"),
         segment_ms=segment_ms,
+        # LogConfig.randomSegmentJitter limits it so.
         segment_jitter_ms=min(configs.number("segment.jitter.ms"), configs.number("segment.ms")),
         segment_index_bytes=configs.number("segment.index.bytes"),
         index_interval_bytes=configs.number("index.interval.bytes"),

@@ -96,7 +96,7 @@ class _Life:
     def _by_offset(self) -> Iterator[tuple[Record | Defect, bool]]:
         """Yield all records by offset, at each the live one first; a file is opened when needed."""
         waiting = sorted(self._readings(), key=lambda one: one[0])
-        numbers = count()
+        numbers = count()  # breaks ties in the heap: records have no order
         heads: list[tuple[int, bool, int, Record, Iterator[Record | Defect]]] = []
         while waiting or heads:
             if waiting and (not heads or waiting[0][0] <= heads[0][0]):
@@ -122,6 +122,8 @@ class _Life:
         if self._is_served:
             started = shown_now(target.listed, LogView.STARTED)
             yield 0, False, self._read(plan_of(started, selection))
+        # Of a file that the next start cuts, only what lies behind the cut is left over; of one
+        # that it keeps whole, nothing; of one that it removes, everything.
         shown = {one.log.path: one.log.end for one in started.segments} if self._is_served else {}
         for segment in target.segments:
             path = segment.log.path

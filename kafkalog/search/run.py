@@ -93,7 +93,7 @@ class Search:
     def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
         left, notes = wanted.limit, list[Defect]()
         for plan in plans_of(target, wanted, notes.append):
-            yield from notes
+            yield from notes  # met while planning, so before the records of the plan
             notes.clear()
             for record in records_of(plan, self.progress, bulk=self.bulk):
                 if isinstance(record, Defect):
@@ -133,7 +133,7 @@ class Search:
 def latest(found: Iterable[Found | Defect], number: int) -> Iterator[Found | Defect]:
     """Yield defects as they come, then the records with the latest timestamps, oldest first."""
     kept: list[tuple[int, int, Found]] = []
-    numbers = count()
+    numbers = count()  # breaks ties in the heap: records have no order
     for one in found:
         if isinstance(one, Defect):
             yield one

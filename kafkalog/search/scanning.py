@@ -110,6 +110,7 @@ def logs_of(
             found += _logs_at(target, view, topics, failed)
         except KafkaLogError as error:
             failed(error)
+    # Copies are compared within one state: a deleted directory is no replica of a live one.
     if replicas == Replicas.BEST:
         files = [one for one in found if one.is_file]
         logs = [one for one in found if not one.is_file]
@@ -215,6 +216,7 @@ def is_bulk(targets: Sequence[Target]) -> bool:
     logs = [segment.log for target in targets for segment in target.segments]
     size = sum(log.size_bytes for log in logs)
     if size < fast_path.FAST_SIZE_MIN:
+        # A small compressed log can decode to a lot.
         size = logs_to_decode(log.path for log in logs)
     return fast_path.is_worth_it(size)
 

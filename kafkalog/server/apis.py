@@ -44,6 +44,7 @@ def _api_versions(table: Mapping[int, Api]) -> Handler:
 
 def _refuse(name: str) -> Handler:
     async def answer(request: dict[str, Any], version: int, client: Client) -> dict[str, Any]:
+        # A producer that wants no answer would take one for that of its next request.
         if name == "Produce" and request["acks"] == 0:
             return NO_ANSWER
         return REFUSALS[name](request)
@@ -82,6 +83,7 @@ def _named(results: str, items: str, name: str, as_name: str = "") -> Callable[.
 
 
 def _delete_topics(request: dict[str, Any]) -> dict[str, Any]:
+    # Older versions name topics in a field of their own.
     named = request["topics"] or [{"name": name} for name in request["topicNames"]]
     return {"responses": [_error(**one) for one in named]}
 

@@ -49,7 +49,7 @@ FILES_MAX: Final = 60_000
 NO_EPOCH: Final = -1
 """What a client says that names no leader epoch; Fetch takes all negative numbers for it."""
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
-_NAME_SIZE_MAX: Final = 249
+_NAME_SIZE_MAX: Final = 249  # `Topic.MAX_NAME_LENGTH`
 _UUID_SHOWN: Final = 8
 _NO_CLUSTER: Final = "kafkalog"
 _FIRST_EPOCH: Final = 0
@@ -143,6 +143,7 @@ class Catalog:
             topic = _topic_name(name, path)
             present.add(topic)
             if payload_kind(topic) is PayloadKind.REMOTE_LOG_METADATA:
+                # Tiers need it, even where the topic itself is not served.
                 self._metadata.append(path)
             if not self._is_wanted(name, topic):
                 continue
@@ -174,6 +175,7 @@ class Catalog:
         """Add what is in remote storage of a topic: that of its id, or all if there is one id."""
         topic = self.topics.get(name)
         known = None if topic is None else _noted_id(topic)
+        # A topic that was made again has the segments of its old id in the tier, too.
         if known is None and len(by_id) > 1:
             self._listener.failed(UsageError(
                 f"The tier has {len(by_id)} topics {name}; no log directory says which is meant.",
@@ -205,7 +207,6 @@ class Catalog:
         return _NO_CLUSTER
 
     def partition(self, topic: str, index: int) -> ServedPartition | None:
-        """Return a partition that is served, or None."""
         served = self.topics.get(topic)
         return served.partitions.get(index) if served else None
 
@@ -228,7 +229,7 @@ class Catalog:
         threads = max(
             (requests_at_once(path) for one in asked for path in one.paths or one.remote), default=1
         )
-        if threads == 1:
+        if threads == 1:  # local files: nothing would be saved
             return
         end = time.monotonic() + seconds_max
 
@@ -280,6 +281,7 @@ class Catalog:
         Cost:
             Reads one small file: the first time, or each time if files may grow.
         """
+        # A broker that still runs may have begun another epoch.
         if partition.epoch is None or self._options.follow:
             epochs: list[EpochEntry] = []
             for path in partition.paths:
@@ -331,6 +333,7 @@ class Catalog:
         key = partition.topic, partition.index
         with self._lock:
             log = self._logs.get(key)
+            # Not under the lock of all logs: others are answered while this one is opened.
             if log is not None:
                 self._logs.move_to_end(key)
                 return log
@@ -346,6 +349,7 @@ class Catalog:
         with self._lock:
             self._logs[key] = log
             self._weight += log.weight
+            # The newest stays, whatever it weighs.
             while self._weight > FILES_MAX and len(self._logs) > 1:
                 _, oldest = self._logs.popitem(last=False)
                 self._weight -= oldest.weight
@@ -436,7 +440,7 @@ def _noted_id(topic: Topic) -> str | None:
     """Return the id that a log directory has of a topic; a leftover's may be a live topic's."""
     for partition in topic.partitions.values() if not topic.is_leftover else ():
         for path in partition.paths:
-            with suppress(KafkaLogError):
+            with suppress(KafkaLogError):  # another copy may have it
                 return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
     return None
 

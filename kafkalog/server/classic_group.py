@@ -179,7 +179,6 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin."""
         return self.state in _MAY_FOLLOW[State.PREPARING_REBALANCE]
 
     def turn(self, state: State) -> None:
@@ -334,6 +333,7 @@ class ClassicGroup:
         name = self.protocol_name or ""
         return {
             "groupState": str(self.state),
+            # Before the group is stable, members and protocol are not agreed upon.
             "protocolType": self.protocol_type or "",
             "protocolData": name if is_stable else "",
             "members": [

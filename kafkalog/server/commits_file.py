@@ -21,7 +21,7 @@ from kafkalog.storage import AppendedFile, NewFile, require_outside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_NAME_MAX: Final = 1 << 15
+_NAME_MAX: Final = 1 << 15  # the protocol's short strings have an int16 length
 _FILE_SIZE_MAX: Final = 512 << 20
 _ANEW_FROM: Final = 16 << 20
 _ANEW_FACTOR: Final = 4
@@ -102,12 +102,14 @@ class CommitsFile:
         self._size += len(line) + 1
         if self._size > _ANEW_FROM:
             lines = [_line(one) for one in all_of_them]
+            # Only if most of it no longer counts: otherwise each commit would write all of them.
             if self._size > _ANEW_FACTOR * sum(map(len, lines)):
                 self._write_anew(lines)
 
     def _write_anew(self, lines: Iterable[bytes]) -> None:
         with NewFile(self.path, replaces=True) as new:
             new.file.writelines(line + b"\n" for line in lines)
+        # The open file, and with it the lock, is the one that has just been replaced.
         self._opened.close()
         self._open()
 

@@ -118,7 +118,6 @@ class CommittedOffsets:
         return {*self._here, *(one.name for one in in_log if one.kind != _SHARE)}
 
     def recall(self, name: str) -> tuple[int, str | None] | None:
-        """Return the generation and protocol type of a group, None if nothing is known of it."""
         found = None if self._log is None else self._log.groups.get(name)
         if found is not None and found.kind != _SHARE:
             return max(found.epoch, 0), found.protocol_type or None
@@ -155,7 +154,7 @@ class CommittedOffsets:
         return {
             (one.topic, one.partition): Commit(one.offset, one.leader_epoch, one.metadata)
             for one in (() if known is None else known.offsets)
-            if one.offset is not None and not one.is_pending
+            if one.offset is not None and not one.is_pending  # of an open transaction
             if wanted is None or (one.topic, one.partition) in wanted
         }
 
@@ -174,6 +173,7 @@ class CommittedOffsets:
         """
         if not offsets:
             return
+        # The file has the commits in the order in which memory gets them.
         async with self._writing:
             if self._file is None:
                 self._take(group, offsets)
@@ -184,6 +184,7 @@ class CommittedOffsets:
             except KafkaLogError as error:
                 self._failed(error)
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+            # After the file: nobody may fetch what a crash would take back.
             self._take(group, offsets)
 
     def _take(self, group: str, offsets: Sequence[tuple[str, int, Commit]]) -> None:

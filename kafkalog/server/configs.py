@@ -63,7 +63,7 @@ class Configs:
             configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
             try:
                 if configs.metadata is not None:
-                    return configs
+                    return configs  # a broker without metadata on its disk has none
             except KafkaLogError as error:
                 self._listener.failed(error)
                 continue

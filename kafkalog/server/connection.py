@@ -36,7 +36,7 @@ _GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
 _LARGE_SECONDS_MAX: Final = 60
 _IDLE_SECONDS_MAX: Final = 600
 """`connections.max.idle.ms` of a broker, by default."""
-_STRANGER_SIZE_MAX: Final = 512 << 10
+_STRANGER_SIZE_MAX: Final = 512 << 10  # `sasl.server.max.receive.size`, by default
 _STRANGER_SECONDS_MAX: Final = 30
 """Who has not authenticated yet is not waited for longer."""
 _GONE_SECONDS: Final = 0.5
@@ -44,7 +44,7 @@ _GONE_SECONDS: Final = 0.5
 _SIZE: Final = struct.Struct(">i")
 _SIZES: Final = struct.Struct(">ii")
 _HEADER: Final = struct.Struct(">hhi")
-_API_VERSIONS: Final = 18
+_API_VERSIONS: Final = 18  # its key
 
 
 class MalformedRequestError(Exception):
@@ -69,6 +69,7 @@ class Room:
 
         The block gets a function that gives it back earlier.
         """
+        # Whatever it wants, a request alone fits.
         wanted = min(size, self._size)
         async with self._changed:
             await self._changed.wait_for(lambda: self._left >= wanted)
@@ -78,8 +79,9 @@ class Room:
             nonlocal wanted
             self._left += wanted
             wanted = 0
+            # `notify_all` needs the lock, for which this caller cannot wait.
             task = asyncio.create_task(self._tell())
-            self._telling.add(task)
+            self._telling.add(task)  # asyncio keeps only weak references to tasks
             task.add_done_callback(self._telling.discard)
 
         try:
@@ -148,6 +150,7 @@ class Connection:
         try:
             async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
                 head = await self._reader.readexactly(_SIZE.size)
+        # The client has gone, or was silent too long.
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
         (size,) = _SIZE.unpack(head)
@@ -162,7 +165,7 @@ class Connection:
                     return await self._answer(await self._received(size))
                 finally:
                     self.client.forget_request = nothing
-        except asyncio.IncompleteReadError:
+        except asyncio.IncompleteReadError:  # it went in the middle of a request
             return False
 
     async def _received(self, size: int) -> bytes:
@@ -188,10 +191,12 @@ class Connection:
                 {"apiKey": key, "minVersion": api.versions.start,
                  "maxVersion": api.versions.stop - 1},
             ]}  # fmt: skip
+            # Version 0 is the one that each client can read.
             await self._send(api, 0, correlation, unsupported)
             return True
         source = Input(data, _HEADER.size)
         self.client.client_id = _client_id(source)
+        # Tagged fields of the header; none is known.
         if api.is_flexible(version):
             for _ in range(source.varint()):
                 source.varint()
@@ -234,6 +239,7 @@ class Connection:
         try:
             return await handling
         except asyncio.CancelledError:
+            # `look` has cancelled it, and nobody else.
             if has_gone and task.uncancel() == 0:
                 return None
             raise
@@ -244,6 +250,7 @@ class Connection:
         """Encode a response and begin to send it, in any thread."""
         output = Output()
         output.buffer += _SIZES.pack(0, correlation)
+        # The header of this response has none: a client does not know yet what the server speaks.
         if api.is_flexible(version) and api.key != _API_VERSIONS:
             output.buffer.append(0)  # no tagged fields
         encoder(api.response, version)(output, response)

@@ -34,10 +34,11 @@ _WAIT_SECONDS_MAX: Final = 60
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _OPENING_SECONDS: Final = 0.5
 """How much work a response may wait for, of logs that are opened; others come in the next one."""
+# What is open is answered from memory; opening reads indexes and snapshots.
 _STORE_SECONDS: Final = 3
 """How long it may wait for a store, if it has something then; clients wait for half a minute."""
-_WITH_IDS: Final = 13
-_WITH_LEADERS: Final = 16
+_WITH_IDS: Final = 13  # KIP-516: ids of topics in place of names
+_WITH_LEADERS: Final = 16  # KIP-951: where the leader is
 
 
 _Wanted = tuple[dict[str, Any], "ServedPartition | None"]
@@ -77,11 +78,11 @@ class Fetch:
         self._reached = reached
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [Api("Fetch", self.fetch)]
 
     async def fetch(self, request: dict[str, Any], version: int, client: Client) -> Answer:
         """Answer Fetch: at once if there is enough, else when the time of the request is over."""
+        # There are no sessions: the client sends its next request whole.
         if request["sessionEpoch"] > 0:
             return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
         wait = min(request["maxWaitMs"] / 1000, _WAIT_SECONDS_MAX)
@@ -103,6 +104,7 @@ class Fetch:
                 return response
             left = deadline - time.monotonic()
             if not self._options.follow:  # nothing will come
+                # As a broker would: a client that is answered at once would ask again at once.
                 await asyncio.sleep(left)
                 return response
             await asyncio.sleep(min(left, _LOOK_AGAIN_SECONDS))
@@ -144,6 +146,8 @@ class Fetch:
                 found.size += size
                 if partition is not None:
                     left = max(left - size, 0)
+                # As `minOneMessage` of `ReplicaManager.readFromLog`: only the first batch may
+                # exceed the limits.
                 at_least_one = at_least_one and not size
                 if answer["errorCode"] or "divergingEpoch" in answer:
                     found.answers_now = True
@@ -171,6 +175,7 @@ class Fetch:
 
         def read(partition: ServedPartition) -> None:
             _, offset, size = positions[partition.topic, partition.index]
+            # Met again, and answered, when the response is made.
             with suppress(OutOfRangeError, InvalidSizeError, DamagedError):
                 self._catalog.log(partition).read(offset, size, isolation)
 
@@ -186,6 +191,7 @@ class Fetch:
         """
         topics: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
         for topic in request["topics"]:
+            # Until version 12 topics have names here, then ids.
             partitions = topics.setdefault((topic["topic"], topic["topicId"]), {})
             partitions.update((one["partition"], one) for one in topic["partitions"])
         for (name, topic_id), partitions in topics.items():
@@ -250,6 +256,7 @@ class Fetch:
             known = epoch_end_served(log.log.leader_epochs, end, fetched_epoch)
             if known is None or offset < start:
                 raise OutOfRangeError
+            # KIP-595: the client's log of this epoch ends elsewhere, so it has to truncate.
             if known[0] < fetched_epoch or known[1] < offset:
                 diverging = {"epoch": known[0], "endOffset": known[1]}
                 return {**_answer(ErrorCode.NONE), **offsets, "divergingEpoch": diverging}

@@ -30,7 +30,7 @@ _GROUP_NOT_FOUND: Final = 6
 """From this version of DescribeGroups on, a missing group is an error, and no dead group."""
 _DEAD: Final = "Dead"
 _TYPE: Final = "classic"
-_NOT_ASKED: Final = -(1 << 31)
+_NOT_ASKED: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _READ_AND_DESCRIBE: Final = 1 << 3 | 1 << 8
 """Codes of `AclOperation` as bits."""
 
@@ -61,7 +61,6 @@ class GroupApis:
         self._read_only = read_only
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("JoinGroup", self.join_group),
             Api("SyncGroup", self.sync_group),
@@ -83,9 +82,10 @@ class GroupApis:
             await self._committed.ready()
         except RequestError as error:
             return join_response(request["memberId"], error.code)
-        caller = Caller(client.client_id or "", f"/{client.host}")
+        caller = Caller(client.client_id or "", f"/{client.host}")  # as Java prints an address
         answer, respond = _later()
         self._coordinator.join(request, version, caller, respond)
+        # It is held as long as this waits, which may be minutes.
         del request
         client.forget_request()
         response = await answer
@@ -124,7 +124,6 @@ class GroupApis:
     async def describe_groups(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Describe groups."""
         code = await self._loading()
         wants_operations = request.get("includeAuthorizedOperations")
         operations = _READ_AND_DESCRIBE if wants_operations else _NOT_ASKED
@@ -175,7 +174,6 @@ class GroupApis:
     async def offset_commit(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Commit offsets."""
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED if self._read_only else ErrorCode.NONE
         if not code:
             try:
@@ -228,7 +226,6 @@ class GroupApis:
     async def offset_fetch(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Return committed offsets."""
         if version >= _SEVERAL_GROUPS:
             groups = [await self._fetch(one, version) for one in request["groups"]]
             return {"throttleTimeMs": 0, "groups": groups}
@@ -354,7 +351,6 @@ class LoopTimers:
         self._waiting: dict[tuple[str, ...], asyncio.TimerHandle] = {}
 
     def schedule(self, key: tuple[str, ...], delay_ms: int, action: Callable[[], None]) -> None:
-        """Call an action after a delay, in place of any that waits under the same key."""
         self.cancel(key)
 
         def run() -> None:
@@ -365,7 +361,6 @@ class LoopTimers:
         self._waiting[key] = loop.call_later(max(delay_ms, 0) / 1000, run)
 
     def cancel(self, key: tuple[str, ...]) -> None:
-        """Forget the action that waits under a key, if there is one."""
         waiting = self._waiting.pop(key, None)
         if waiting is not None:
             waiting.cancel()

@@ -168,6 +168,7 @@ class GroupCoordinator:
     ) -> None:  # fmt: skip
         instance_id = request.get("groupInstanceId")
         new_id = group.new_member_id(caller.client_id, instance_id)
+        # KIP-394: a client that has gone before it knows its id leaves no member behind.
         if instance_id is None and version >= _KNOWS_MEMBER_ID:
             group.pending_joins.add(new_id)
             self._rebalances.expect_heartbeat(group, new_id, request["sessionTimeoutMs"])
@@ -216,6 +217,7 @@ class GroupCoordinator:
         )
         if (group.state, group.previous_state) == (State.PREPARING_REBALANCE, State.EMPTY):
             group.has_newcomer = True
+        # The first rebalance of a group waits for further members.
         group.add(member)
         self._rebalances.expect_heartbeat(group, member_id, self._limits.new_member_ms)
         self._rebalances.begin_or_complete(group)
@@ -250,6 +252,7 @@ class GroupCoordinator:
                 is_leader = group.leader == new_id
                 member.answer_join(group.joined(new_id, skip_assignment=is_leader))
             else:
+                # Under its new id it must not take itself for the leader, and assign.
                 member.answer_join(group.joined(new_id, leader=leader))
         elif group.state == State.COMPLETING_REBALANCE:
             self._rebalances.prepare(group)
@@ -274,6 +277,7 @@ class GroupCoordinator:
         group.require_member(member_id, request.get("groupInstanceId"))
         if request["generationId"] != group.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        # Clients of older versions name neither.
         for told, own in (("protocolType", group.protocol_type),
                           ("protocolName", group.protocol_name)):  # fmt: skip
             if None not in (request.get(told), own) and request[told] != own:
@@ -300,7 +304,6 @@ class GroupCoordinator:
             group.turn(State.STABLE)
 
     def heartbeat(self, request: dict[str, Any]) -> ErrorCode:
-        """Handle Heartbeat."""
         try:
             group = self._required(request["groupId"])
             member_id = request["memberId"]
@@ -336,6 +339,7 @@ class GroupCoordinator:
                 "errorCode": code,
             })  # fmt: skip
         if group is not None and any(one["errorCode"] == ErrorCode.NONE for one in answers):
+            # Perhaps the others only waited for those that have left.
             if group.state == State.PREPARING_REBALANCE:
                 self._rebalances.complete_if_joined(group)
             elif group.state != State.EMPTY:

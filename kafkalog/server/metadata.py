@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from kafkalog.server.catalog import Catalog, ServedPartition, Topic
     from kafkalog.server.model import Address, Client
 
-_NO_ID: Final = "A" * 22
+_NO_ID: Final = "A" * 22  # `Uuid.ZERO_UUID`
 _NO_NODE: Final = -1
-_WITH_IDS: Final = 12
+_WITH_IDS: Final = 12  # the first version that asks by id
 _READ_ONLY_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # READ, DESCRIBE, DESCRIBE_CONFIGS
-_UNKNOWN_OPERATIONS: Final = -(1 << 31)
+_UNKNOWN_OPERATIONS: Final = -(1 << 31)  # `Integer.MIN_VALUE`
 _PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit of a broker
 _BROKERS: Final = 1  # the endpoint type
-_OFFLINE_DIR: Final = -1
 
 
 class Metadata:
@@ -40,7 +39,6 @@ class Metadata:
         self.address = address
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("Metadata", self.metadata),
             Api("FindCoordinator", self.find_coordinator),
@@ -52,7 +50,6 @@ class Metadata:
     async def metadata(
         self, request: dict[str, Any], version: int, client: Client
     ) -> dict[str, Any]:
-        """Answer Metadata."""
         wants_operations = request["includeTopicAuthorizedOperations"]
         wanted = request["topics"]
         error = _error_of(wanted or (), version)
@@ -61,6 +58,7 @@ class Metadata:
                 {"errorCode": error, "name": one["name"] or "", "topicId": one["topicId"]}
                 for one in wanted
             ]}  # fmt: skip
+        # In version 0 an empty list asks for all topics, later only null does.
         if wanted is None or (version == 0 and not wanted):
             found: Iterable[Topic | dict[str, Any]] = self._catalog.topics.values()
         else:
@@ -270,7 +268,7 @@ def _room(path: str) -> dict[str, int]:
     try:
         status = os.statvfs(path)
     except OSError:
-        return {"totalBytes": -1, "usableBytes": -1}
+        return {"totalBytes": -1, "usableBytes": -1}  # `UNKNOWN_VOLUME_BYTES`
     return {
         "totalBytes": status.f_blocks * status.f_frsize,
         "usableBytes": status.f_bavail * status.f_frsize,

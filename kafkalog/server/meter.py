@@ -92,26 +92,21 @@ class PrometheusMeter(Meter):
         return int(self._server.server_port)
 
     def connected(self) -> None:
-        """Count a connection that begins."""
         self._open.inc()
         self._opened.inc()
 
     def disconnected(self) -> None:
-        """Count a connection that ends."""
         self._open.dec()
 
     def answered(self, api: str, seconds: float, size: int) -> None:
-        """Count a request, how long it took and the size of the response."""
         self._requests.labels(api).inc()
         self._seconds.labels(api).observe(seconds)
         self._sent.labels(api).inc(size)
 
     def met(self, defect: str) -> None:
-        """Count damage that a fetch met, by its name."""
         self._defects.labels(defect).inc()
 
     def close(self) -> None:
-        """End the endpoint."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -125,23 +120,18 @@ class Metered(ServeListener):
         self._meter = meter
 
     def failed(self, error: KafkaLogError) -> None:
-        """Pass it on."""
         self._listener.failed(error)
 
     def noted(self, text: str) -> None:
-        """Pass it on."""
         self._listener.noted(text)
 
     def warned(self, text: str) -> None:
-        """Pass it on."""
         self._listener.warned(text)
 
     def started(self, address: Address) -> None:
-        """Pass it on."""
         self._listener.started(address)
 
     def connected(self, client: Client) -> None:
-        """Pass it on."""
         self._listener.connected(client)
 
     def damaged(self, defect: Defect) -> None:

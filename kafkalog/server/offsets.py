@@ -35,7 +35,6 @@ _NOTHING: Final = {"timestamp": -1, "offset": -1, "leaderEpoch": -1}
 
 
 def isolation_of(request: dict[str, Any]) -> Isolation:
-    """Return the isolation level of a request."""
     return Isolation.READ_COMMITTED if request["isolationLevel"] else Isolation.READ_UNCOMMITTED
 
 
@@ -50,7 +49,6 @@ class Offsets:
         self._catalog = catalog
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [
             Api("ListOffsets", self.list_offsets),
             Api("OffsetForLeaderEpoch", self.offset_for_leader_epoch),
@@ -64,6 +62,7 @@ class Offsets:
 
     def _list_offsets(self, request: dict[str, Any], version: int) -> dict[str, Any]:
         isolation = isolation_of(request)
+        # `ListOffsetsRequest.DEBUGGING_REPLICA_ID`: it sees what consumers do not yet.
         if request["replicaId"] == _DEBUGGING_CLIENT:
             isolation = Isolation.LOG
         times = Counter(
@@ -116,10 +115,12 @@ class Offsets:
             return {"timestamp": -1, "offset": served.bounds(isolation)[1], "leaderEpoch": epoch}
         if timestamp in _TIERED and is_tiered:
             found = lookup_special(log, _TIERED[timestamp], isolation)
+        # Nothing is in a tier, which is what a broker answers, too.
         elif timestamp in (_LATEST_TIERED, _PENDING_UPLOAD):
             return _NOTHING
         elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
             found = lookup_special(log, Special.EARLIEST, isolation)
+            # An empty log: its leader has noted its epoch at the end, see `epoch_end_served`.
             if not log.leader_epochs and found.offset == log.log_end_offset:
                 found = replace(found, leader_epoch=self._catalog.leader_epoch(partition))
         elif timestamp == _MAX:

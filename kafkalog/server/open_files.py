@@ -85,6 +85,7 @@ class OpenFiles:
         Raises:
             KafkaLogError: it cannot be opened.
         """
+        # A log that was replaced, or has grown, is another segment.
         key = (segment.log.path, segment.log.inode, segment.log.end or segment.log.size_bytes)
         with self._lock:
             found = self._segments.get(key)

@@ -19,7 +19,6 @@ class Pace:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a limit."""
         return self._rate is not None
 
     async def take(self, size: int) -> None:

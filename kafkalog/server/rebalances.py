@@ -129,6 +129,7 @@ class Rebalances:
 
     def _accounted(self, group: ClassicGroup, action: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
+            # A group of this name may have been forgotten and made again since.
             if self.groups.get(group.name) is group:
                 action()
                 self.account(group.name)
@@ -157,9 +158,11 @@ class Rebalances:
         self._timers.cancel(("join", group.name))
         late = [one for one in group.members.values() if one.join is None]
         for member in late:
+            # A static member keeps its place until its session ends (KIP-345).
             if member.instance_id is None:
                 group.remove(member.member_id)
                 self.stop_heartbeat(group, member.member_id)
+        # All who are left are static and silent.
         if group.members and not group.elect_joined_leader():
             self._complete_in_time(group)
             return

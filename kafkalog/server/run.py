@@ -114,7 +114,7 @@ class Server:
         try:
             self._server = await asyncio.start_server(
                 self._serve, host or None, port, ssl=self._tls, ssl_handshake_timeout=timeout,
-                start_serving=False,
+                start_serving=False,  # answers name the port, known only now
             )  # fmt: skip
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
@@ -228,6 +228,7 @@ class Server:
             self.listener.failed(as_internal_error(error))
         finally:
             self.meter.disconnected()
+            # What a client does not take would hold up the end.
             if self._stopped.is_set():
                 writer.transport.abort()
             writer.close()

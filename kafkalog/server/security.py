@@ -71,7 +71,6 @@ class SaslPlain:
         return cls(users)
 
     def apis(self) -> list[Api]:
-        """Return the APIs that this answers."""
         return [Api("SaslHandshake", self.handshake), Api("SaslAuthenticate", self.authenticate)]
 
     def knows(self, client: Client) -> bool:
@@ -88,6 +87,7 @@ class SaslPlain:
     ) -> dict[str, Any]:
         """Agree on the mechanism."""
         code = ErrorCode.NONE
+        # Before it, bare tokens of SASL would follow.
         if version < _SASL_AUTHENTICATE:
             code = ErrorCode.UNSUPPORTED_VERSION
         elif client.state.get(_STEP) is not None:
@@ -119,6 +119,7 @@ class SaslPlain:
         parts = message.split(b"\0")
         given_id, user, password = ("", "", "")
         if len(parts) == 3:  # as RFC 4616 has it
+            # Without a digest another one is compared: the time says nothing about who is known.
             given_id, user, password = (one.decode(errors="replace") for one in parts)
         expected = self._digests.get(user)
         is_right = hmac.compare_digest(_digest(password), expected or bytes(32))

@@ -78,6 +78,7 @@ class Sender:
             KafkaLogError, OSError: as `send`.
         """
         parts = [_in_memory(part) for part in parts]
+        # What the event loop still has to send comes first.
         if self._socket is None or self._writer.transport.get_write_buffer_size():
             return parts
         with self._lock:
@@ -106,6 +107,7 @@ class Sender:
                 if poll is None:
                     poll = select.poll()
                     poll.register(target, select.POLLOUT)
+                # A thread must not wait long for a slow client: the event loop does that.
                 if not poll.poll(_STALL_SECONDS * 1000):
                     break
                 if time.monotonic() - since > _THREAD_SECONDS_MAX:
@@ -121,7 +123,7 @@ class Sender:
         if self._by_kernel:
             try:
                 sent = os.sendfile(target.fileno(), _descriptor(part), part.position, part.size)
-            except io.UnsupportedOperation:
+            except io.UnsupportedOperation:  # an object, which has no descriptor
                 self._by_kernel = False
             except OSError as error:
                 if error.errno not in _NO_SENDFILE:
@@ -155,12 +157,13 @@ class Sender:
         if self._is_plain and self._by_kernel:
             await self._writer.drain()
             loop = asyncio.get_running_loop()
+            # Else it is sent piece by piece.
             with contextlib.suppress(asyncio.SendfileNotAvailableError, io.UnsupportedOperation):
                 file = cast("IO[bytes]", part.source)  # its descriptor is all that is used
                 sent = await loop.sendfile(
                     self._writer.transport, file, part.position, part.size, fallback=False
                 )
-                if sent < part.size:
+                if sent < part.size:  # the file ended
                     raise ConnectionAbortedError("a file became shorter while it was sent")
                 return
         position, end = part.position, part.position + part.size

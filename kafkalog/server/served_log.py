@@ -183,6 +183,7 @@ class ServedLog:
             KafkaLogError: the files cannot be read.
         """
         with self._lock:
+            # A broker may replace, or delete, what is read.
             for _ in range(_TRIES_MAX):
                 try:
                     return self._read(offset, size, isolation, at_least_one)
@@ -226,6 +227,7 @@ class ServedLog:
                 continue
             batch, following = sound
             wanted = max(size, batch.size_bytes) if at_least_one else size
+            # As a broker: no batch but the first one of a response is sent if it does not fit.
             if 0 < wanted < batch.size_bytes:
                 return Slice(b"", None)
             records: FileRange | bytes = b""
@@ -288,6 +290,7 @@ class ServedLog:
     def _checked(self, opened: ServedSegment, position: int, end: int) -> int:
         """Return where the sound batches end that begin at a position: at `end`, or before it."""
         before, at = opened.sound
+        # The range that is known to be sound does not reach the position.
         if not before <= position <= at:
             before = at = position
         if at >= end:
@@ -305,6 +308,7 @@ class ServedLog:
                         return at
                     if batch.end_position > end:  # only a part of it is sent
                         opened.sound = before, at
+                        # Its end is checked when somebody wants the whole of it.
                         return end
                     if not crc_valid(source, batch):
                         return at
@@ -337,6 +341,7 @@ class ServedLog:
         """Return bytes of a segment, batches of old magics rebuilt in today's."""
         source = opened.source
         batch: Batch | Defect = first
+        # Today's clients need magic 2 (docs/guide/serve.md).
         if first.magic >= 2:
             held = opened.held_at(first.position, end - first.position)
             if held is not None:

@@ -179,7 +179,6 @@ class AggregatingDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog_aggregates"
 
     def _asked(self) -> tuple[SourceOptions, Aggregation]:

@@ -63,6 +63,7 @@ def gather(
         rows = [(n, i, json.dumps(p)) for n, task in cut for i, p in enumerate(task["pieces"])]
         bare = {n: json.dumps({**task, "pieces": []}) for n, task in cut}
         made = spread(session, rows).mapInArrow(_Piece(Called.of(piece_work)), _ROWS)
+        # Each task of ours gets a partition of its own, and its rows in order.
         ordered = by_id(made, len(cut), made.number.cast("int")).sortWithinPartitions(*_ORDER)
         frames.append(ordered.mapInArrow(_Gathered(Called.of(work), bare), _ROWS))
     if not frames:
@@ -211,6 +212,7 @@ class _Gathered:
 
 def _each(batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
     for batch in batches:
+        # One at a time: rows are large, and `to_pylist` copies them.
         for i in range(batch.num_rows):
             yield from batch.slice(i, 1).to_pylist()
 

@@ -64,6 +64,7 @@ class _Reading:
 
 def _arrow_of(schema: StructType) -> Any:
     """Return the schema that Spark expects for one of its own."""
+    # Older Sparks do not have this parameter.
     zone: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )

@@ -120,7 +120,7 @@ def _text_of(raised: BaseException) -> str:
 def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     ours = _OURS.findall(text)
     if ours:
-        name, message, path, position = ours[-1]
+        name, message, path, position = ours[-1]  # the innermost one is the cause
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, KafkaLogError):
             error: KafkaLogError = kind(
@@ -135,6 +135,7 @@ def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     if is_query:
         return UsageError(_first_line(text))
     in_python = _PYTHON.findall(text) if "Traceback (most recent call last)" in text else []
+    # A failing disk or network is no fault of ours.
     if in_python and _OUR_CODE.search(text) and not in_python[-1].startswith("OSError"):
         return InternalError(
             f"internal error in a Spark task: {_shortened(in_python[-1])}",
@@ -251,9 +252,11 @@ def run_job(
                 if tell is not None:
                     tell(job.tasks_done())
             return future.result()
+    # py4j reaches nobody any more.
     except OSError as raised:
         raise driver_lost() from raised
     except KeyboardInterrupt:
+        # A JVM that hangs must not hold up Ctrl-C.
         with suppress(TimeoutError):
             call_within(_CANCEL_S, job.cancel)
         wait([future], _CANCEL_S)
@@ -300,6 +303,7 @@ class _DriverJob:
         if len(stages) < 2:
             return 0
         last = tracker.getStageInfo(max(stages))
+        # Its information is dropped after a while.
         return 0 if last is None else int(last.numCompletedTasks)
 
     def cancel(self) -> None:
@@ -352,7 +356,6 @@ class Called:
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> Self:
-        """Return the reference to a function."""
         name = f"{function.__module__}:{function.__name__}"
         return cls(name, tuple(file_system.registered_uris()), keys_in_use())
 

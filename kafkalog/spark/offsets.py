@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
 
+# As in the JSON offsets of Spark's own source for Kafka.
 LATEST: Final = -1
 EARLIEST: Final = -2
 _WORDS: Final = {"latest": LATEST, "earliest": EARLIEST}
@@ -210,6 +211,7 @@ def _by_partition(
             continue
         for partition, number in numbers.items():
             is_number = isinstance(number, int) and not isinstance(number, bool)
+            # JSON's true is an int in Python.
             if not partition.isdecimal() or not is_number or not smallest <= number < 1 << 63:
                 raise UsageError(f"The option {option} cannot be {text!r}.", hint=_SAYS)
             found[topic, int(partition)] = number

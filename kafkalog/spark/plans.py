@@ -49,6 +49,7 @@ def hand_over(directory: str, asked: SourceOptions, find: Find) -> None:
 def tasks_in(directory: str | None, asked: SourceOptions) -> list[tuple[Split, ...]]:
     """Return the tasks that were handed over, or plan them. Raises as `batch_tasks`."""
     for request, tasks in () if directory is None else _each(directory, _PLAN):
+        # A request is all that decides which rows there are: the same one, the same plan.
         if request == asked.request:  # the other options are those of the run
             found: list[tuple[Split, ...]] = tasks
             return found

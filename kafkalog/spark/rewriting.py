@@ -122,7 +122,7 @@ class _Rewriting:
             raise _OtherError
         found = []
         for one in group.expressions:
-            if isinstance(one, exp.Literal) and not one.is_string:
+            if isinstance(one, exp.Literal) and not one.is_string:  # `GROUP BY 1`
                 chosen = self._select.expressions[int(one.this) - 1]
                 one = chosen.this if isinstance(chosen, exp.Alias) else chosen
             name = self._column(one)
@@ -170,6 +170,7 @@ class _Rewriting:
             if column.name in {f"_{number}" for number in range(len(self._measures))}:
                 continue
             is_late = column.find_ancestor(exp.Having, exp.Order) is not None
+            # These clauses may name results.
             if is_late and not column.table and column.name.lower() in aliases:
                 continue
             if self._column(column) not in groups:

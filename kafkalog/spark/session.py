@@ -230,7 +230,7 @@ def _open_already(master: str) -> SparkSession | None:
     there = str(context.master)
     if there != master and not (is_local(there) and is_local(master)):
         raise UsageError(
-            f"This process already has a Spark session with {there} already.",
+            f"This process already has a Spark session with {there}.",
             hint="One process has one driver: end that session first.",
         )
     return SparkSession.builder.getOrCreate()
@@ -343,6 +343,7 @@ def _pass_over(*_: object) -> None:
 
 def _end(process: DriverProcess, connected: Future[SparkSession], timeout_s: float) -> None:
     """Stop the session, end the JVM, and make pyspark forget both."""
+    # In this order: pyspark asks the JVM while it stops.
     session = None
     try:
         if connected.done() and connected.exception() is None:
@@ -400,6 +401,7 @@ def scratch_directory() -> Iterator[str]:
 
 def _sweep() -> None:
     """Remove the directories of this user's sessions whose processes are dead."""
+    # Tidying up must not keep a session from starting.
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             is_session = entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)

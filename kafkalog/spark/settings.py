@@ -86,7 +86,7 @@ def has_data_sources() -> bool:
     """Return whether the API of Python data sources is there as we use it: from Spark 4.2 on."""
     try:
         return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
-    except ModuleNotFoundError:
+    except ModuleNotFoundError:  # not even `pyspark.sql.streaming`
         return False
 
 
@@ -101,7 +101,6 @@ def require_data_sources() -> None:
 
 
 def pyspark_version() -> str:
-    """Return the version of the pyspark that is installed."""
     return importlib.metadata.version("pyspark")
 
 
@@ -233,6 +232,7 @@ def driver_settings(
         java_options: ours; the user's own follow them.
     """
     settings = dict(_SETTINGS)
+    # Linux refuses longer paths of sockets; without it, workers use TCP.
     if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE <= _SOCKET_PATH_MAX:
         settings["spark.python.unix.domain.socket.enabled"] = "true"
     if is_local(master):
@@ -332,6 +332,7 @@ class DriverProcess:
             *(["--load-spark-defaults"] if has_data_sources() else []),  # unknown before Spark 4
             "pyspark-shell",
         ]
+        # Private to pyspark: `PythonGatewayServer` writes its port and its secret to this file.
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._answer_path}
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(  # noqa: S603 # Spark's own script

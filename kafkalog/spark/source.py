@@ -109,6 +109,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if now < self._waits_until:
             end = self._tail.advance(start, None)
+            # A partition that is new counts from its beginning.
             if sum(end[key][0] - start.get(key, [0])[0] for key in end) < least:
                 return True
         self._waits_until = now + self._asked.delay_s
@@ -142,7 +143,6 @@ class KafkaLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog"
 
     def schema(self) -> StructType:
@@ -150,7 +150,6 @@ class KafkaLogDataSource(DataSource):
         return from_arrow_schema(columns_of(parse_options(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
         asked = parse_options(self.options)
         require_batch(asked.edges)
         kind = FilteringReader if asked.pushes_filters else TableReader
@@ -173,7 +172,6 @@ class PlannedDataSource(KafkaLogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog_planned"
 
 
@@ -185,7 +183,6 @@ class UnplannedDataSource(PlannedDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "kafkalog_unplanned"
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -225,7 +222,6 @@ class TableReader(DataSourceReader):
         self._plans = plans
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks."""
         return [SplitPartition(task) for task in tasks_in(self._plans, self._asked)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -76,7 +76,7 @@ class StreamMetrics(StreamingQueryListener):
         """Write what the last batch has done."""
         progress = event.progress
         found = [one for source in progress.sources for one in _lags(source)]
-        if not found:
+        if not found:  # it reads no logs
             return
         query = self._names[str(progress.id)] = progress.name or str(progress.id)
         self._active.labels(query).set(1)

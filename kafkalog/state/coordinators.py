@@ -123,6 +123,7 @@ def internal_topic(
     counts = [image.partition_count(name) for image in images]
     count = max((count for count in counts if count), default=None)
     if count is not None:
+        # A topic never loses partitions: larger numbers are not its own.
         replicas = {number: found for number, found in replicas.items() if number < count}
         return InternalTopic(name, count, "metadata", replicas, names)
     return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas, names)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.state.coordinators import InternalTopic
 
+# Record types, which are the versions of keys: 0 and 1 are offsets, 2 a classic group.
 _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
 _LEGACY_OFFSET_KEY: Final = b"\0\0"
@@ -269,6 +270,7 @@ def _with_current_keys(rows: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # A coordinator of 0.8 wrote keys of version 0; a later commit has another key.
     is_legacy = pc.equal(pc.binary_slice(rows["key"], 0, 2), pa.scalar(_LEGACY_OFFSET_KEY))
     if not pc.any(is_legacy).as_py():
         return rows

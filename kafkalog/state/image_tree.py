@@ -50,7 +50,7 @@ RELEASES: Final = {
 """Feature level of `metadata.version` to its name: `MetadataVersion`."""
 _QUOTA_NAMES: Final = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
 _DEFAULT: Final = "<default>"
-_SHORT_MAX: Final = 0x7FFF
+_SHORT_MAX: Final = 0x7FFF  # `Short.MAX_VALUE`
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_control")
 """The columns of a scan that `LatestRecords` takes."""
 _NO_PRODUCER: Final = -1
-_COMMIT: Final = b"\0\1"
+_COMMIT: Final = b"\0\1"  # the type in a marker's key, after its version
 _KEPT: Final = ["key", "offset", "timestamp", "value"]
 _ROWS_AT_ONCE: Final = 1 << 17
 _ROWS_DECODED: Final = 1 << 14

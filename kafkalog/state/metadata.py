@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+# Of `ControlRecordType`.
 _SNAPSHOT_HEADER: Final = 3
 _LEADER_CHANGE: Final = 2
 
@@ -124,7 +125,6 @@ def _partition(target: LogDirListing | PartitionDir) -> PartitionDir:
 def _snapshot(
     file: FileEntry, progress: Callable[[int], None] | None, *, has_moment: bool
 ) -> Metadata:
-    """Return what a snapshot holds."""
     if file.name.kind != FileKind.KRAFT_SNAPSHOT:
         raise UsageError(
             "This file is not a snapshot.",

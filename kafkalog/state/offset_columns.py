@@ -144,10 +144,12 @@ def commit_values(rows: Any) -> tuple[Mask, Longs]:
     is_plain = (version >= 0) & (version <= 3) & (text <= end) & (stop == values.stops)
     is_flexible = version == 4
     if is_flexible.any():
+        # From 128 on a size takes several bytes: such rows are left to the decoder.
         size = values.byte(values.starts + 14)
         new_end = values.starts + 14 + size
         tags = [values.byte(new_end + 8 + number) for number in range(3)]
         has_none = (tags[0] == 0) & (new_end + 9 == values.stops)
+        # The only known tag: 0, the topic id, with 16 bytes.
         has_id = (tags[0] == 1) & (tags[1] == 0) & (tags[2] == 16)
         has_id &= new_end + 11 + 16 == values.stops
         is_new = is_flexible & (size > 0) & (size < 0x80) & (has_none | has_id)

@@ -70,6 +70,7 @@ class OffsetRecords:
             is_plain &= has_value
             self._note_others(batch, is_plain)
             rows = np.flatnonzero(is_plain)
+            # Batch and row in one number, which sorts with the rest.
             place = number << _PLACE_BITS | rows
             small = (one[rows].astype(np.int32) for one in (group, partition))
             found.append((*small, offset[rows], place))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TEMPORARY_SUFFIX = ".tmp"
 """Kafka's own, for checkpoints that are being written: brokers ignore them."""
+# bytes that a copy holds in memory
 _AT_ONCE = 1 << 20
 
 
@@ -90,11 +91,11 @@ class ChangeWatch:
         self._new: set[str] = set()
 
     def __call__(self, step: Step) -> None:
-        """Record a step."""
         if step.kind in (StepKind.CREATE, StepKind.MAKE_DIRECTORY):
             self._new.add(step.path)
         elif step.kind in (StepKind.REMOVE, StepKind.REMOVE_DIRECTORY) and step.path in self._new:
             self._new.discard(step.path)
+        # A sync makes durable what an earlier step has counted.
         elif step.kind not in (StepKind.SYNC, StepKind.SYNC_DIRECTORY):
             self.has_changed = True
         if self._observe is not None:
@@ -124,6 +125,8 @@ class Changes:
     def __init__(self, directory: str, observe: Callable[[Step], None] | None = None) -> None:
         self.directory = directory
         self.observe = observe
+        # Resolved once: a link that replaces the directory later cannot redirect a step
+        # (`_opened`).
         self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
@@ -151,6 +154,8 @@ class Changes:
     def _create(self, name: str, like: str | None, mtime_ns: int | None) -> Iterator[BinaryIO]:
         path = self.path(name)
         try:
+            # O_EXCL and O_NOFOLLOW: a file or link that somebody put there meanwhile is never
+            # written into.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             with self._opened(name) as directory:
                 descriptor = os.open(name, flags, 0o666, dir_fd=directory)
@@ -162,11 +167,14 @@ class Changes:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 yield file
+                # Before the sync, which makes owner, permissions and time durable together with the
+                # bytes.
                 file.flush()
                 if like is not None:
                     take_after(descriptor, like)
                 else:
                     take_after_directory(descriptor, around)
+                # The last write has set the time, so it is set after all of them.
                 if mtime_ns is not None:
                     os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 self._tell(StepKind.CREATE, path)
@@ -186,10 +194,15 @@ class Changes:
         self._require_plain(name)
         temporary = name + TEMPORARY_SUFFIX
         old = self.path(name)
+        # A rename would replace the link, and leave the file that it leads to as it was.
         require_no_link(old)
+        # Left by a killed run, or by a broker that died while it wrote the checkpoint.
         self.remove(temporary, missing_ok=True)
         with self.create(temporary, like=old if os.path.lexists(old) else None) as file:
             file.write(data)
+        # The bytes are synced by now: a crash after the rename never shows a file that is empty or
+        # half written. As `CheckpointFile.write`: temporary file, fsync, atomic rename, fsync of
+        # the directory.
         self.rename(temporary, name)
         self.sync_directory()
 
@@ -206,6 +219,7 @@ class Changes:
                         follow_symlinks=False)  # fmt: skip
         except FileExistsError as error:
             raise exists(path) from error
+        # Another file system (EXDEV), one without links, or too many links: the bytes do as well.
         except OSError:
             self._copy(source, name)
         else:
@@ -214,6 +228,7 @@ class Changes:
     def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
         """Copy a file, or its beginning, under a name here; a whole copy keeps its time."""
         try:
+            # O_NONBLOCK: opening a FIFO of that name does not wait for its writer.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(source, flags), "rb") as original:
                 status = os.fstat(original.fileno())
@@ -237,7 +252,6 @@ class Changes:
         self._tell(StepKind.RENAME, path, new_path)
 
     def remove(self, name: str, *, missing_ok: bool = False) -> None:
-        """Remove a file."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:
@@ -262,6 +276,7 @@ class Changes:
             with self._opened(name) as directory:
                 descriptor = os.open(name, flags, dir_fd=directory)
             try:
+                # A backup is a hard link: cutting the file in place would cut the backup with it.
                 is_shared = os.fstat(descriptor).st_nlink > 1
                 if not is_shared:
                     os.ftruncate(descriptor, size_bytes)
@@ -293,6 +308,8 @@ class Changes:
         try:
             with self._opened(name) as directory:
                 os.mkdir(name, dir_fd=directory)
+            # Opened again without following links, for the case that it was swapped for one
+            # meanwhile.
             if like is not None:
                 with open_directory(os.path.join(self._real, name)) as made:
                     take_after(made, like)

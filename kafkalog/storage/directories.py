@@ -84,6 +84,7 @@ class NewDirectory:
         self._syncs_once = syncs_once
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
+        # Now, so that hours of work are not refused at the end; again when the name is given.
         require_vacant(self.path)
         self._begin(like)
 
@@ -94,6 +95,8 @@ class NewDirectory:
             self.left_over_removed = self._remove_left_over()
             os.mkdir(self.building)
             self._tell(StepKind.MAKE_DIRECTORY, self.building)
+            # Locked before anything is in it: a second run takes what it finds here for a leftover,
+            # and would remove it (`_remove_left_over`).
             self._lock = lock_directory(self.building)
             try:
                 self._around = os.stat(like) if like is not None else os.fstat(self._lock)
@@ -123,6 +126,8 @@ class NewDirectory:
         path = self.place(name)
         try:
             self._make(os.path.dirname(path))
+            # Two sources with one name are a mistake of ours: the second must not overwrite the
+            # first.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
                 yield file
@@ -131,6 +136,7 @@ class NewDirectory:
                     take_after(file.fileno(), os.path.realpath(like))
                 else:
                     take_after_directory(file.fileno(), self._around)
+                # After the last write, which sets the time itself.
                 if mtime_ms is not None:
                     os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
                 self._tell(StepKind.CREATE, path)
@@ -191,6 +197,7 @@ class NewDirectory:
         """Write a file, replacing any file of that name; one with these bytes stays."""
         try:
             with open(self.place(name), "rb") as old:
+                # One byte more than wanted tells a longer file from an equal one.
                 if old.read(len(data) + 1) == data:
                     return
             self.remove(name)
@@ -236,11 +243,13 @@ class NewDirectory:
 
     def _discard(self) -> None:
         """Remove a directory that did not get its name, and unlock it."""
+        # The error that brought us here is the one to report; the next run removes what is left.
         self._remove_tree(self.building, ignore_errors=True)
         os.close(self._lock)
 
     def _remove_tree(self, path: str, *, ignore_errors: bool = False) -> None:
         """Remove a directory tree, and report each part of it."""
+        # Listed before the removal, as there is nothing left to list after it.
         steps = []
         for directory, _, names in os.walk(path, topdown=False) if self._observe else ():
             steps += [Step(StepKind.REMOVE, os.path.join(directory, name)) for name in names]
@@ -254,10 +263,13 @@ class NewDirectory:
         if self._syncs_once:
             self._sync_everything()
         else:
+            # All names below are durable before the one rename that shows them; files are synced
+            # already.
             for directory, _, _ in os.walk(self.building, topdown=False):
                 self._sync(directory)
         self._rename(self.building, self.path)
         self.has_its_name = True
+        # The rename itself: without it a crash may take the directory back to its partial name.
         self._sync(os.path.dirname(self.path))
 
     def _sync_everything(self) -> None:
@@ -276,6 +288,7 @@ class NewDirectory:
         """Remove the leftover of a killed run; return whether there was one."""
         if not os.path.lexists(self.building):
             return False
+        # Fails while the run that builds it is alive: only what nobody holds is a leftover.
         lock = lock_directory(self.building)
         try:
             self._remove_tree(self.building)
@@ -325,6 +338,8 @@ class NewPartitions(NewDirectory):
         self._observe = observe
         self._syncs_once = True
         self.path = os.path.realpath(log_dir)
+        # A name that ends in `-delete`: a broker that starts after a crash queues it for deletion,
+        # as LogManager.loadLog does; a name that is no partition's would stop the start.
         self.building = os.path.join(self.path, staging_name())
         self._begin(self.path)
 
@@ -343,6 +358,8 @@ class NewPartitions(NewDirectory):
         final = self._final(place)
         try:
             if os.path.lexists(final):
+                # Not removed in place: after a crash halfway through, half of an old partition
+                # would be live.
                 self._rename(final, self.place(secrets.token_hex(8)))
                 self._sync(self.path)
         except OSError as error:

@@ -60,12 +60,14 @@ class FileTree:
         building, temporary = self._path(self._building), secrets.token_hex(8)
         try:
             self._make(building)
+            # A random name: two processes that write the same file do not share its temporary one.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with self._opened(building) as around:
                 try:
                     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=around), "wb") as file:
                         yield file
                         file.flush()
+                        # Before the rename, else a crash may show the name with none of the bytes.
                         os.fsync(file.fileno())
                     self._make(place)
                     with self._opened(place) as target:
@@ -85,6 +87,7 @@ class FileTree:
     def pieces(self, name: str) -> Iterator[bytes] | None:
         """Yield the bytes of a file in pieces; None if missing."""
         path = self._path(name)
+        # O_NONBLOCK: a FIFO of that name is refused below instead of waited for.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             with self._opened(os.path.dirname(path)) as around:
@@ -116,6 +119,7 @@ class FileTree:
                 os.unlink(os.path.basename(path), dir_fd=around)
         except OSError as error:
             raise unwritable(error, path) from error
+        # It is not empty, or somebody else has just removed it.
         with suppress(OSError):
             os.rmdir(os.path.dirname(path))
 
@@ -150,6 +154,7 @@ class FileTree:
                 for one in os.listdir(here):
                     if one not in without:
                         os.link(one, one, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+                # The links are durable before `exchange` makes them the files in use.
                 os.fsync(there)
         except OSError as error:
             raise unwritable(error, path) from error
@@ -169,6 +174,7 @@ class FileTree:
                 built._opened(os.path.dirname(built._path(name))) as there,
             ):
                 exchange(here, last, there, last)
+                # Both: the exchange changed an entry in each directory.
                 os.fsync(here)
                 os.fsync(there)
         except OSError as error:
@@ -218,6 +224,7 @@ class FileTree:
 
     def _make(self, path: str) -> None:
         """Make a directory and those on the way to it, all of them durable."""
+        # `_opened` needs the root; below it, directories are made relative to open descriptors.
         make_directories(self.root)
         missing = []
         while not os.path.isdir(path):

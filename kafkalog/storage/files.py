@@ -38,6 +38,7 @@ def open_directory(path: str) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened; `ENOTDIR` or `ELOOP` if a component is a symbolic link.
     """
+    # O_NOFOLLOW covers the last component only, so each one is opened by itself.
     names = [name for name in os.path.abspath(path).split(os.sep) if name]
     descriptor = os.open(os.sep, _PASSED if names else _DIRECTORY | os.O_RDONLY)
     try:
@@ -56,6 +57,7 @@ NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """Errors of a kernel or file system that cannot exchange two names."""
+# RENAME_EXCHANGE of linux/fs.h; Python's os module has no renameat2.
 _EXCHANGE: Final = 2
 
 _CLONE: Final = 0x40049409
@@ -65,6 +67,7 @@ _CANNOT_CLONE: Final = (
     errno.ETXTBSY,
 )  # fmt: skip
 """Errors of file systems that share no blocks, or not between these files."""
+# below the 2 GiB that Linux copies in one call
 _COPIED_AT_ONCE: Final = 1 << 30
 _READ_AT_ONCE: Final = 1 << 20
 
@@ -104,11 +107,14 @@ def make_directories(path: str) -> None:
     Raises:
         OSError: one cannot be made.
     """
+    # From the outside in, and each synced in its parent: a synced file below a directory whose own
+    # name was lost in a crash cannot be reached.
     missing = []
     while path and not os.path.isdir(path):
         missing.append(path)
         path = os.path.dirname(path)
     for one in reversed(missing):
+        # Another process made it meanwhile.
         with suppress(FileExistsError):
             os.mkdir(one)
         sync_directory(os.path.dirname(one) or ".")
@@ -135,6 +141,7 @@ def cloned(source: int, target: int) -> bool:
     try:
         fcntl.ioctl(target, _CLONE, source)
     except OSError as error:
+        # Not an error: the caller copies the bytes instead.
         if error.errno in _CANNOT_CLONE:
             return False
         raise
@@ -148,8 +155,10 @@ def copy_bytes(source: int, target: int) -> int:
         while count := os.copy_file_range(source, target, _COPIED_AT_ONCE):
             size += count
     except OSError as error:
+        # Once some bytes are copied, the file system can do it, and the error is a real one.
         if size or error.errno not in _CANNOT_CLONE:
             raise
+    # Where copy_file_range is refused before the first byte.
     while data := os.read(source, _READ_AT_ONCE):
         size += len(data)
         left = memoryview(data)
@@ -172,6 +181,7 @@ def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
     return UnwritableError(f"The path cannot be written: {reason}.", path=path)
 
 
+# What a directory's mode says about files: no execute bit; the owner always reads and writes.
 _OF_A_FILE: Final = 0o666
 _OWNERS: Final = 0o600
 
@@ -186,6 +196,7 @@ def take_after(descriptor: int, like: str) -> None:
     _give(descriptor, status)
     os.chmod(descriptor, stat.S_IMODE(status.st_mode))
     for label in _labels(like):
+        # Labels as of SELinux: setting them needs rights that the owner of a log seldom has.
         with suppress(OSError):
             value = os.getxattr(like, label, follow_symlinks=False)
             os.setxattr(descriptor, label, value)
@@ -201,6 +212,7 @@ def take_after_directory(descriptor: int, around: os.stat_result) -> None:
     else:
         given |= stat.S_IRWXU
     _give(descriptor, around)
+    # Only ever narrower: the umask has already taken away what the user does not want to give.
     if mode & ~given:
         os.chmod(descriptor, mode & given)
 
@@ -209,6 +221,7 @@ def _give(descriptor: int, status: os.stat_result) -> None:
     """Set owner and group, as far as permitted."""
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (status.st_uid, status.st_gid):
+        # Only root may give files away; everybody else owns what they make.
         with suppress(PermissionError):
             os.chown(descriptor, status.st_uid, status.st_gid)
 
@@ -216,10 +229,12 @@ def _give(descriptor: int, status: os.stat_result) -> None:
 def _labels(path: str) -> list[str]:
     try:
         return os.listxattr(path, follow_symlinks=False)
+    # A file system without extended attributes.
     except OSError:
         return []
 
 
+# Syncing while there is more to write keeps the disk busy, and leaves little for the last fsync.
 _SYNCED_AT_ONCE: Final = 1 << 24
 _WRITTEN_APART: Final = 1 << 16  # pieces from this size on are worth a thread
 
@@ -233,12 +248,14 @@ def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[me
     Raises:
         OSError: a piece cannot be written or synced.
     """
+    # One thread each: writes stay in order, and a slow fsync holds up no write.
     with Crew(1, "kafkalog-sync") as syncer, Crew(1, "kafkalog-write") as writer:
         syncing: Future[None] | None = None
         writing: Future[int] | None = None
         size = 0
         for piece in pieces:
             data = memoryview(piece)
+            # The caller may reuse the last piece's memory from here on.
             if writing is not None:
                 writing.result()
                 writing = None
@@ -284,6 +301,7 @@ class NewFile:
         self._replaces = replaces
         if not replaces and os.path.lexists(path):
             raise exists(path)
+        # In the same directory: a rename is atomic only within a file system.
         self._temporary = f"{path}.{secrets.token_hex(4)}.tmp"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -308,6 +326,7 @@ class NewFile:
                 self.file.flush()
                 if self._replaces and os.path.lexists(self.path):
                     take_after(self.file.fileno(), os.path.realpath(self.path))
+                # Before the name, else a crash may show the name with none of the bytes.
                 os.fsync(self.file.fileno())
                 self.file.close()
                 self._publish()
@@ -332,6 +351,7 @@ class NewFile:
     def _link(self) -> None:
         """Give the file its final name, unless a file of that name exists by now."""
         try:
+            # Unlike a rename, a link fails if somebody has made a file of that name meanwhile.
             os.link(self._temporary, self.path)
         except FileExistsError as error:
             raise exists(self.path) from error

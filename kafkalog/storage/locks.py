@@ -52,8 +52,11 @@ class LogDirLock:
 
     def __enter__(self) -> Self:
         try:
+            # As long as brokers end: each removes the file, and with it the lock that we have just
+            # taken.
             while not self._take():
                 self.__exit__()
+        # A reader without a file to lock goes on: no broker that runs there has one either.
         except (FileNotFoundError, NotADirectoryError) as error:
             if self._writes:
                 raise unwritable(error, self.path) from error
@@ -65,6 +68,8 @@ class LogDirLock:
                 raise UnreadableError(
                     f"The file cannot be opened: {reason}.", path=self.path
                 ) from error
+            # A reader goes on where there are no locks: it changes nothing, and reports what it
+            # sees.
             if self._writes or error.errno not in NO_LOCKS:
                 in_use = self._in_use(error)
                 self.__exit__()
@@ -73,6 +78,7 @@ class LogDirLock:
 
     def _take(self) -> bool:
         """Open and lock the file; return whether it still has its name."""
+        # An exclusive POSIX lock needs a file open for writing.
         flags = (os.O_RDWR | os.O_NOFOLLOW) if self._writes else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK
         try:
@@ -88,15 +94,22 @@ class LogDirLock:
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
         status = os.fstat(self._file)
         self._held = status.st_dev, status.st_ino
+        # Before the lock: `broker_lock` must not open and close this file, which would drop the
+        # lock.
         held_here.add(self._held)
+        # lockf, not flock: FileChannel.tryLock of the JVM takes a POSIX record lock (F_SETLK), and
+        # on Linux the two kinds do not see each other.
         fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
         try:
+            # A broker removes the file when it ends: a lock on a removed file keeps nobody off.
             return os.path.samestat(os.fstat(self._file), os.stat(self.path))
         except FileNotFoundError:
             return not self._writes  # the broker that had it has just ended
 
     def _in_use(self, error: OSError) -> LogDirInUseError:
         if error.errno in NO_LOCKS:
+            # A writer refuses here: without locks nothing would stop a broker from starting
+            # meanwhile.
             return LogDirInUseError(
                 "The file system has no locks, so nothing would keep a broker away.",
                 path=self.path,
@@ -126,6 +139,7 @@ class LogDirLock:
         kind = fcntl.F_WRLCK if self._writes else fcntl.F_RDLCK
         try:
             asked = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+            # Only for the message: a holder on another host or in another container stays unknown.
             process = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))[-1]
             if process <= 0:
                 return None  # it has ended, or is invisible to this process
@@ -144,6 +158,7 @@ class LogDirLock:
 
 def _is_ours(words: list[str]) -> bool:
     """Return whether a command line is kafkalog's: `kafkalog …` or `python …/kafkalog …`."""
+    # The interpreter, or the script behind it.
     return "kafkalog" in [os.path.basename(word) for word in words[:2]]
 
 
@@ -166,8 +181,11 @@ def lock_directory(path: str) -> int:
 def lock_open(file: int, path: str) -> None:
     """Lock an open file or directory as `lock_directory` does; do nothing without locks."""
     try:
+        # flock here: no JVM takes part, directories can be locked, and closing another descriptor
+        # of the same file does not drop it.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        # Between our own runs only: without it, two at a time fail later, on names that exist.
         if error.errno in NO_LOCKS:
             return
         if error.errno != errno.EWOULDBLOCK:
@@ -207,8 +225,10 @@ class AppendedFile:
             self._file = os.open(self.path, flags, 0o666)
             lock_open(self._file, self.path)
             self._size = self._whole_lines()
+            # A crash may have left half a line, and the next one would be appended to it.
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
+            # The name of a new file: lines that nobody finds are not durable.
             sync_directory(os.path.dirname(self.path) or ".")
         except OSError as error:
             self.__exit__()
@@ -228,6 +248,7 @@ class AppendedFile:
             os.fsync(self._file)
         except OSError as error:
             try:
+                # A full disk must leave no half line in front of the next attempt.
                 os.ftruncate(self._file, self._size)
             except OSError as second:
                 error.add_note(f"The file cannot be truncated either: {second}")

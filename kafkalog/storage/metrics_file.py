@@ -31,11 +31,11 @@ class MetricsFile:
                 f"{what} needs prometheus_client.", hint="pip install 'kafkalog[metrics]'"
             ) from error
         self._path = path
+        # An unwritable place shows before hours of work, not after.
         with NewFile(path, replaces=True) as trial:
             trial.discard()
 
     def write(self, registry: CollectorRegistry) -> None:
-        """Replace the file by one with the metrics of a registry."""
         import prometheus_client
 
         with NewFile(self._path, replaces=True) as new:

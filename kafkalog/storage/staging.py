@@ -49,6 +49,7 @@ class StagingDirectory:
             for name in os.listdir(self._around):
                 if is_staging(name) and name != staging_name():
                     shutil.rmtree(os.path.join(self._around, name))  # a removal was interrupted
+            # Left by a killed run, whose results are used again.
             with suppress(FileExistsError):
                 os.mkdir(self.path)
             self._file = lock_directory(self.path)
@@ -62,6 +63,7 @@ class StagingDirectory:
         try:
             for name in os.listdir(self.path):
                 place = os.path.join(self.path, name)
+                # Results are named DIGEST-STEP; attempts begin with no digest, so they all go.
                 if name.split("-")[0] not in names:
                     _remove(place, _doomed(place))
         except OSError as error:
@@ -80,6 +82,8 @@ class StagingDirectory:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             _remove(self.path, os.path.join(self._around, staging_name(uuid.uuid4().hex)))
+            # Without it a crash may bring back a directory that a broker then takes for a deleted
+            # partition.
             sync_directory(self._around)
         except OSError as failure:
             raise unwritable(failure, self.path) from failure
@@ -121,6 +125,7 @@ class Attempt:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
+                # Before the rename: a result that has its name is complete, also after a crash.
                 sync_directory(self.path)
                 self._publish()
                 sync_directory(self._staging)
@@ -133,6 +138,7 @@ class Attempt:
         try:
             os.rename(self.path, self._result)
         except OSError as error:
+            # A rename replaces an empty directory only: the first attempt to finish wins.
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
 

@@ -65,7 +65,7 @@ def slices(
 def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, int, int, int]]:
     positions, offsets = [0], [segment.base_offset]
     length = segment.log.end or segment.log.size_bytes
-    with suppress(KafkaLogError), OpenSegment(segment) as opened:
+    with suppress(KafkaLogError), OpenSegment(segment) as opened:  # else it stays in one piece
         length = opened.source.size_bytes
         for position in cut_positions(opened, 0, length, size):
             offset = opened.base_offset_at(position)
@@ -81,6 +81,7 @@ def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, in
 
 def _sought(segment: Segment, offset: int, usual: tuple[int, int], end: int) -> tuple[int, int]:
     """Return where to begin in a part for an offset, and which offset is there."""
+    # Else the part is read from its beginning.
     with suppress(KafkaLogError), OpenSegment(segment) as opened:
         entry = opened.index_entry(offset)
         if entry is not None and usual[0] < entry.position < end:
@@ -106,6 +107,7 @@ class MergedLog(UnifiedLog):
     ) -> None:  # fmt: skip
         main = UnifiedLog(partition)
         logs = [UnifiedLog(one) for one in copies]
+        # A copy whose last leader is older may end with what was cut off elsewhere.
         epoch = _latest_epoch(main)
         others = [one for one in logs if _latest_epoch(one) >= epoch]
         ends = [_known(one, "log_end_offset", 0) for one in others]

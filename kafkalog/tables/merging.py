@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 def clean_to_of(log: UnifiedLog) -> int:
     """Return the offset below which a copy may have been compacted, 0 if it was not."""
     noted = log.checkpoint(file_names.CLEANER_OFFSETS)
+    # The cleaner never takes the active segment.
     return log.segments[-1].base_offset if log.segments and noted is not None else 0
 
 
@@ -62,6 +63,7 @@ class _After:
         other = next((one.log.path for one in log.segments if one.log.name.name == name), None)
         if other is None:
             return False
+        # What cannot be compared counts as different.
         with suppress(KafkaLogError), Source(self.path) as mine, Source(other) as its:
             start = max(0, self.position - _TAIL_SIZE)
             size = self.position - start
@@ -94,7 +96,7 @@ class Copies:
     def _logs(self) -> list[UnifiedLog]:
         found = []
         for path in self._paths:
-            with suppress(KafkaLogError):
+            with suppress(KafkaLogError):  # a copy that cannot be read fills no gap
                 found.append(UnifiedLog(show(open_partition(path), self._view).partition))
         return found
 
@@ -142,6 +144,7 @@ class Copies:
             if (following is not None and following <= first) or segment.base_offset >= end:
                 continue
             with suppress(KafkaLogError):
+                # What cannot be read is not sound: other copies may have it.
                 for run in self._survey(segment, first, end, clean_to):
                     yield segment, run
 

@@ -116,6 +116,7 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
         return []
     log = UnifiedLog(show(open_partition(directory), split.view).partition)
     start = log.log_start_offset
+    # Below its planned end the log would be another one: no loss can be named.
     if end is not None and log.log_end_offset < end:
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     if start > wanted and (end is None or end > wanted):

@@ -144,6 +144,7 @@ def _tell(gaps: Callable[[Target], object], target: Target, view: LogView) -> No
             lambda: gaps(target),
             lambda: gaps(_shown(target.listed.listed_again(), view)),
         )
+    # A partition that was deleted meanwhile lacks nothing.
     except NotFoundError:
         if file_system.exists(target.listed.path):
             raise

@@ -138,6 +138,8 @@ class Survey:
             self.misfits[number] += int((~fits & valid)[:count].sum())
             if not number:
                 good &= fits
+        # A producer's batch has a record for each offset; what the cleaner rewrites keeps its
+        # range.
         kept = last - base + 1 != headers[h.COUNT]
         self.is_compacted |= bool((kept & good & is_new).any())
         hole = is_new & (base > before + 1) & (before + 1 >= self._clean_to)

@@ -231,7 +231,8 @@ class Tail:
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
-        with suppress(KafkaLogError):
+        with suppress(KafkaLogError):  # else by its name alone
+            # By topic id: a topic that was made again begins at its start.
             name += f"@{read_topic_id(os.path.join(partition.path, 'partition.metadata'))}"
         several = self._request.replicas == Replicas.ALL
         return f"{name} {os.path.dirname(partition.path)}" if several else name
@@ -348,6 +349,7 @@ def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
     if epoch >= 0 and log.leader_epochs:
         if log.leader_epochs[-1].epoch < epoch:
             return min(end, offset)  # this log was never under that leader
+        # An epoch ends where the next one starts.
         later = (one.start_offset for one in log.leader_epochs if one.epoch > epoch)
         end = min(end, next(later, end))
     elif epoch >= 0 and offset <= end and _epoch_in_log(log, offset - 1) > epoch:

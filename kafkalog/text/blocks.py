@@ -44,7 +44,6 @@ class Text:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return len(self.ends)
 
     def cut(self, first: int, last: int) -> Text:

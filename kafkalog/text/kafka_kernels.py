@@ -186,7 +186,7 @@ def _record_line(out, at, arena, rows, row, headers, content, metadata):
         if at < 0:
             return at
     elif content and max(rows[_KEY_SIZE, row], rows[_VALUE_SIZE, row]) >= 0:
-        out[at] = 124
+        out[at] = 124  # `|`
         at += 1
     if content:
         for i in range(2):

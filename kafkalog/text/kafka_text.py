@@ -171,7 +171,6 @@ class Lines:
 
     @property
     def text(self) -> memoryview:
-        """The lines."""
         return self.block.view
 
 

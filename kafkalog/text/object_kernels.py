@@ -157,6 +157,7 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
             stop = program[RUN_END, run]
             end = at + stop - place
             while place < stop:
+                # In whole steps, each one instruction: what is copied too much is overwritten.
                 copy_bytes(out, at, scratch, place, COPY_SIZE)
                 place += COPY_SIZE
                 at += COPY_SIZE
@@ -186,7 +187,7 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
                         out, at, arena, rows[k.HEADERS_POSITION, row], headers_count, form
                     )
                 else:
-                    out[at] = 91
+                    out[at] = 91  # `[]`
                     out[at + 1] = 93
                     at += 2
                     continue

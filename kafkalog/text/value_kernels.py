@@ -54,6 +54,8 @@ for _code, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
 @inlined
 def _eight_digits(value):
     """Return the digits of a number below 10 ** 8, a byte each, the first one lowest."""
+    # Multiplications divide all lanes of a word at once: 10486 / 2^20 is 1 / 100, closely enough
+    # below 10,000, and 103 / 2^10 is 1 / 10 below 100.
     high = value // np.uint64(10000)
     word = high | (value - high * np.uint64(10000)) << np.uint64(32)
     hundreds = word * np.uint64(10486) >> np.uint64(20) & _TWO_LANES
@@ -66,7 +68,7 @@ def _eight_digits(value):
 def _few_digits(out, at, value):
     """Write a number below 10 ** 8; return the position after it."""
     word = _eight_digits(value)
-    skipped = trailing_zeros(word | np.uint64(1) << np.uint64(56)) >> 3
+    skipped = trailing_zeros(word | np.uint64(1) << np.uint64(56)) >> 3  # a digit is left of 0, too
     put_eight_bytes(out, at, (word | _ZEROS) >> np.uint64(8 * skipped))
     return at + 8 - skipped
 
@@ -76,9 +78,9 @@ def put_number(out, at, value):
     """Write a number; like all functions below, return the position after it."""
     rest = np.uint64(value)
     if value < 0:
-        out[at] = 45
+        out[at] = 45  # `-`
         at += 1
-        rest = np.uint64(-(value + 1)) + np.uint64(1)
+        rest = np.uint64(-(value + 1)) + np.uint64(1)  # the least int64 has no positive twin
     if rest < _EIGHT:
         return _few_digits(out, at, rest)
     high = rest // _EIGHT
@@ -96,7 +98,7 @@ def put_number(out, at, value):
 @inlined
 def _escape(out, at, unit):
     """Write a backslash, `u` and four hexadecimal digits."""
-    out[at] = 92
+    out[at] = 92  # a backslash, then `u`
     out[at + 1] = 117
     for i in range(4):
         out[at + 2 + i] = _HEX[unit >> (12 - 4 * i) & 15]
@@ -105,7 +107,7 @@ def _escape(out, at, unit):
 
 @inlined
 def _is_unsafe(point):
-    """Return whether a terminal could act on a character above ASCII: `output.text.UNSAFE`."""
+    """Return whether a terminal could act on a character above ASCII: `wording.UNSAFE`."""
     if point < 0xA0 or point == 0xAD or point == 0x61C or point == 0xFEFF:
         return True
     if 0x200B <= point <= 0x206F:
@@ -131,7 +133,7 @@ def _character(out, at, data, place, end):
             out[at + i] = data[place + i]
         return at + more + 1, place + more + 1
     if point >= 0x10000:
-        at = _escape(out, at, 0xD7C0 + (point >> 10))
+        at = _escape(out, at, 0xD7C0 + (point >> 10))  # a pair of surrogates, as JSON has them
         point = 0xDC00 | (point & 0x3FF)
     return _escape(out, at, point), place + more + 1
 
@@ -147,11 +149,13 @@ def put_text(out, at, data, place, size, csv):
             word = eight_bytes(data, place)
             put_eight_bytes(out, at, word)
             low = word & ~_HIGH
+            # Marks the high bit of each byte that is below 0x20, 0x7F or no ASCII; for JSON also of
+            # quotes and backslashes.
             stop = ~(low + np.uint64(0x60) * _EACH) | (low + _EACH) | word
             if not csv:
                 stop |= ~((low ^ _QUOTES) + ~_HIGH) | ~((low ^ _SLASHES) + ~_HIGH)
             stop &= _HIGH
-            if left < 8:
+            if left < 8:  # bytes after the text do not count
                 stop |= np.uint64(0x80) << np.uint64(8 * left)
             if stop == 0:
                 place += 8
@@ -205,6 +209,7 @@ def _base64(out, at, data, place, size):
         if left == 2:
             bits |= byte(data, place + 1) << 8
         for i in range(4):
+            # Filled up with `=`.
             out[at + i] = _BASE64[bits >> (18 - 6 * i) & 63] if i <= left else np.uint8(61)
         at += 4
     return at

@@ -83,7 +83,6 @@ class AvroDecoder:
         self._own = _Writer(self._schema, None, _has_uuids(schemas), _columns(tree, self.type))
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
-        """Return the decoded value."""
         file = io.BytesIO(data)
         writer = self._writer(schema_id) if self._texts else self._own
         try:
@@ -91,6 +90,7 @@ class AvroDecoder:
         except fastavro.read.SchemaResolutionError as error:
             raise ValueError(f"the schema {schema_id} does not fit that of the column") from error
         except _DAMAGE as error:
+            # Fastavro also names its stream.
             raise ValueError(brief(error).partition(" from <")[0]) from error
         if file.tell() != len(data):
             raise ValueError("more bytes than the value has")
@@ -148,7 +148,7 @@ def _columns(tree: Any, kind: Any) -> AvroColumns | None:
 
 
 def _has_uuids(schemas: Sequence[Any]) -> bool:
-    return '"uuid"' in json.dumps(schemas)
+    return '"uuid"' in json.dumps(schemas)  # anywhere: at worst a walk in vain
 
 
 def _expanded(schemas: Sequence[Any]) -> Any:

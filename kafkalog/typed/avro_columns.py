@@ -122,7 +122,7 @@ def _reader(node: Any, kind: Any) -> Callable[[_Values, NDArray[np.int64]], Any]
     if name == "enum" and node["symbols"]:
         return _enum(node["symbols"])
     logical = node.get("logicalType", "")
-    if logical in ("decimal", "uuid"):
+    if logical in ("decimal", "uuid"):  # their bytes become values that no view of a buffer gives
         raise UnsupportedSchemaError
     if name in ("int", "long"):
         return _integer(_BOUNDS.get((name, logical), _BOUNDS[name, ""]), kind)
@@ -174,7 +174,7 @@ def _enum(symbols: list[str]) -> Callable[[_Values, NDArray[np.int64]], Any]:
 
 def _integer(bounds: tuple[int, ...], kind: Any) -> Callable[[_Values, NDArray[np.int64]], Any]:
     width = np.int32 if kind.bit_width == 32 else np.int64
-    return lambda values, rows: pa.array(
+    return lambda values, rows: pa.array(  # dates and times have the bits of int32 or int64
         values.numbers(rows, *bounds).astype(width, copy=False)
     ).view(kind)
 

@@ -14,13 +14,14 @@ from kafkalog.jit.native import inlined, kernel
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-_VARINT_SIZE_MAX = 10
+_VARINT_SIZE_MAX = 10  # of 64 bits, seven in each byte
 
 
 @inlined
 def _number(data, at, end):
     """Read a zigzag varint; return it and the position after it, or -1 if it has over 64 bits."""
     value, after = varlong(data, at, end)
+    # The tenth byte has only one bit left.
     if after - at == _VARINT_SIZE_MAX and byte(data, after - 1) > 1:
         return np.int64(0), np.int64(-1)
     return value, after

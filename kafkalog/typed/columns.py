@@ -87,7 +87,7 @@ def _by_columns(
     """
     everything = np.arange(len(data))
     _, offsets, raw = data.buffers()
-    is_packed = column.framing == Framing.GLUE
+    is_packed = column.framing == Framing.GLUE  # each value may be compressed
     if is_packed or not hasattr(decoder, "by_columns") or raw is None or not raw.size:
         return None, everything
     places = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1]
@@ -103,6 +103,7 @@ def _by_columns(
         one = int(is_whole.argmax())
         has_it = is_whole.copy()
         for i in range(size):
+            # Clip: a value shorter than the prefix may be the last, and is not counted.
             has_it &= content.take(starts + i, mode="clip") == content[starts[one] + i]
         schema_id, _ = split(column.framing, content[starts[one] : ends[one]].tobytes())
         is_wanted = column.schema_id in (None, schema_id) and (schema_id is not None or not size)
@@ -115,6 +116,7 @@ def _by_columns(
     rows, starts, ends = rows[has_it], starts[has_it] + size, ends[has_it]
     found, is_right = columns.decode(content, starts, ends)
     there[rows[is_right]] = False
+    # Arrow arrays cannot be written to: the decoded values are spread over all rows by `take`.
     if len(rows) < len(data):
         taken = np.zeros(len(data), np.int64)
         is_null = np.ones(len(data), bool)
@@ -173,6 +175,7 @@ def _slices(sizes: Any) -> Iterator[tuple[int, int]]:
     large = (sizes > VALUE_SIZE_MAX).nonzero()[0]
     start = before = 0
     while start < len(sizes):
+        # At least one value, however large.
         end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
         end = min(end, start + _ROWS_AT_ONCE, len(sizes))
         following = int(large.searchsorted(start))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.typed.framing import SchemaId
     from kafkalog.typed.model import Decoder
 
+# Not uint64 with a signed type: no integer type has the values of both.
 _WIDER: Final = {
     frozenset((pa.int32(), pa.int64())): pa.int64(),
     frozenset((pa.uint32(), pa.int32())): pa.int64(),
@@ -65,7 +66,6 @@ class EvolvedDecoder:
             raise UsageError("There is no schema for the column.")
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:
-        """Return the decoded value."""
         found = None if schema_id is None else self._decoders.get(schema_id)
         if found is None:
             found = self._of_other(schema_id)
@@ -91,10 +91,12 @@ class EvolvedDecoder:
 
     def _of_other(self, number: SchemaId | None) -> Decoder | ValueError:
         """Return the decoder of a schema that values may have, and the column need not have."""
+        # Not kept in `_decoders`: data can claim any number of ids.
         if number is None or number not in self._texts:
             raise ValueError(f"the schema {number} is unknown")
         try:
             made = self._make(self._texts[number])
+            # The type of the column is settled: the schema only has to fit into it.
             _merged(self.type, made.type, "")
             self._decoders[number] = made
         except (*MALFORMED, UsageError) as error:

@@ -9,6 +9,8 @@ from uuid import UUID
 
 VALUE_SIZE_MAX: Final = 16 << 20
 """Larger values are not decoded, since each byte can become a Python object."""
+# Of Apicurio's `DefaultIdHandler` and `Default4ByteIdHandler`, and of Glue's
+# `AWSSchemaRegistryConstants`.
 _ID_SIZES: Final = {"confluent": 4, "apicurio": 8, "apicurio4": 4}
 _GLUE_SIZE: Final = 18
 _GLUE_VERSION: Final = 3
@@ -47,13 +49,13 @@ def split(framing: Framing, data: bytes) -> tuple[SchemaId | None, int]:
             return None, 0
         return str(UUID(bytes=bytes(data[2:_GLUE_SIZE]))), _GLUE_SIZE
     size = _ID_SIZES.get(framing)
-    if size is None or len(data) <= size or data[0]:
+    if size is None or len(data) <= size or data[0]:  # a magic byte that is not zero
         return None, 0
     return int.from_bytes(data[1 : 1 + size], "big"), 1 + size
 
 
 def prefix_size(framing: Framing) -> int:
-    """Return the size of the prefix."""
+    # 1 - 1 without a framing.
     return _GLUE_SIZE if framing == Framing.GLUE else 1 + _ID_SIZES.get(framing, -1)
 
 
@@ -69,6 +71,7 @@ def unpacked(framing: Framing, data: bytes, start: int) -> bytes:
         raise ValueError(f"{data[1]} is no compression of Glue")
     stream = zlib.decompressobj()
     try:
+        # Bounded, since a few bytes can decompress to gigabytes.
         found = stream.decompress(data[start:], VALUE_SIZE_MAX)
     except zlib.error as error:
         raise ValueError(f"the compressed data is damaged: {error}") from error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KNOWN: Final = "type, properties, items, additionalProperties as a schema, and enum of strings"
 _NOT_TYPES: Final = ("$ref", "oneOf", "anyOf", "allOf", "not", "if", "prefixItems")
 _ONE_OF: Final = ("oneOf", "anyOf", "allOf")
-_STEPS_MAX: Final = 64
+_STEPS_MAX: Final = 64  # a `$ref` can lead back to itself
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -45,8 +45,8 @@ class JsonDecoder:
         self.type, self._convert = _node(_Node(tree, tree, trees), "#", SchemaSize())
 
     def decode(self, data: bytes, schema_id: SchemaId | None = None) -> Any:  # noqa: ARG002 # one schema
-        """Return the decoded value."""
         try:
+            # Python reads NaN and Infinity, which are not JSON.
             return self._convert(json.loads(data, parse_constant=_refuse))
         except RecursionError as error:
             raise ValueError("too deep") from error
@@ -93,6 +93,7 @@ class _Node(NamedTuple):
         document = self.references.get(place) if place else self.document
         found = document
         for part in pointer.split("/")[1:]:
+            # In this order, by RFC 6901: `~01` is `~1`.
             name = unquote(part).replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         return None if found is None else _Node(found, document, self.references)
@@ -159,13 +160,13 @@ def _typed(
 
 
 def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
+    if type(value) is not kind:  # not isinstance: a Python bool is an int
         raise ValueError(f"{value!r:.40} is no {kind.__name__}")
     return value
 
 
 def _integer(value: Any) -> int:
-    if type(value) is float and value.is_integer():
+    if type(value) is float and value.is_integer():  # 1.0 is an integer in JSON Schema
         value = int(value)
     if not _INT64[0] <= _of(int, value) <= _INT64[1]:
         raise ValueError("out of range")

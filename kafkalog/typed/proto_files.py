@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 MAIN: Final = "kafkalog-schema.proto"
 """The name of the file that is the schema itself: no reference has it."""
-_TIMEOUT_S: Final = 600
+_TIMEOUT_S: Final = 600  # for all schemas of a registry together
+# The log lines of Abseil, which the compiler uses.
 _OWN: Final = re.compile(r"WARNING: |[IWEF][0-9]{4} ")
 # The compiler is native code, and schemas come from anywhere: it runs in a process of its own,
 # which has no need of kafkalog.
+# The compiler writes to descriptor 2 itself, past `sys.stderr`. Names that lead out of the
+# directory are not written.
 _PROGRAM: Final = """
 import base64, json, os, sys, tempfile
 import grpc_tools
@@ -104,6 +107,7 @@ def _descriptor_set(texts: Sequence[str]) -> str | None:
         return None
     if not all(files):
         return None
+    # `FileDescriptorSet` is only `repeated FileDescriptorProto file = 1`.
     # Each is a field of the set: its number and kind, its size, its bytes.
     return b64encode(b"".join(b"\x0a" + _varint(len(one)) + one for one in files)).decode()
 
@@ -127,6 +131,7 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
         lines = "".join(f"{json.dumps(files)}\n" for files in schemas[len(found) :])
         try:
             done = subprocess.run(  # noqa: S603 # our own program
+                # -P: no module of the current directory is imported.
                 [sys.executable, "-P", "-c", _PROGRAM],
                 input=lines.encode(),
                 stdout=subprocess.PIPE,
@@ -139,6 +144,7 @@ def _compile(schemas: Sequence[Sequence[tuple[str, str]]]) -> list[Any]:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             words = " ".join(str(error).split())[:200]
             raise UnreadableError(f"The Protobuf schemas cannot be compiled: {words}.") from error
+        # Negative is a signal: the compiler crashed on one schema, and goes on after it.
         if done.returncode > 0:
             raise UnreadableError(f"The compiler of Protobuf ended with {done.returncode}.")
         if len(found) < len(schemas):

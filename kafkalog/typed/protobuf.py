@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog.typed.framing import SchemaId
 
-_VARINT_SIZE_MAX: Final = 5
+_VARINT_SIZE_MAX: Final = 5  # of 32 bits
 _DEPTH_MAX: Final = 64
 _KNOWN: Final = (
     "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
@@ -193,7 +193,9 @@ def _field(
         key, _ = _single(keys, around, size, names)
         value, convert = _single(values, around, size, names)
         return pa.map_(key, value), lambda found: [
-            (name, convert(found[name])) for name in sorted(found)
+            # Protobuf leaves the order open: sorted, the same message gives the same bytes.
+            (name, convert(found[name]))
+            for name in sorted(found)
         ]
     kind, convert = _single(field, around, size, names)
     if field.is_repeated:
@@ -208,6 +210,7 @@ def _single(
         return _message(field.message_type, around, size, names)
     if field.enum_type is not None:
         values = {one.number: one.name for one in field.enum_type.values}
+        # Unknown enum numbers stay in proto3.
         return pa.string(), lambda number: values.get(number, str(number))
     return _SCALARS[field.type], lambda value: value
 
@@ -246,7 +249,7 @@ def _after_name(descriptor: Any) -> Callable[[bytes], bytes]:
     def after(data: bytes) -> bytes:
         size, start = _varint(data, 0)
         end = start + size
-        if end > len(data) or data[start : start + 1] != b"\x0a":
+        if end > len(data) or data[start : start + 1] != b"\x0a":  # field 1 with a size: the name
             raise ValueError("no name of a message")
         length, position = _varint(data, start + 1)
         name = data[position:end].decode("utf-8", "replace")

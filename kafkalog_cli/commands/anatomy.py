@@ -13,7 +13,7 @@ from kafkalog_cli.output.writer import Format
 def anatomy(
     what: Annotated[str, typer.Argument(
         metavar="FILE[@POSITION]|PARTITION_DIR[@OFFSET]",
-        help="Any file Kafka writes, from a byte position on; or the batch that has an offset; or "
+        help="Any file Kafka writes, from a byte position on; the batch that has an offset; or "
              "a partition, to see how it was written.",
     )],
     limit: Annotated[int, typer.Option(
@@ -29,12 +29,11 @@ def anatomy(
     """Explain the bytes of a file: which field each belongs to, its value and its meaning.
 
     Attributes are shown bit by bit, numbers of variable length by their groups of 7 bits, deltas as
-    absolute values, and checksums with what they cover. The compressed content of a batch follows
-    as a second level. Every byte belongs to one field, even where the file is damaged; the exit
-    status is then 1.
+    absolute values, and checksums with what they cover. Compressed content follows as a second
+    level. The exit status is 1 if the file is damaged.
 
-    For a partition directory, it shows how sequential the writes were: how many batches follow the
-    one before in offset and in time, and into how many pieces the file system has split each log.
+    For a partition directory, it shows how sequential the writes were: batches in order of offset
+    and of time, and pieces of each log on the disk.
 
 
     \b

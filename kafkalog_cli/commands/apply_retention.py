@@ -34,12 +34,10 @@ def apply_retention(
     """Delete the segments that simulate-retention says a broker would delete.
 
     Without --in-place only the plan is shown. The log directory is locked as a broker locks it;
-    after a crash, run `kafkalog recover` first. Segments are removed from the front of the log:
-    they are renamed to .deleted, the log start offset and leader epochs are updated, the rest is
-    read again, then the files are deleted, including .deleted files that a broker left. If the
-    command is killed at any point, the next start finds the old log or the new one. The active
-    segment stays: only a broker rolls it. With --log-start-offset the log starts there, as after
-    DeleteRecords.
+    after a crash, run `kafkalog recover` first. Segments go from the front of the log, with
+    .deleted files that a broker left. After a kill the next start finds the old log or the new one.
+    The active segment stays: only a broker rolls it. With --log-start-offset the log starts there,
+    as after DeleteRecords.
 
 
     \b

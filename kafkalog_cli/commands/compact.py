@@ -96,22 +96,18 @@ def compact(
     broker would drop them; so are .deleted files left by a broker. In a log directory, the
     partitions that a broker would choose are compacted, the dirtiest first.
 
-    Without --in-place or --to nothing is written. The whole log is read and judged before any of it
-    is changed. No broker may run on it, and its next start must have nothing to do: after a crash,
-    run `kafkalog recover` first. If the command is killed at any moment, the next run or the next
-    start of a broker finds the old segments or the new ones, complete. --backup keeps the old ones:
-    repeat the same command to continue, run `kafkalog undo` to restore everything.
+    Without --in-place or --to nothing is written. No broker may run on the log, and its next start
+    must have nothing to do: after a crash, run `kafkalog recover` first. After a kill the next run
+    or start of a broker finds the old segments or the new ones, complete. --backup keeps the old
+    ones: repeat the command to continue, run `kafkalog undo` to restore everything.
 
-    --explain shows each step of the next pass: the dirty ratios and which log is next, how the
-    offset map fills, what becomes of each batch and why, and each rename from .cleaned through
-    .swap to the final name. It reads record by record, and only plans.
+    --explain shows each step of the next pass, and only plans: the dirty ratios and which log is
+    next, the offset map, what becomes of each batch and why, and each rename.
 
-    With --engine spark, one task per partition judges it and writes its new segments into a
-    directory in the log directory; the driver compares them with their checksums and swaps them in.
-    Workers must see the same files under the same paths, as the same user. A partition with more
-    keys than --task-memory holds has a task per bucket of keys, and one per new segment. Tasks that
-    had finished when a run was killed are not repeated by the next run with the same --now, or
-    within a day without one.
+    With --engine spark, tasks write the new segments, and the driver swaps them in. Workers must
+    see the same files under the same paths, as the same user. A partition with more keys than
+    --task-memory holds has a task per bucket of keys. Tasks that had finished before a kill are not
+    repeated by the next run with the same --now, or within a day without one.
 
 
     \b
@@ -177,7 +173,7 @@ def compact(
 
 def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
     """Return the function that opens the engine when there is work for it."""
-    return cache(lambda: opened.enter_context(choice.open()))
+    return cache(lambda: opened.enter_context(choice.open()))  # however often it is asked for
 
 
 def _show(
@@ -211,6 +207,7 @@ def _show_results(
         for candidate in run.candidates:
             show.print_candidate(candidate)
     summary = show.CompactionSummary(run.request.now_ms, is_done)
+    # Each log is read up to three times.
     with byte_progress([one.partition for one in run.wanted] * 3, enabled=not quiet) as progress:
         for found in run.apply(progress) if is_done else run.plan(progress):
             if found.error is not None:

@@ -39,10 +39,9 @@ def diff(
     """Compare copies of partitions: those of several brokers, or a backup with its original.
 
     Each PATH is one side: a partition, a log directory, or the parent of a broker's log
-    directories. The first side is compared with each of the others. Logs are the same if their
-    batches are, however they are split into segments; a log that was compacted further counts as
-    the same as long as the latest record of every key is. The exit status is 1 if copies differ or
-    one is missing.
+    directories. The first is compared with each other one. Logs are the same if their batches are;
+    one that was compacted further, if the latest record of every key is. The exit status is 1 if
+    copies differ or one is missing.
 
 
     \b

@@ -30,7 +30,7 @@ def du(
     )] = "+7d",
     disk_size: Annotated[str | None, typer.Option(
         "--disk-size", metavar="SIZE",
-        help="Size of each log directory's disk, instead of what its file system reports.",
+        help="Size of each log directory's disk, if not that of its file system.",
     )] = None,
     config: opt.ConfigOption = None,
     properties: opt.PropertiesOption = None,
@@ -45,10 +45,9 @@ def du(
 ) -> int:  # fmt: skip
     """Show what uses disk space: blocks on disk, as `du` counts them, per topic over all brokers.
 
-    A sparse or preallocated index counts with the blocks that it occupies, and a file with several
-    names counts once; SIZE is the apparent size. --forecast also shows the growth per hour by the
-    timestamps of batches, what retention will free, what is above its limit and why, what could be
-    reclaimed, and when the disk will be full at this rate.
+    A file with several names counts once; SIZE is the apparent size. --forecast also shows the
+    growth per hour by the timestamps of batches, what retention will free, what is above its limit
+    and why, what could be reclaimed, and when the disk will be full.
 
     \b
     kafkalog du /var/lib/kafka

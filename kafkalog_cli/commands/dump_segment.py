@@ -102,12 +102,10 @@ def dump_segment(
 ) -> int:  # fmt: skip
     """Show the content of any file Kafka writes; for a partition, its segments in order.
 
-    For a log directory, the logs of its topics' partitions are shown one after another, or merged
-    by time: each log keeps its order, and the next row is the oldest of those that come next in
-    each log. Damage is reported where it is found, and reading resumes at the next sound batch; the
-    exit status is then 1. Records that the next start of a broker would truncate are left out and
-    counted in a warning (status 1); --view files shows them. Records, batches and index entries can
-    be written to a new Parquet or Arrow file.
+    For a log directory, the logs of its topics are shown one after another, or merged by time: each
+    log keeps its order. After damage, reading resumes at the next sound batch; the exit status is
+    then 1. Records that the next start of a broker would truncate are left out and counted in a
+    warning (status 1); --view files shows them.
 
 
     \b

@@ -156,36 +156,32 @@ def export(
 ) -> int:  # fmt: skip
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others can read.
 
-    Files go to DIR/topic=NAME/partition=N/; topic and partition are part of these names, not of the
-    files. DIR/_kafkalog/manifest.json lists every file with its rows, offsets and CRC-32C, and
-    everything that determines its bytes, which are the same with every engine. A file appears when
+    Files go to DIR/topic=NAME/partition=N/; topic and partition are only in these names.
+    DIR/_kafkalog/manifest.json lists the files with rows, offsets and CRC-32C. A file appears when
     it is complete. Repeat an interrupted command to continue it, even if the logs have grown since;
     no row is written twice. After _SUCCESS the same command does nothing, and refuses logs that
     have changed.
 
-    --table-format delta makes the files a Delta table: the log in DIR/_delta_log gets one commit
-    when all files are there. DIR must then be local.
+    --table-format delta also commits the files to a Delta table. DIR must then be local.
 
-    --append makes a table that grows: each run adds what is new, and commits it as a whole in
-    DIR/_kafkalog/commits (with delta also in the Delta log). The commit states the next offset of
-    each partition, by topic id, so nothing is exported twice, from whichever disk it is read.
-    Records that were deleted before they could be exported, by retention for instance, end the run
-    with status 4; --allow-gaps commits the rest and lists what is missing, with status 1. Columns
-    may be added from run to run. --compact-below merges the small files that runs leave.
+    --append makes a table that grows: each run commits what is new as a whole in
+    DIR/_kafkalog/commits (with delta also in the Delta log), with the next offset of each partition
+    by topic id, so nothing is exported twice. Records that were deleted before they could be
+    exported end the run with status 4; --allow-gaps commits the rest and lists what is missing,
+    with status 1. Columns may be added from run to run. --compact-below merges small files.
 
     --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
-    the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or one in an
-    SQLite file in --warehouse. The table is created if it is missing, partitioned by topic and day.
-    Its snapshot states the next offsets, so data and offsets are committed together, and there is
-    no DIR.
+    the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or an SQLite
+    file in --warehouse. A missing table is created, partitioned by topic and day. Data and next
+    offsets are committed together, and there is no DIR.
 
     --value and --key add columns value_decoded and key_decoded with the types of a schema. A record
-    whose value or key does not decode is a reject. A reject ends the run with status 4, and nothing
-    is exported, unless --max-rejects allows it: then it goes to the table DIR/_rejects
-    (TABLE_rejects in a catalog), with its bytes, the id of its schema and the reason.
+    that does not decode is a reject. It ends the run with status 4, and nothing is exported, unless
+    --max-rejects allows it: then it goes to the table DIR/_rejects (TABLE_rejects in a catalog),
+    with its bytes, the id of its schema and the reason.
 
-    Damaged batches, and records that a broker deletes before they are read, are left out and
-    listed, and make the exit status 1. With --fail-fast they end the run with status 6 or 4.
+    Damaged batches, and records deleted before they are read, are left out and listed, and make the
+    exit status 1. With --fail-fast they end the run with status 6 or 4.
 
 
     \b
@@ -338,6 +334,8 @@ def _commits(
             try:
                 yield from _round(run, engine, outcome, watch)
             except KafkaLogError as error:
+                # The first failure may be the fault of the command line; once a round has worked,
+                # what fails may work again.
                 if is_first or not error.is_temporary:
                     raise
                 show_note(f"{error.message} The next round tries again.")
@@ -345,6 +343,8 @@ def _commits(
                 return
             is_first = False
             try:
+                # From beginning to beginning, so that rounds do not drift; one that takes longer is
+                # followed at once.
                 time.sleep(max(0.0, began + interval_s - time.monotonic()))
             except KeyboardInterrupt:
                 return

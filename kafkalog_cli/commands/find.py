@@ -118,7 +118,7 @@ def find(
         header=(opt.parse_bytes(name), opt.parse_bytes(value) if equals else None)
         if header
         else None,
-        data=producer_id is None or undecodable is not None,
+        data=producer_id is None or undecodable is not None,  # markers have no value
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
     )
@@ -253,7 +253,7 @@ def _write(
                 rows += 1
             if at_once:
                 writer.flush()
-                sys.stdout.flush()
+                sys.stdout.flush()  # or a reader of a pipe would wait for whole blocks
             if rows == limit:
                 break
     return rows

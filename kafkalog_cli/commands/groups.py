@@ -47,9 +47,9 @@ def groups(
     """Show groups and their committed offsets, from __consumer_offsets.
 
     Give the log directories of all brokers: each coordinates some of the groups. Offsets count as
-    they do for a broker: those of a transaction once it has committed, and none that were aborted;
-    offsets of open transactions are shown as pending. Nothing expires. The exit status is 1 if a
-    group or topic is unknown, or if partitions of __consumer_offsets are missing or damaged.
+    they do for a broker; those of open transactions are shown as pending. Nothing expires. The exit
+    status is 1 if a group or topic is unknown, or if partitions of __consumer_offsets are missing
+    or damaged.
 
 
     \b
@@ -212,6 +212,7 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
                 left_out += 1
                 continue
             where = (one.topic, one.partition, one.offset)
+            # With one `--group`, Kafka's tool expects no column for it.
             rows.append(where if len(chosen) == 1 else (one.group, *where))
     write_reset_offsets(path, rows)
     if left_out:

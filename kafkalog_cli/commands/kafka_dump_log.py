@@ -16,7 +16,7 @@ def dump_files(argv: list[str]) -> int:
     from kafkalog_cli.output.kafka_dump import KafkaDump
 
     arguments, others = _parser().parse_known_args(argv)
-    for word in others:
+    for word in others:  # the tool ignores words that are no options
         if word.startswith("-"):
             raise UsageError(
                 f"{word} is not an option of kafka-dump-log.sh 4.3.",
@@ -24,6 +24,7 @@ def dump_files(argv: list[str]) -> int:
             )
     outcome = Outcome()
     dump = KafkaDump(_options(arguments), outcome)
+    # As Java splits: no empty elements at the end, but in between.
     for path in arguments.files.rstrip(",").split(","):
         dump.dump(path)
     dump.finish()
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--deep-iteration", action="store_true", help="also print records")
     add("--print-data-log", action="store_true", help="print records with key and payload")
     add("--skip-record-metadata", action="store_true", help="leave out the records' metadata")
+    # The tool's default: `Integer.MAX_VALUE` stands for no limit.
     add(
         "--max-bytes", type=int, default=2**31 - 1, help="read at most this many bytes of each .log"
     )
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     for part in ("key", "value"):
         add(
             f"--{part}-decoder-class",
-            nargs="?",
+            nargs="?",  # with or without an argument, as in the tool
             const=_STRING_DECODER,
             help=f"StringDecoder (the default), IntegerDecoder or LongDecoder for the {part}",
         )
@@ -99,12 +101,13 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
     if chosen:
         from kafkalog.payloads.kinds import PayloadKind
 
-        decoder = PayloadKind(chosen[0])
+        decoder = PayloadKind(chosen[0])  # the first in the order in which the tool asks for them
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)
+    # Any decoder implies printing content.
     content = bool(arguments.print_data_log or chosen or any(classes))
     numbers = [_width(name) for name in classes]
     return DumpOptions(
-        deep=content or arguments.deep_iteration,
+        deep=content or arguments.deep_iteration,  # and any content implies records
         record=RecordText(
             content=content,
             metadata=not arguments.skip_record_metadata,

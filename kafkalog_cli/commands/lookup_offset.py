@@ -48,8 +48,8 @@ def lookup_offset(
     )] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[str, typer.Option(
         "--high-watermark", metavar="N|end|checkpoint",
-        help="End of the replicated part; checkpoint: as the broker recorded it, or the log end if "
-             "it recorded none.",
+        help="End of the replicated part; checkpoint: as the broker recorded it, else the log "
+             "end.",
     )] = "checkpoint",
     log_start_offset: Annotated[int | None, typer.Option(
         "--log-start-offset", metavar="N", help="Override the checkpointed log start offset.",
@@ -145,7 +145,7 @@ def _paths_and_offsets(places: list[str]) -> tuple[list[str], list[int]]:
     """Split the arguments into paths and the offsets after them."""
     paths = list(places)
     offsets: list[int] = []
-    while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):
+    while paths and re.fullmatch("[0-9]{1,19}", paths[-1]):  # an int64 has up to 19 digits
         offsets.insert(0, int(paths.pop()))
     if not paths:
         raise UsageError("No PATH is given.", hint="Write ./7 for a directory of that name.")

@@ -204,7 +204,6 @@ class _Show:
         self._leaves(leaves)
 
     def tree(self, path: str, *, only_leaf: bool) -> None:
-        """Write what is at a path of the tree."""
         from kafkalog.errors import UsageError
         from kafkalog.state.image_tree import Leaf, tree_lines
         from kafkalog.wording import printable

@@ -75,11 +75,10 @@ def profile(
     """Summarize what each partition and topic holds: records, bytes, codecs, keys, producers,
     times.
 
-    Counts are exact. The numbers of distinct keys and producers, and the hot keys, are estimates
-    where there are many; the objects of --format ndjson state the error bounds. DATA is the
-    uncompressed size of keys, values and headers, BATCH the records and bytes of an average batch;
-    a codec's ratio is that of data to bytes in the log. Damaged batches are skipped and counted,
-    and make the exit status 1.
+    Counts are exact. The numbers of many distinct keys and producers, and the hot keys, are
+    estimates, whose bounds --format ndjson states. DATA is the uncompressed size of keys, values
+    and headers, BATCH the records and bytes of an average batch; a codec's ratio is that of data to
+    bytes in the log. Damaged batches are skipped and counted, and make the exit status 1.
 
 
     \b
@@ -150,7 +149,7 @@ def _profiles(
     from kafkalog.targets import look_at_targets
     from kafkalog_cli.outcome import show_parent
 
-    look_at_targets(paths, parents=show_parent)
+    look_at_targets(paths, parents=show_parent)  # only for its notes
     differences: list[Difference] = []
     ends: list[PartitionEnd] = []
     with choice.open() as engine:

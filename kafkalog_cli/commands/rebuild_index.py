@@ -35,9 +35,8 @@ def rebuild_index(
     Without --in-place the existing indexes are compared with those built from the log: `same`,
     `padded` (followed by the zeros a killed broker leaves), `different`, `missing`. An index that
     differs need not be wrong: a broker that appends writes other entries than one that scans, and
-    the density is a config. The log directory is locked; new files are written next to the old
-    ones, then renamed over them. A damaged log is refused; use recover or salvage. The exit status
-    is 1 if an index is missing or differs and was not replaced.
+    the density is a config. The log directory is locked. A damaged log is refused; use recover or
+    salvage. The exit status is 1 if an index is missing or differs and was not replaced.
 
 
     \b

@@ -54,23 +54,21 @@ def recover(
     """Recover logs as a broker does after an unclean shutdown: finish swaps, truncate, rebuild
     indexes.
 
-    Interrupted compactions and deletions are finished or rolled back. Segments from the recovery
-    point on are scanned, and the log ends before the first batch that is not sound. Indexes,
-    producer snapshots and leader epochs are rebuilt. Without --in-place only the plan is shown:
-    what would change, how much a broker would scan, and how long that takes at the assumed --scan-
-    rate. Records below the high watermark are truncated only with --force: another replica may
-    still have them, so it is better to replicate the partition again, or to salvage what is sound
-    after the damage.
+    Segments from the recovery point on are scanned, and the log ends before the first batch that is
+    not sound. Indexes, producer snapshots and leader epochs are rebuilt; interrupted compactions
+    and deletions are finished or rolled back. Without --in-place only the plan is shown, with how
+    much a broker would scan, and how long that takes at --scan-rate. Records below the high
+    watermark are truncated only with --force: it is better to replicate the partition again, or to
+    salvage what is sound.
 
     A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
     and directories that await deletion are left to the broker. If one partition must not be
     recovered, none is changed: deal with it first, or name the others. If kafkalog itself fails on
     one (status 70), the others are recovered.
 
-    The log directory is locked as a broker locks it. If the command is killed at any point, another
-    recovery or the start of a broker reaches the same result. A clean shutdown is never marked; the
-    mark is removed before a scan changes anything. The exit status is 1 if something is left to do,
-    or was lost.
+    The log directory is locked as a broker locks it. After a kill, another recovery or the start of
+    a broker reaches the same result. The mark of a clean shutdown is removed before a scan changes
+    anything. The exit status is 1 if something is left to do, or was lost.
 
 
     \b
@@ -125,6 +123,8 @@ def recover(
             for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
             show.note_recovery(run.target, run.plans)
+        # A table shows the plan before consent; objects also say what was done, so they come after
+        # it.
         if not run.is_plan:
             for stop in run.refused.values():
                 outcome.error(stop)

@@ -94,14 +94,12 @@ def replay(
 ) -> int:  # fmt: skip
     """Produce the records of logs into a live cluster, each record once.
 
-    Keys, values, headers, null keys, tombstones and timestamps stay as they are, and records of a
-    partition keep their order; transaction markers are never sent. If there are several copies of a
-    partition, the best one is replayed. Without --read-committed, records of aborted transactions
-    are replayed too, just as a consumer with default settings receives them.
+    Keys, values, headers, tombstones and timestamps stay as they are, and records of a partition
+    keep their order; transaction markers are not sent. Of several copies of a partition, the best
+    one is replayed. Without --read-committed, records of aborted transactions are replayed too.
 
-    Records are produced in transactions that also store the progress. To continue a run that was
-    stopped, even by a kill, repeat the command with the same progress file: read_committed
-    consumers miss no record and see none twice.
+    To continue a run that was stopped, even by a kill, repeat the command with the same progress
+    file: read_committed consumers miss no record and see none twice.
 
     Damage is reported and left out, and makes the exit status 1.
 
@@ -210,7 +208,7 @@ def _properties(texts: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
-        if equals and not os.path.exists(text):
+        if equals and not os.path.exists(text):  # the name of a file may have a `=`
             found[name.strip()] = value
         else:
             found |= {one.name: one.value for one in read_property_lines(text)}

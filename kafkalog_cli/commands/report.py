@@ -43,13 +43,10 @@ def report(
 ) -> int:  # fmt: skip
     """Write a report about log directories as one HTML page.
 
-    The page shows sizes, growth, segments over time, findings with the commands that repair them,
-    the next start of the broker, retention, groups and lag, open transactions, compaction, codecs
-    and batches. It is a single file that opens without a network, prints well, and can be attached
-    to a ticket; names and keys in it are never treated as markup. Give the log directories of all
-    brokers. As with `verify`, the exit status is 1 if any finding is more severe than a note.
-    Nothing else is written.
-
+    The page shows sizes, growth, findings with the commands that repair them, the next start of the
+    broker, retention, groups and lag, open transactions, compaction and batches. It is one file
+    that opens without a network. Give the log directories of all brokers. The exit status is 1 if a
+    finding is more severe than a note.
 
     \b
     kafkalog report /var/lib/kafka --to report.html
@@ -76,6 +73,7 @@ def report(
     targets = outcome.open_all(paths)
     if not targets:
         return outcome.status
+    # Before the work, in case FILE exists or cannot be written.
     with NewFile(to, replaces=replace) as new:
         with byte_progress(targets, enabled=not quiet) as progress:
             found = report(

@@ -52,8 +52,8 @@ def resurrect(
     )] = False,
     rename: Annotated[list[str] | None, typer.Option(
         "--rename", metavar="OLD=NEW",
-        help="Rename a topic; repeatable. If there is a live and a deleted topic OLD, the deleted "
-             "one is renamed.",
+        help="Rename a topic; repeatable. Of a live and a deleted topic OLD, the deleted one "
+             "is renamed.",
     )] = None,
     topic_id: Annotated[list[str] | None, typer.Option(
         "--topic-id", metavar="TOPIC=ID|new", help="Give a topic this id, or choose the "
@@ -65,13 +65,13 @@ def resurrect(
     )] = None,
     retention: Annotated[Retention, typer.Option(
         "--retention",
-        help="keep: delete nothing; original: use the topics' own, which may delete old data at "
+        help="keep: delete nothing; original: the topics' own, which may delete old data at "
              "once.",
     )] = Retention.KEEP,
     missing: Annotated[Missing, typer.Option(
         "--missing",
-        help="What to do with partitions that have no directory; empty: start at offset 0; "
-             "offline: have no leader.",
+        help="Partitions that have no directory; empty: start at offset 0; offline: have no "
+             "leader.",
     )] = Missing.REFUSE,
     copy: Annotated[Copy, typer.Option(
         "--copy", help="auto: share blocks where the file system can, else copy.",
@@ -98,14 +98,13 @@ def resurrect(
     """Make a new log directory that Kafka 4.3 can start from, using only what is on disk.
 
     The sources are only read, and no broker may run on them: log directories of one or several
-    brokers, single partitions, results of salvage. If there are several copies of a partition, the
-    one with the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets
-    the logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where
-    PATH has a metadata log, topics keep their ids and configs, and client groups, ACLs, SCRAM
-    credentials, quotas and tokens are kept as well. DIR/server.properties is for a node on this
-    machine that is broker and controller; DIR/manifest.ndjson states where everything comes from.
-    DIR appears when all of it is written and read back. The last line of the output is the command
-    that starts Kafka.
+    brokers, single partitions, results of salvage. Of several copies of a partition, the one with
+    the latest leader epoch is taken, then the longest; the others are listed. DIR/log gets the
+    logs, byte for byte, with rebuilt indexes, and the metadata as bootstrap.checkpoint. Where PATH
+    has a metadata log, topics keep ids and configs, and client groups, ACLs, SCRAM credentials,
+    quotas and tokens are kept. DIR/server.properties is for a node on this machine that is broker
+    and controller; DIR/manifest.ndjson states where everything comes from. DIR appears when all of
+    it is written and read back. The last line of the output starts Kafka.
 
     A partition is read once, and refused if it is damaged; an incomplete batch at its end, as a
     killed broker leaves it, is cut off. The exit status is 1 if a partition was salvaged, or if a
@@ -119,12 +118,11 @@ def resurrect(
     retention agree. A directory that is already there is replaced only if it has no record.
 
 
-    With --in-place nothing is copied: PATH is one log directory, and becomes that of the new node.
-    Its metadata log is emptied, and its other metadata are replaced; --backup keeps the originals,
-    and `kafkalog undo` restores them until a broker has started. If the command is killed, no
-    broker starts on PATH until the same command, or undo, has been run. A PATH that belongs to a
-    cluster needs --cluster-id; directories that a broker would remove, and files that would keep it
-    from starting, are refused.
+    With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
+    metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
+    broker has started. After a kill no broker starts on PATH until the same command, or undo, has
+    been run. A PATH that belongs to a cluster needs --cluster-id; directories that a broker would
+    remove, and files that would keep it from starting, are refused.
 
 
     \b
@@ -209,6 +207,7 @@ def _in_place(
             raise UsageError(
                 "--in-place requires --backup.", hint="With one, `kafkalog undo` can restore PATH."
             )
+    # With --yes nobody looks at the plan: one pass is enough.
     for is_plan in [True] if dry_run else [False] if yes else [True, False]:
         writer = ResurrectWriter(form)
         with byte_progress(open_sources(paths), enabled=not quiet) as progress:

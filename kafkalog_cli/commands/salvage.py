@@ -29,21 +29,19 @@ def salvage(
 ) -> int:  # fmt: skip
     """Copy every sound batch, even past damage, into a new log, and account for the rest.
 
-    The source is only read, and no broker may run on it. DIR/log gets the partitions under their
-    names, with rebuilt indexes, producer snapshots and leader epochs: a log directory for a broker,
-    or partitions to move into one. DIR/lost+found gets all other bytes. DIR/manifest.ndjson states
-    where each byte of each log went, and which offsets are lost. DIR appears when everything in it
-    is written, read back and checked. The exit status is 1 if anything is lost.
+    The source is only read, and no broker may run on it. DIR/log gets the partitions, with rebuilt
+    indexes, producer snapshots and leader epochs; DIR/lost+found gets all other bytes;
+    DIR/manifest.ndjson states where each byte went, and which offsets are lost. DIR appears when
+    all of it is written, read back and checked. The exit status is 1 if anything is lost.
 
     A directory that awaits deletion is copied under a name that ends in -stray, which brokers leave
     alone. If all segments of a partition are .deleted, they are copied; next to live segments they
     are left out, and counted.
 
-    Batches are copied byte for byte, into the segments they were in. A batch is left out if its
-    bytes or records are damaged, or if more batches around it contradict its offsets or leader
-    epoch. A broker that starts on DIR/log scans it once, as after a crash. A partition that cannot
-    be processed is left out, which the exit status shows; the others are copied. If the disk is
-    failing, image it first and salvage the image.
+    Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
+    more batches around it contradict its offsets or leader epoch. A broker scans DIR/log once when
+    it starts. A partition that cannot be processed is left out, which the exit status shows; the
+    others are copied. If the disk is failing, image it first and salvage the image.
 
     With --from-tier the result has the whole log of each partition, and of a log directory also
     the partitions that only the tier has.

@@ -90,12 +90,10 @@ def serve(
 ) -> int:  # fmt: skip
     """Serve log directories to Kafka clients, read-only, without a broker.
 
-    Any client can consume: kafka-console-consumer, kcat, Spark, Flink, your own. Batches are sent
-    exactly as they are stored. Nothing is written to PATH, and every write request is refused. If
-    there are several copies of a partition, the most recent one is served; give a tier as another
-    PATH to serve what is in remote storage, too. Consumer groups work, and start from the offsets
-    that they had committed. SIGTERM or Ctrl-C stops the server. The exit status is 1 if clients met
-    damage.
+    Any client can consume batches exactly as they are stored; writes are refused. Of several copies
+    of a partition, the most recent one is served; a tier as another PATH adds what is in remote
+    storage. Consumer groups start from the offsets that they had committed. SIGTERM or Ctrl-C stops
+    the server. The exit status is 1 if clients met damage.
 
 
     \b
@@ -165,7 +163,7 @@ class _Shown(ServeListener):
 
     def started(self, address: Address) -> None:
         sys.stdout.write(f"bootstrap.servers={address}\n")
-        sys.stdout.flush()
+        sys.stdout.flush()  # scripts wait for the address
 
     def connected(self, client: Client) -> None:
         if not self._quiet:

@@ -37,11 +37,11 @@ def simulate_retention(
     The policies run in Kafka's order: log start offset, size, time. Each config and offset is shown
     with its source. The forecast assumes that nothing is appended. Nothing is written.
 
-    A broker checks only at intervals: for topics that are not compacted, log.initial.task.delay.ms
-    after its start, then every log.retention.check.interval.ms; for others, whenever a cleaner
-    thread has nothing to clean. --checks shows its checks up to --until. For a topic with remote
-    storage, local.retention deletes what was uploaded, and retention what is in remote storage:
-    give the tier as a PATH, too.
+    A broker checks only at intervals: log.initial.task.delay.ms after its start, then every
+    log.retention.check.interval.ms; for compacted topics, whenever a cleaner thread has nothing to
+    clean. --checks shows its checks up to --until. For a topic with remote storage, local.retention
+    deletes what was uploaded, and retention what is in remote storage: give the tier as a PATH,
+    too.
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d

@@ -42,8 +42,8 @@ _QUERY_SIZE_MAX = 1 << 20
 def sql(
     words: Annotated[list[str], typer.Argument(
         metavar="[QUERY] PATH...", show_default=False,
-        help="A query, unless it is a path that exists or the only argument; then log "
-        "directories, partition directories or files, also in s3://, gs:// or abfs://.",
+        help="A query, unless it is a path or the only argument; then log directories, "
+             "partition directories or files, also in s3://, gs:// or abfs://.",
     )],
     read_committed: opt.ReadCommittedOption = False,
     end: opt.EndOption = End.WATERMARK,
@@ -55,8 +55,8 @@ def sql(
     )] = False,
     disorder: Annotated[str | None, typer.Option(
         "--disorder", metavar="DURATION",
-        help="Assume that no record is older than the newest before it by more than this, so that "
-             "reading can stop soon after a time range.",
+        help="Assume that no record is older than the newest before it by more than this, so "
+             "that reading stops soon after a time range.",
     )] = None,
     memory_limit: Annotated[str, typer.Option(
         "--memory-limit", metavar="SIZE",
@@ -249,6 +249,7 @@ def _answer_of(
         lost = make_defect(error.reference, place, error.message, position=error.position)
         outcome.count(lost)
         outcome.defect(lost)
+        # No row is written yet: the error came before the first.
         return run({**options, "failOnDataLoss": "false"})
     return replace(answer, rows=chain(first, answer.rows))
 

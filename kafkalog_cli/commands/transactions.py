@@ -43,11 +43,10 @@ def transactions(
 ) -> int:  # fmt: skip
     """Show transactional ids, and the transactions that are open in the data.
 
-    Give the log directories of all brokers: __transaction_state shows who wrote, and the producer
-    states of all other partitions show what is open. A transaction is hanging if it is open in the
-    data and its coordinator will not end it; read_committed consumers of the partition stop there.
-    The exit status is 1 if a name is unknown, or if partitions of __transaction_state are missing
-    or damaged.
+    Give the log directories of all brokers. A transaction is hanging if it is open in the data and
+    its coordinator will not end it; read_committed consumers of the partition stop there. The exit
+    status is 1 if a name is unknown, or if partitions of __transaction_state are missing or
+    damaged.
 
 
     \b
@@ -83,6 +82,7 @@ def transactions(
     outcome.fail_if(is_listing and bool(transactional_id or producer_id) and not (ids or opened))
     if commands:
         for one in opened:
+            # Text for a shell: tools before 2.8 do not know `--start-offset`.
             newer, older = abort_commands(one, "HOST:PORT")
             typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status

@@ -32,11 +32,9 @@ def undo(
     """Restore what a run with --backup changed: bytes, owners and times of all files.
 
     Without --in-place only the plan is shown. Each partition must be as the run left it, finished
-    or interrupted: once a broker has started on it, undo would lose newer records, and changes
-    nothing. The log directory is locked as a broker locks it. Each partition is exchanged in one
-    step: if undo is killed at any point, the partition is the new log or the old one, and undo can
-    be repeated. Entries of the partition in checkpoints and the mark of a clean shutdown are
-    restored too.
+    or interrupted: once a broker has started on it, undo changes nothing. The log directory is
+    locked as a broker locks it. Each partition is exchanged in one step; after a kill repeat the
+    command. Entries in checkpoints and the mark of a clean shutdown are restored too.
 
     \b
     kafkalog undo --list /backups

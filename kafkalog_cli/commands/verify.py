@@ -55,17 +55,16 @@ def verify(
     seed: Annotated[int | None, typer.Option(
         "--seed", metavar="N",
         help="Seed of --sample: the same N selects the same segments. Default: the date (UTC), "
-             "such as 20261121; the summary shows it.",
+             "such as 20261121.",
     )] = None,
     max_duration: Annotated[str | None, typer.Option(
         "--max-duration", metavar="DURATION",
-        help="Start nothing new after this time (90s, 10m, 2h); the summary counts what was "
-             "deferred.",
+        help="Start nothing new after this time (90s, 10m, 2h).",
     )] = None,
     state: Annotated[str | None, typer.Option(
         "--state", metavar="FILE",
-        help="Record in FILE what was checked when: start with what was checked longest ago, and "
-             "continue where the last run stopped.",
+        help="Record in FILE what was checked when: start with the oldest, continue where the "
+             "last run stopped.",
     )] = None,
     threads: Annotated[int | None, typer.Option(
         "--threads", metavar="N", min=1,
@@ -83,12 +82,12 @@ def verify(
         "--fail-on", help="Exit with status 1 for findings of this severity or worse.",
     )] = Severity.WARNING,
     form: Annotated[ReportFormat, typer.Option(
-        "--format", help="Output format: a listing, or a report at the end of the run.",
+        "--format", help="Output format: a listing, or a report of the run.",
     )] = ReportFormat.TABLE,
     engine: Annotated[EngineName, typer.Option(
         "--engine",
-        help="spark: check partitions in Spark tasks. Each worker reads the log directories "
-             "itself, under the same paths.",
+        help="spark: check partitions in Spark tasks; each worker reads the log directories "
+             "under the same paths.",
     )] = EngineName.LOCAL,
     master: MasterOption = None,
     spark_conf: SparkConfOption = None,
@@ -150,7 +149,7 @@ def verify(
         outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
-        if progress is not None:
+        if progress is not None:  # what follows goes to the same terminal
             progress.close()
         report.end(facts)
     return outcome.status

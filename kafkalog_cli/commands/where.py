@@ -74,7 +74,7 @@ def _require_share(name: str) -> None:
     from kafkalog.errors import UsageError
     from kafkalog.text_files import uuid_bytes
 
-    _, *rest = name.rsplit(":", 2)
+    _, *rest = name.rsplit(":", 2)  # the id of a group may have colons
     if len(rest) != 2 or uuid_bytes(rest[0]) is None or not rest[1].isdecimal():
         raise UsageError(
             f"{name!r} is not a partition of a share group.", hint="Give GROUP:TOPIC_ID:PARTITION."

@@ -54,45 +54,43 @@ STRUCTURE: Final = ObjectType[Structure](
     "anatomy_structure",
     "`anatomy`",
     "A batch, record, entry or line: the fields that follow belong to it.",
-    Field("path", TEXT, "the file"),
+    Field("path", TEXT, ""),
     Field("level", INT, _LEVEL),
-    Field("position", INT, "position of its first byte, at its level"),
-    Field("length", INT, "number of its bytes"),
+    Field("position", INT, "of its first byte, at its level"),
+    Field("length", INT, ""),
     Field("name", TEXT, "precedes the names of its fields"),
-    Field("meaning", TEXT, "what it is, in words"),
-    Field("damage", TEXT | None, "kind of defect, or null"),
+    Field("meaning", TEXT, "in words"),
+    Field("damage", TEXT | None, "kind of defect"),
 )
 FIELD: Final = ObjectType[Bytes](
     "anatomy_field",
     "`anatomy`",
-    "A field. Those of level 0 tile the file: each byte belongs to exactly one of them. Those of "
-    "level 1 tile what the batch before them holds compressed.",
-    Field("path", TEXT, "the file"),
+    "A field. Those of level 0 tile the file; those of level 1, what the batch before them "
+    "holds compressed.",
+    Field("path", TEXT, ""),
     Field("level", INT, _LEVEL),
-    Field("position", INT, "position of its first byte, at its level"),
-    Field("length", INT, "number of its bytes"),
-    Field("name", TEXT, "names and ordinals of its structures, and its own; the last is "
-          "`left_out` for bytes that the limit leaves out"),
-    Field("value", _VALUE, "bytes are strings, or `{\"base64\": …}` if they are not UTF-8"),
-    Field("meaning", TEXT, "what the value says, in words"),
-    Field("details", ARRAY, "how the value comes from the bytes: bits, groups of 7 bits"),
-    Field("damage", TEXT | None, "kind of defect, or null"),
+    Field("position", INT, "of its first byte, at its level"),
+    Field("length", INT, ""),
+    Field("name", TEXT, "names and ordinals of its structures, then its own; `left_out` for "
+                        "bytes beyond the limit"),
+    Field("value", _VALUE, "bytes as with `--bytes auto`"),
+    Field("meaning", TEXT, "what the value says"),
+    Field("details", ARRAY, "how bits make the value"),
+    Field("damage", TEXT | None, "kind of defect"),
 )  # fmt: skip
 WRITES: Final = ObjectType[SegmentWrites](
     "anatomy_segment",
     "`anatomy PARTITION_DIR`",
     "How a segment was written.",
     Field("path", TEXT, "its `.log`"),
-    Field("base_offset", INT, "the offset in its name"),
-    Field("size", SIZE, "bytes of its `.log`", "size_bytes"),
-    Field("batches", INT, "number of batches"),
-    Field("in_order", INT, "batches whose offsets are above those of the batch before"),
-    Field("in_time", INT, "batches whose largest timestamp is not below that of the batch before: "
-          "clients set it unless the topic has LogAppendTime"),
-    Field("bytes_without_batch", SIZE, "bytes in which there is no batch: damage, or preallocated"),
-    Field("extents", INT | None, "pieces of the disk that the file lies in; null if the file "
-          "system does not say"),
-    Field("damage", TEXT | None, "kind of the first defect, or null"),
+    Field("base_offset", INT, "in the file's name"),
+    Field("size", SIZE, "of the `.log`", "size_bytes"),
+    Field("batches", INT, ""),
+    Field("in_order", INT, "batches with offsets above the batch before"),
+    Field("in_time", INT, "batches whose largest timestamp is not below the batch before"),
+    Field("bytes_without_batch", SIZE, "damaged or preallocated"),
+    Field("extents", INT | None, "on disk; null if the file system does not say"),
+    Field("damage", TEXT | None, "kind of the first defect"),
 )  # fmt: skip
 
 _ROW_BYTES: Final = 8
@@ -143,7 +141,7 @@ def value_text(value: Any, width: int = _TEXT_MAX) -> str:
         return str(value)
     if value is None:
         return ""
-    part = value[: 4 * _TEXT_MAX]
+    part = value[: 4 * _TEXT_MAX]  # enough to fill the cell: a value may have megabytes
     cell = printable(part if isinstance(part, str) else bytes_cell(part, BytesFormat.AUTO))
     if cell_width(cell) <= width and len(value) == len(part):
         return cell

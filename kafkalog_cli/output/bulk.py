@@ -83,6 +83,7 @@ def read_rows(
     plan = plan_reading(target, selection)
     if style.form == Format.TABLE or not view.names:
         is_plain = tuple(column.title for column in view.columns) == PLAIN_TITLES
+        # A terminal shows colours, which only records have.
         if is_plain and style.form == Format.TABLE and not sys.stdout.isatty():
             from kafkalog_cli.output.bulk_cells import PlainCells
 

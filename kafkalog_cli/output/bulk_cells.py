@@ -59,6 +59,8 @@ class PlainCells(Restored):
         places = list(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
         low, high = int(starts.min(initial=0)), int((starts + sizes).max(initial=0))
         if form == BytesFormat.AUTO and sizes.min(initial=1) > 0 and high - low <= _TEXT_SIZE_MAX:
+            # latin-1 gives each byte one character, so byte positions cut the text; ASCII means the
+            # same in UTF-8.
             text = str(arena[low:high].data, "latin-1")
             found = [text[at - low : end - low] for at, end in places]
             joined = "".join(found)

@@ -91,22 +91,22 @@ CANDIDATE: Final = ObjectType[Turn](
     "compaction_candidate",
     "`compact --explain`",
     "A partition that a cleaner considers.",
-    Field("path", TEXT, "the directory", "candidate.partition.path"),
-    Field("turn", INT | None, "1 for the one that is cleaned first; null if it is skipped"),
-    Field("ratio", RATIO | None, "dirty share of the bytes that could be cleaned; null if it was "
-          "not examined", _of_dirty_part("ratio")),
-    Field("threshold", RATIO, "`min.cleanable.dirty.ratio`: the ratio must be above it",
+    Field("path", TEXT, "", "candidate.partition.path"),
+    Field("turn", INT | None, "1 is cleaned first"),
+    Field("ratio", RATIO | None, "dirty ratio", _of_dirty_part("ratio")),
+    Field("threshold", RATIO, "`min.cleanable.dirty.ratio`, to be exceeded",
           "candidate.config.min_cleanable_dirty_ratio"),
-    Field("clean_bytes", SIZE | None, "bytes of the logs before the dirty part",
+    Field("clean_bytes", SIZE | None, "before the dirty part",
           _of_dirty_part("clean_bytes")),
-    Field("cleanable_bytes", SIZE | None, "cleanable bytes of the dirty part",
+    Field("cleanable_bytes", SIZE | None, "of the dirty part; their share of clean and "
+                                          "cleanable bytes is the dirty ratio",
           _of_dirty_part("cleanable_bytes")),
-    Field("overdue_ms", INT, "how long `max.compaction.lag.ms` has been exceeded: above 0 the "
-          "ratio does not count", "candidate.delay_ms"),
-    Field("state", TEXT, "what the files say of a cleaner that was interrupted: `cleaning` "
-          "(`.cleaned` files), `swapping` (`.swap` files) or `idle`",
+    Field("overdue_ms", INT, "past `max.compaction.lag.ms`: above 0 the ratio does not count",
+          "candidate.delay_ms"),
+    Field("state", TEXT, "of an interrupted cleaner: `cleaning` (`.cleaned` files), `swapping` "
+                         "(`.swap` files) or `idle`",
           _state),
-    Field("skipped", TEXT | None, "why it is skipped; null if it is not",
+    Field("skipped", TEXT | None, "why it is skipped",
           "candidate.why_skipped"),
 )  # fmt: skip
 MAP_STEP: Final = ObjectType[Of](
@@ -114,39 +114,37 @@ MAP_STEP: Final = ObjectType[Of](
     "`compact --explain`",
     "The offset map after a segment of the dirty part.",
     _PATH,
-    Field("base_offset", INT, "base offset of the segment", "found.base_offset"),
-    Field("size", SIZE, "bytes of its log", "found.size_bytes"),
-    Field("keys", INT, "keys in the map so far", "found.keys"),
-    Field("slots", INT, "slots of Kafka's map: of `--map-memory`, or of 128 MiB",
+    Field("base_offset", INT, "of the segment", "found.base_offset"),
+    Field("size", SIZE, "of its log", "found.size_bytes"),
+    Field("keys", INT, "so far", "found.keys"),
+    Field("slots", INT, "in `--map-memory`, or in 128 MiB",
           "found.slots"),
-    Field("load", RATIO, "share of the slots in use", "found.load"),
-    Field("is_full", BOOL, "whether the map took no more keys", "found.is_full"),
+    Field("load", RATIO, "share of slots in use", "found.load"),
+    Field("is_full", BOOL, "the map took no more keys", "found.is_full"),
 )  # fmt: skip
 MAP: Final = ObjectType[Of](
     "compaction_map",
     "`compact --explain`",
     "The offset map of a pass: the latest offset of each key of the dirty part.",
     _PATH,
-    Field("keys", INT, "keys in it", "found.keys"),
+    Field("keys", INT, "", "found.keys"),
     Field("load_factor", RATIO, "how far a map is filled", "found.load_factor"),
-    Field("kafka_bytes", SIZE, "bytes that Kafka's map needs for them: 24 per slot",
+    Field("kafka_bytes", SIZE, "of Kafka's map: 24 per slot",
           "found.kafka_bytes"),
-    Field("own_bytes", SIZE | None, "bytes that the map of `compact` takes; null if its size is "
-          "limited", "found.size_bytes"),
+    Field("own_bytes", SIZE | None, "of the map of `compact`; null if limited", "found.size_bytes"),
 )  # fmt: skip
 GROUP: Final = ObjectType[Of](
     "compaction_group",
     "`compact --explain`",
     "Segments that become one. Its batches and steps follow.",
     _PATH,
-    Field("base_offset", INT, "base offset of the new segment", "found.group.base_offset"),
-    Field("sources", ARRAY, "base offsets of the segments", "found.group.sources"),
-    Field("bytes_before", SIZE, "bytes of their logs", "found.group.bytes_before"),
-    Field("bytes_after", SIZE, "bytes of its log", "found.group.bytes_after"),
-    Field("batches", OBJECT, "number of batches by what becomes of them: `copied`, `rewritten`, "
-          "`emptied`, `dropped`",
+    Field("base_offset", INT, "of the new segment", "found.group.base_offset"),
+    Field("sources", ARRAY, "their base offsets", "found.group.sources"),
+    Field("bytes_before", SIZE, "their logs", "found.group.bytes_before"),
+    Field("bytes_after", SIZE, "of its log", "found.group.bytes_after"),
+    Field("batches", OBJECT, "by fate: `copied`, `rewritten`, `emptied`, `dropped`",
           lambda one: {action.value: one.found.actions[action] for action in Action}),
-    Field("left_out", INT, "number of batches that do not follow, because of `--limit`",
+    Field("left_out", INT, "batches beyond `--limit`",
           lambda one: sum(one.found.actions.values()) - len(one.found.batches)),
 )  # fmt: skip
 BATCH: Final = ObjectType[CleanedBatch](
@@ -154,32 +152,30 @@ BATCH: Final = ObjectType[CleanedBatch](
     "`compact --explain`",
     "A batch, and what becomes of it.",
     Field("path", TEXT, "the `.log`", "batch.path"),
-    Field("position", INT, "its byte position", "batch.position"),
-    Field("base_offset", INT, "its first offset", "batch.base_offset"),
-    Field("last_offset", INT, "its last offset", "batch.last_offset"),
-    Field("action", TEXT, "`copied`: byte for byte; `rewritten`; `emptied`: only its header stays; "
-          "`dropped`"),
-    Field("records", INT, "number of its records"),
-    Field("kept", INT, "number of records that stay"),
-    Field("dropped", OBJECT, "number of records that go, by reason",
+    Field("position", INT, "", "batch.position"),
+    Field("base_offset", INT, "", "batch.base_offset"),
+    Field("last_offset", INT, "", "batch.last_offset"),
+    Field("action", TEXT, "`copied`, `rewritten`, `emptied` (only its header stays), `dropped`"),
+    Field("records", INT, ""),
+    Field("kept", INT, ""),
+    Field("dropped", OBJECT, "by reason",
           lambda one: {why.value: count for why, count in one.dropped.items()}),
-    Field("bytes_before", SIZE, "its size", "batch.size_bytes"),
-    Field("bytes_after", SIZE, "its size afterwards"),
-    Field("delete_horizon", TIME | None, "from when on its tombstones or its marker may go; null "
-          "if there are none", "horizon_ms"),
-    Field("sets_horizon", BOOL, "whether this pass sets the delete horizon"),
-    Field("why", TEXT, "the reason, in words", lambda one: why(one)),  # noqa: PLW0108 # defined below
+    Field("bytes_before", SIZE, "", "batch.size_bytes"),
+    Field("bytes_after", SIZE, ""),
+    Field("delete_horizon", TIME | None, "from when its tombstones or marker may go", "horizon_ms"),
+    Field("sets_horizon", BOOL, "this pass sets it"),
+    Field("why", TEXT, "", lambda one: why(one)),  # noqa: PLW0108 # defined below
 )  # fmt: skip
 STEP: Final = ObjectType[Of](
     "compaction_step",
     "`compact --explain`",
     "A step that puts a new segment in the place of the old ones.",
     _PATH,
-    Field("step", INT, "ordinal, from 1", "number"),
+    Field("step", INT, "from 1", "number"),
     Field("action", TEXT, "`create`, `sync`, `rename`, `remove`, `sync-directory`", "found.kind"),
-    Field("name", TEXT | None, "name of the file; null for the directory",
+    Field("name", TEXT | None, "null for the directory",
           lambda one: one.found.path or None),
-    Field("new_name", TEXT | None, "its new name, for a rename", "found.new_path"),
+    Field("new_name", TEXT | None, "of a rename", "found.new_path"),
 )  # fmt: skip
 
 
@@ -235,7 +231,6 @@ def _map_view(style: Style) -> View[Of]:
 
 
 def batch_view(style: Style) -> View[CleanedBatch]:
-    """Return the view with a row per batch."""
     return BATCH.view(
         style,
         Column("OFFSETS", lambda one: f"{one.batch.base_offset}-{one.batch.last_offset}"),
@@ -257,7 +252,7 @@ def show_explained(
     turns = [Turn(one, taken.get(id(one))) for one in run.candidates]
     view: View[Any] = batch_view(style) if form == Format.CSV else _candidates_view(style)
     show = _Table(outcome, style) if form == Format.TABLE else None
-    targets = [one.partition for one in run.wanted] * 3
+    targets = [one.partition for one in run.wanted] * 3  # each log is read up to three times
     with Writer(view, form, outcome.defect) as writer, byte_progress(
         targets, enabled=not quiet
     ) as progress:  # fmt: skip

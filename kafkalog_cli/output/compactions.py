@@ -17,6 +17,7 @@ from kafkalog_cli.output.objects import (
     BOOL,
     BYTES,
     INT,
+    MEANING_OF_CONFIGS,
     OBJECT,
     SIZE,
     TEXT,
@@ -59,7 +60,6 @@ class CompactionSummary:
     given_up: list[str] = field(default_factory=list)
 
     def add(self, shown: CompactedPartition) -> None:
-        """Add a partition."""
         self.partitions += 1
         found = shown.compaction
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
@@ -89,70 +89,65 @@ COMPACTION: Final = ObjectType["CompactedPartition"](
     "compaction",
     "`compact`",
     "A partition and the result of its compaction, actual or predicted.",
-    Field("path", TEXT, "the directory; with `--to` the path of the copy while it was made",
+    Field("path", TEXT, "with `--to`, of the copy while it was made",
           lambda shown: final_path(shown.partition.path)),
     *topic_and_partition("partition."),
-    Field("is_done", BOOL, "whether it was written; false in a plan and for a skipped partition",
+    Field("is_done", BOOL, "false in a plan, or if skipped",
           _of_compaction("is_done", without=False)),
     Field("first_dirty_offset", INT | None,
-          "where the dirty part begins; null if it was not examined",
+          "null if not examined",
           _of_dirty_part("first_dirty_offset")),
     Field("first_uncleanable_offset", INT | None,
-          "base offset of the first segment that is not cleaned; null if it was not examined",
+          "of the first segment that is not cleaned",
           _of_dirty_part("first_uncleanable_offset")),
     Field("next_dirty_offset", INT | None,
-          "offset at which the next cleaning begins, as noted in the checkpoint; null if skipped",
+          "where the next cleaning begins, as noted in the checkpoint",
           _of_compaction("next_dirty_offset")),
     Field("is_complete", BOOL,
-          "whether nothing cleanable is left; a plan covers one pass, and a small map may need "
-          "several", _of_compaction("is_complete", without=False)),
-    Field("clean_bytes", SIZE | None, "bytes of the logs before the dirty part",
+          "nothing cleanable is left; a plan covers one pass, a small map may need more",
+          _of_compaction("is_complete", without=False)),
+    Field("clean_bytes", SIZE | None, "before the dirty part",
           _of_dirty_part("clean_bytes")),
     Field("cleanable_bytes", SIZE | None,
-          "cleanable bytes of the dirty part; the dirty ratio is their share of clean and "
-          "cleanable bytes", _of_dirty_part("cleanable_bytes")),
-    Field("passes", INT, "number of passes", _of_compaction("passes", without=0)),
-    Field("keys", INT, "keys in the offset maps of all passes",
+          "of the dirty part; their share of clean and cleanable bytes is the dirty ratio",
+          _of_dirty_part("cleanable_bytes")),
+    Field("passes", INT, "", _of_compaction("passes", without=0)),
+    Field("keys", INT, "in the maps of all passes",
           _of_compaction("keys", without=0)),
-    Field("records_read", INT, "records in all passes, including markers",
+    Field("records_read", INT, "in all passes, markers included",
           "tally.records_read"),
-    Field("records_kept", INT, "records that were kept", "tally.records_kept"),
+    Field("records_kept", INT, "", "tally.records_kept"),
     Field("dropped", OBJECT,
-          "number of records dropped, by reason: `superseded` (a later record has the key), "
-          "`tombstone` (past its delete horizon), `aborted`, `no_key`, `marker`",
+          "records by reason: `superseded` (by a later record), `tombstone` (past its delete "
+          "horizon), `aborted`, `no_key`, `marker`",
           lambda shown: {why.value: shown.tally.dropped[why] for why in Dropped}),
-    Field("bytes_before", SIZE | None, "bytes of all logs of the partition",
+    Field("bytes_before", SIZE | None, "all logs",
           _of_compaction("bytes_before")),
-    Field("bytes_after", SIZE | None, "their size afterwards", _of_compaction("bytes_after")),
+    Field("bytes_after", SIZE | None, "", _of_compaction("bytes_after")),
     Field("groups", ARRAY,
-          "the new segments, in order of passes: `base_offset`, `sources` (base offsets of the "
-          "segments merged into it), `bytes_before`, `bytes_after`",
+          "new segments, by pass: `base_offset`, `sources` (base offsets of the old ones), "
+          "`bytes_before`, `bytes_after`",
           _of_compaction("groups", without=())),
-    Field("configs", CONFIGS,
-          "every config that has an effect: `name`, `value` (lists are joined by commas), "
-          "`source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` "
-          "(its name in the source, null for a default)",
+    Field("configs", CONFIGS, MEANING_OF_CONFIGS,
           _of_candidate("configs")),
     Field("marks", MARKS,
-          "log start offset, high watermark, last stable offset and cleaner offset, each with "
-          "`name`, `value`, `source`", _of_candidate("marks")),
+          "log start offset, high watermark, last stable offset, cleaner offset: `name`, "
+          "`value`, `source`", _of_candidate("marks")),
     Field("left_overs", ARRAY,
-          "names of the `.deleted` files left by a broker; they are removed, too, as a broker "
-          "does when it starts"),
+          "`.deleted` files of a broker, which are removed too"),
     Field("cleaner_gives_up", TEXT | None,
-          "why a broker's cleaner fails on the partition and so never cleans it, though `compact` "
-          "does; null if it does not fail or was not examined; for a damaged batch, see the error",
+          "why a broker's cleaner fails where `compact` does not",
           "tally.cleaner_gives_up"),
-    Field("skipped", TEXT | None, "why it is skipped; null if it is not"),
+    Field("skipped", TEXT | None, "why it is skipped"),
 )  # fmt: skip
 COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
     "compaction_summary",
     "`compact`",
     "The last object: totals.",
-    Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
-    Field("is_done", BOOL, "whether anything was written"),
-    Field("partitions", INT, "partitions that were examined"),
-    Field("compacted", INT, "partitions that are not skipped; the other numbers are about these"),
+    Field("now", INT, "clock used", "now_ms"),
+    Field("is_done", BOOL, ""),
+    Field("partitions", INT, "examined"),
+    Field("compacted", INT, "not skipped; the other numbers are about these"),
     Field("records_read", INT, "as in `compaction`", "tally.records_read"),
     Field("records_kept", INT, "as in `compaction`", "tally.records_kept"),
     Field("bytes_before", INT, "as in `compaction`"),
@@ -232,39 +227,37 @@ def _name(partition: PartitionDir) -> str:
 AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
     "audit_finding",
     "`audit-compaction`",
-    "A counterexample, which shows that the log is not correctly compacted.",
+    "A counterexample: the log is not correctly compacted.",
     Field("reason", TEXT, "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
           "`marker-dropped-too-early`, `record-lost`, `record-changed`, `record-added`, "
           "`batch-changed`, `delete-horizon-changed`, `producer-state-lost`, `log-start-changed`, "
           "`log-end-changed`, `leader-epochs-changed`, `last-stable-offset-changed`"),
     Field("path", TEXT,
-          "path of the `.log` (the original's if a record is gone); the directory if the loss "
-          "concerns the whole log"),
-    Field("position", INT | None, "byte position of the batch; null for the log as a whole"),
+          "the `.log` (the original's if a record is gone), or the directory"),
+    Field("position", INT | None, "of the batch"),
     Field("offset", INT | None,
-          "offset of the record, or base offset of the batch; null if the loss concerns the whole "
-          "log"),
-    Field("key", BYTES, "key of the record; null if none"),
-    Field("other_offset", INT | None, "offset of the later record with that key; null if none"),
-    Field("detail", TEXT, "description, not for programs"),
+          "of the record, or base offset of the batch"),
+    Field("key", BYTES, ""),
+    Field("other_offset", INT | None, "later record with that key"),
+    Field("detail", TEXT, ""),
 )  # fmt: skip
 AUDIT: Final[ObjectType[Audit]] = ObjectType(
     "audit",
     "`audit-compaction`",
-    "The last object of a run: what was judged.",
-    Field("path", TEXT, "the directory", "partition.path"),
+    "The last object: what was judged.",
+    Field("path", TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
-    Field("original", TEXT | None, "directory of the original; null if none",
+    Field("original", TEXT | None, "its directory",
           lambda one: one.original and one.original.path),
     Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
     Field("cleaner_offset", INT,
-          "offset up to which the log was compacted", "bounds.cleaner_offset"),
-    Field("cleaner_offset_source", TEXT, "source of the cleaner offset", "source"),
-    Field("now", INT, "the clock that was used, milliseconds", "bounds.now_ms"),
-    Field("keys", INT, "distinct keys that were read below the cleaner offset"),
-    Field("findings", INT, "number of counterexamples, at most `--limit`",
+          "end of the compacted part", "bounds.cleaner_offset"),
+    Field("cleaner_offset_source", TEXT, "", "source"),
+    Field("now", INT, "clock used", "bounds.now_ms"),
+    Field("keys", INT, "distinct, below the cleaner offset"),
+    Field("findings", INT, "at most `--limit`",
           lambda one: len(one.findings)),
-    Field("proved", BOOL, "whether there are no counterexamples", lambda one: not one.findings),
+    Field("proved", BOOL, "no counterexamples", lambda one: not one.findings),
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def _json(value: Any, style: Style) -> object:
         return bytes_value(value, style.bytes_form)
     if isinstance(value, tuple | list):
         return [
+            # A tuple inside of a list is a header.
             _json({"key": one[0], "value": one[1]} if isinstance(one, tuple) else one, style)
             for one in value
         ]
@@ -85,37 +86,37 @@ COMPARISON: Final = ObjectType[Comparison](
     "`diff`",
     "Two copies of a partition.",
     *topic_and_partition(),
-    Field("verdict", TEXT, "`identical`, `behind` (one goes on where the other ends), `compacted` "
-          "(other bytes, but the same latest record of every key), `different`, `missing`, "
-          "`other-topic` (the topic ids differ), `unreadable`"),
+    Field("verdict", TEXT, "`identical`, `behind` (one goes on where the other ends), "
+                           "`compacted` (the same latest record of every key), `different`, "
+                           "`missing`, `other-topic` (other topic id), `unreadable`"),
     Field("left", Kind("object") | None, "the first copy: `path`, `log_start_offset`, "
-          "`log_end_offset`, `high_watermark` (null if not noted), `leader_epoch` (the latest, −1 "
-          "if none), `topic_id`; null if the side does not have the partition",
+                                         "`log_end_offset`, `high_watermark`, `leader_epoch` "
+                                         "(the latest, −1 if none), `topic_id`",
           lambda one: _side(one.left)),
     Field("right", Kind("object") | None, "the other copy", lambda one: _side(one.right)),
-    Field("identical_up_to", INT | None, "all batches below are the same, byte for byte"),
+    Field("identical_up_to", INT | None, "below it all batches are the same bytes"),
     Field("first_difference", _VALUES | None, "`offset`, `left_path`, `left_position`, "
           "`right_path`, `right_position` (null on a side that has ended) and `fields`: `level` "
           "(`batch` or `record`), `name`, `left`, `right`", _first),
-    Field("last_common_epoch", INT | None, "the latest leader epoch that both know",
+    Field("last_common_epoch", INT | None, "the latest that both know",
           lambda one: None if one.truncation is None else one.truncation.last_common_epoch),
     Field("truncation", Kind("object") | None, "what a broker would cut off: `leader` and "
           "`follower` (`left` or `right`; the later leader epoch leads, then the later end), "
           "`offset` (null if the follower keeps all)", _truncation),
-    Field("only_left", INT, "records that only the first copy has"),
-    Field("only_right", INT, "records that only the other copy has"),
-    Field("differing", INT, "records that both have at one offset, but not the same"),
+    Field("only_left", INT, "records of the first copy only"),
+    Field("only_right", INT, "records of the other only"),
+    Field("differing", INT, "records that differ at one offset"),
 )  # fmt: skip
 RECORD_DIFFERENCE: Final = ObjectType[Any](
     "record_difference",
     "`diff --records`",
     "A record that only one copy has, or that differs.",
     *topic_and_partition(),
-    Field("offset", INT, "offset"),
-    Field("above_high_watermark", BOOL, "whether a copy that has it has noted a high watermark at "
-          "or below", "is_above_high_watermark"),
-    Field("left", _VALUES | None, "`offset`, `timestamp`, `key`, `value` and `headers`; null if "
-          "the first copy does not have it"),
+    Field("offset", INT, ""),
+    Field("above_high_watermark", BOOL, "a copy that has it notes a high watermark at or below",
+          "is_above_high_watermark"),
+    Field("left", _VALUES | None, "of the first copy: `offset`, `timestamp`, `key`, `value` "
+                                  "and `headers`"),
     Field("right", _VALUES | None, "the same of the other copy"),
 )  # fmt: skip
 
@@ -184,7 +185,6 @@ def comparison_view(style: Style) -> View[Comparison]:
 
 
 def record_view(style: Style) -> View[RecordDifference]:
-    """Return the view with a row per record."""
 
     def where(one: RecordDifference) -> str:
         side = "differs" if one.left and one.right else "left" if one.left else "right"

@@ -42,38 +42,34 @@ def _sums(prefix: str) -> tuple[Field[Any], ...]:
 
     at = f"{prefix}." if prefix else ""
     return (
-        Field("disk_bytes", SIZE, "blocks on disk, as `du` counts them; in an object store the "
-              "size of the objects", f"{at}disk_bytes"),
-        Field("size", SIZE, "apparent size: the length of the files", f"{at}size_bytes"),
-        Field("leftover_bytes", SIZE, "blocks of what nothing reads any more: `.deleted` and "
-              "`.cleaned` files, deleted and stray partitions", f"{at}leftover_bytes"),
-        Field("replicas", INT, "number of partition directories; 0 by day and by kind",
+        Field("disk_bytes", SIZE, "blocks on disk; in an object store, size", f"{at}disk_bytes"),
+        Field("size", SIZE, "length of the files", f"{at}size_bytes"),
+        Field("leftover_bytes", SIZE, "blocks that nothing reads: `.deleted` and `.cleaned` "
+                                      "files, deleted and stray partitions", f"{at}leftover_bytes"),
+        Field("replicas", INT, "partition directories; 0 by day and by kind",
               f"{at}replicas"),
-        Field("growth", ARRAY, "with `--forecast`: bytes appended in each of the last 24 hours, "
-              "oldest first; empty if not measured", f"{at}growth"),
-        Field("growth_per_hour", SIZE | None, "their mean; null if not measured",
+        Field("growth", ARRAY, "bytes appended in each of the last 24 hours, oldest first; "
+                               "empty if not measured", f"{at}growth"),
+        Field("growth_per_hour", SIZE | None, "their mean",
               f"{at}growth_per_hour"),
-        Field("freed_now", SIZE | None, "bytes that retention deletes at its next check; null if "
-              "not predicted", ahead("freed_now")),
-        Field("freed_later", SIZE | None, "bytes of logs that time alone makes retention delete "
-              "until the end of the forecast", ahead("freed_later")),
-        Field("dirty_bytes", SIZE | None, "bytes of logs that the cleaner may compact, an upper "
-              "bound of what that wins", ahead("dirty_bytes")),
+        Field("freed_now", SIZE | None, "by retention at its next check", ahead("freed_now")),
+        Field("freed_later", SIZE | None, "by time alone until the end of the forecast",
+              ahead("freed_later")),
+        Field("dirty_bytes", SIZE | None, "that the cleaner may compact; it frees at most these",
+              ahead("dirty_bytes")),
     )  # fmt: skip
 
 
 DISK_USAGE: Final = ObjectType["Share"](
     "disk_usage",
     "`du`",
-    "A part of what uses disk space. Growth and forecast are those of whole partitions: by day and "
-    "by kind only the total has them.",
+    "A part of what uses disk space. By day and by kind, only the total has growth and forecast.",
     Field("by", TEXT, "`topic`, `partition`, `day` or `kind`"),
-    Field("name", TEXT | None, "the topic, the directory's name, the day of the latest record of "
-          "its segment, or the kind of file or leftover; null for files of a log directory itself, "
-          "and without a day"),
-    Field("topic", TEXT | None, "topic, by topic and by partition"),
-    Field("partition", INT | None, "partition number, by partition"),
-    Field("directory", TEXT | None, "log directory, by partition"),
+    Field("name", TEXT | None, "topic, directory, day of the segment's latest record, or kind "
+                               "of file or leftover; null for files of a log directory itself"),
+    Field("topic", TEXT | None, "by topic and by partition"),
+    Field("partition", INT | None, "by partition"),
+    Field("directory", TEXT | None, "by partition"),
     *_sums("usage"),
 )  # fmt: skip
 DISK_USAGE_TOTAL: Final = ObjectType["Usage"](
@@ -86,22 +82,22 @@ OVER_LIMIT: Final = ObjectType[Any](
     "over_limit",
     "`du --forecast`",
     "A partition that stays larger or older than its retention allows after the next check.",
-    Field("path", TEXT, "the directory"),
-    Field("topic", TEXT, "topic, from the directory's name"),
-    Field("partition", INT | None, "partition number; null if the directory's name has none"),
-    Field("bytes_over", SIZE, "bytes above the limit"),
-    Field("why", TEXT, "what keeps them, not for programs"),
+    Field("path", TEXT, ""),
+    Field("topic", TEXT, "from the directory's name"),
+    Field("partition", INT | None, "null if the directory's name has none"),
+    Field("bytes_over", SIZE, "above the limit"),
+    Field("why", TEXT, "what keeps them"),
 )
 DISK: Final = ObjectType["Disk"](
     "disk",
     "`du --forecast`",
     "A disk, or with `--disk-size` that of one log directory, and when it is full.",
-    Field("directories", ARRAY, "the log directories on it"),
-    Field("used_bytes", SIZE, "blocks that they occupy"),
-    Field("free_bytes", SIZE | None, "what is free; null in an object store"),
-    Field("growth_per_hour", SIZE, "bytes appended per hour, mean of the last 24 hours"),
-    Field("full_at", TIME | None, "when it is full if that goes on and retention does its work; "
-          "null if not within ten years"),
+    Field("directories", ARRAY, "log directories on it"),
+    Field("used_bytes", SIZE, "their blocks"),
+    Field("free_bytes", SIZE | None, "null in an object store"),
+    Field("growth_per_hour", SIZE, "bytes, mean of the last 24 hours"),
+    Field("full_at", TIME | None, "if that goes on and retention works; null if not within ten "
+                                  "years"),
 )  # fmt: skip
 
 

@@ -185,6 +185,7 @@ class Dump:
         if not targets:
             return
         records = self._shows_records(targets[0])
+        # One table has one set of columns.
         decoders = {str(self._decoder(target)) for target in targets}
         decodes = self.style.form != Format.TABLE or len(decoders) == 1
         logs: list[tuple[str, Iterator[Any]]] = []
@@ -256,6 +257,8 @@ class Dump:
         bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
         walk = LivingWalk(plan_reading(what, self.selection))
         every = what.segments if isinstance(what, Shown) else walk.plan.segments
+        # Kafka's tool would dump all files: those that the selection passes over get a heading,
+        # too.
         unread = [segment for segment in every if segment not in walk.plan.segments]
         limit, self._rows = self.selection.limit, 0
         while limit is None or self._rows < limit:
@@ -321,7 +324,6 @@ class Dump:
         self._write(kind, side_file_view(kind, self.style.shown), content)
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
-        """Write values and defects."""
         writer = self._open(name, self._labelled(view))
         for value in values:
             if isinstance(value, Defect):
@@ -359,6 +361,7 @@ class Dump:
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
         """Return the writer, which is kept while the kind of row stays the same."""
         kind = (name, *(column.title for column in view.columns))
+        # One JSON array has all kinds of objects.
         if self._writer is None or (self._view_name != kind and self.style.form != Format.JSON):
             self._writers.close()
             self._writer = Writer(view, Format(self.style.form), self.outcome.defect)

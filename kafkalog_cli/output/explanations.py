@@ -96,15 +96,15 @@ REFERENCE: Final = ObjectType[Explanation](
     "reference",
     "`explain`",
     "The explanation of a finding or an error.",
-    Field("reference", TEXT, "its name"),
-    Field("severity", TEXT | None, "for a finding: `damage`, `index`, `warning` or `note`"),
-    Field("exit_code", INT | None, "for an error that stops the work: the exit status"),
-    Field("meaning", TEXT, "what was found, or what happened"),
-    Field("arises", TEXT | None, "how it arises"),
+    Field("reference", TEXT, ""),
+    Field("severity", TEXT | None, "of a finding"),
+    Field("exit_code", INT | None, "of an error"),
+    Field("meaning", TEXT, ""),
+    Field("arises", TEXT | None, ""),
     Field("broker", TEXT | None, "what a broker does"),
     Field("hint", TEXT | None, "what to do"),
     Field("example", TEXT | None, "`detail` of an example"),
-    Field("command", TEXT | None, "the command line that repairs it, or shows what to decide"),
+    Field("command", TEXT | None, "repairs it, or shows what to decide"),
 )
 
 

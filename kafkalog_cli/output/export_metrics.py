@@ -109,7 +109,9 @@ def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]
         found["defects"][place] += part.defect_count
         found["rejects"][place] += 0 if part.rejects is None else part.rejects.rows
     if summary.increment is None:
+        # Only a commit has next offsets.
         return {name: values for name, values in found.items() if "offset" not in name}
+    # Keys are `TOPIC-PARTITION@TOPIC_ID`.
     following = {
         key.partition("@")[0]: offset for key, (offset, _) in summary.increment.end.items()
     }
@@ -119,6 +121,7 @@ def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]
             place = end.topic, end.partition
             found["next_offset"][place] = offset
             lag = max(0, end.log_end_offset - offset)
+            # Of several copies the one that is furthest ahead.
             found["lag_offsets"][place] = max(lag, found["lag_offsets"][place])
     return found
 

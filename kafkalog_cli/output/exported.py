@@ -39,85 +39,83 @@ def _files(summary: ExportSummary) -> int:
 EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
     "export_part",
     "`export`",
-    "A file, or a part of the plan without rows. The manifest has the same objects, with the "
-    "defects and all about the rejects.",
-    Field("file", TEXT | None, "path relative to the destination; null without rows"),
-    Field("topic", TEXT, "topic of its rows"),
-    Field("partition", INT, "partition of its rows; −1 if the directory's name has none"),
-    Field("log_dir", TEXT, "log directory of its rows"),
-    Field("rows", INT, "rows"),
-    Field("size", INT, "bytes of the file", "size_bytes"),
-    Field("crc32c", INT | None, "CRC-32C of the file"),
-    Field("first_offset", INT | None, "smallest offset of its rows (records, batches)"),
-    Field("last_offset", INT | None, "largest offset of its rows (records, batches)"),
-    Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
-    Field("undecoded_values", INT, "values that `--value` cannot decode"),
+    "A file, or a part of the plan without rows. The manifest has the same objects, with "
+    "defects and rejects.",
+    Field("file", TEXT | None, "relative to the destination"),
+    Field("topic", TEXT, ""),
+    Field("partition", INT, "−1 if the directory's name has none"),
+    Field("log_dir", TEXT, ""),
+    Field("rows", INT, ""),
+    Field("size", INT, "", "size_bytes"),
+    Field("crc32c", INT | None, "of the file"),
+    Field("first_offset", INT | None, "of its rows, if records or batches"),
+    Field("last_offset", INT | None, "of its rows, if records or batches"),
+    Field("undecoded_keys", INT, "that `--key` cannot decode"),
+    Field("undecoded_values", INT, "that `--value` cannot decode"),
     Field("rejects", INT, "records with such a key or value",
           lambda one: 0 if one.rejects is None else one.rejects.rows),
     Field("rejects_file", TEXT | None,
-          "file with these records, relative to the destination; null without them",
+          "relative to the destination",
           lambda one: None if one.rejects is None else one.rejects.file),
     Field("defects", INT,
-          "skipped damage and deletions; objects of type `defect` follow",
+          "skipped damage and deletions: `defect` objects follow",
           "defect_count"),
 )  # fmt: skip
 EXPORT_GAP: Final[ObjectType[Gap]] = ObjectType(
     "export_gap",
     "`export --append --allow-gaps`",
     "Offsets that the table never gets, or has although the log was cut before them.",
-    Field("topic", TEXT, "topic"),
-    Field("partition", INT, "partition; −1 if the directory's name has none"),
-    Field("topic_id", TEXT | None, "id of the topic; null if its directory has none"),
-    Field("first_offset", INT, "first of these offsets"),
-    Field("end_offset", INT | None, "offset after the last; null if unknown"),
+    Field("topic", TEXT, ""),
+    Field("partition", INT, "−1 if the directory's name has none"),
+    Field("topic_id", TEXT | None, ""),
+    Field("first_offset", INT, ""),
+    Field("end_offset", INT | None, "after the last"),
     Field("reason", TEXT,
           "`deleted` before they were exported; `cut` off after that; topic or partition `gone`; "
           "segment `missing`"),
-    Field("detail", TEXT, "a sentence for a person"),
+    Field("detail", TEXT, ""),
 )  # fmt: skip
 EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     "export_summary",
     "`export`",
     "The last object: totals.",
-    Field("destination", TEXT, "where the files are, without credentials"),
-    Field("files", INT, "files", _files),
-    Field("written", INT, "parts that this run has written"),
-    Field("rows", INT, "rows of all files"),
-    Field("size", INT, "bytes of all files", "size_bytes"),
-    Field("undecoded_keys", INT, "keys that `--key` cannot decode"),
-    Field("undecoded_values", INT, "values that `--value` cannot decode"),
-    Field("rejects", INT, "records with such a key or value: in the table of rejects, not in "
-          "`rows`"),
+    Field("destination", TEXT, "without credentials"),
+    Field("files", INT, "", _files),
+    Field("written", INT, "by this run"),
+    Field("rows", INT, ""),
+    Field("size", INT, "", "size_bytes"),
+    Field("undecoded_keys", INT, "that `--key` cannot decode"),
+    Field("undecoded_values", INT, "that `--value` cannot decode"),
+    Field("rejects", INT, "in the table of rejects, not in `rows`"),
     Field("defects", INT, "skipped damage and deletions", "defect_count"),
     Field("without_watermark", ARRAY,
-          "partitions without a known high watermark: their records end at the log end",
+          "partitions read to the log end: no high watermark is known",
           "left_out.without_watermark"),
     Field("above_watermark", OBJECT,
-          "partitions with records above the high watermark, which are left out, and the offset",
+          "partitions with such records, which are left out, and the offset",
           "left_out.above_watermark"),
     Field("above_last_stable", OBJECT,
-          "partitions with records of or after open transactions, which are left out, and the "
-          "offset",
+          "partitions with such records, which are left out, and the offset",
           "left_out.above_last_stable"),
     Field("below_log_start", OBJECT,
-          "partitions with records below the log start offset, which are left out, and the offset",
+          "partitions with such records, which are left out, and the offset",
           "left_out.below_log_start"),
-    Field("commit", INT | None, "number of the commit of `--append`, from 0; null without it",
+    Field("commit", INT | None, "of `--append`, from 0",
           lambda one: None if one.increment is None else one.increment.number),
-    Field("gaps", INT, "gaps of the commit; objects of type `export_gap` precede",
+    Field("gaps", INT, "`export_gap` objects precede",
           lambda one: len(one.gaps)),
     Field("added_columns", ARRAY,
-          "columns that the table gets, or fields of columns as `value_decoded.total`: null before",
+          "new, or new fields as `value_decoded.total`: null in older rows",
           "columns.added"),
-    Field("widened_columns", ARRAY, "those that get a wider type", "columns.widened"),
+    Field("widened_columns", ARRAY, "get a wider type", "columns.widened"),
     Field("absent_columns", ARRAY,
-          "those of the table that this run does not have: null in its rows",
+          "missing in this run: null in its rows",
           "columns.absent"),
-    Field("merged_files", INT, "files of the table that `--compact-below` has merged",
+    Field("merged_files", INT, "by `--compact-below`",
           "merged.files"),
-    Field("merged_into", INT, "files that it has made of them", "merged.into"),
-    Field("was_complete", BOOL, "whether an earlier run had done everything"),
-    Field("left_overs_removed", INT, "leftover files of killed runs that were removed",
+    Field("merged_into", INT, "files", "merged.into"),
+    Field("was_complete", BOOL, "an earlier run had done everything"),
+    Field("left_overs_removed", INT, "files of killed runs",
           "swept"),
 )  # fmt: skip
 
@@ -137,7 +135,6 @@ class PartitionTotal:
     defects: int = 0
 
     def add(self, part: ExportedPart) -> None:
-        """Add a part."""
         self.files += part.file is not None
         self.rows += part.rows
         self.size_bytes += part.size_bytes
@@ -192,7 +189,6 @@ class ExportWriter:
         self._writer.__exit__(*raised)
 
     def write(self, summary: ExportSummary) -> None:
-        """Write everything."""
         if self._form == Format.TABLE:
             self._write_table(summary)
             return

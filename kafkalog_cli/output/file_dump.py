@@ -88,7 +88,7 @@ class FileDump:
                     entries = index_entries(target.path, target.name.kind)
                     wanted = selected_entries(entries, self._selection)
                     exporter.write_entries(wanted, target.path)
-        except UsageError:
+        except UsageError:  # about the command line: the other targets would fail the same way
             raise
         except KafkaLogError as error:
             self._outcome.error(error)

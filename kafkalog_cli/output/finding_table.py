@@ -42,11 +42,10 @@ class FindingTable(Report):
         self._has_heading = False
 
     def __exit__(self, *raised: Any) -> None:
-        if raised[0] is not BrokenPipeError:
+        if raised[0] is not BrokenPipeError:  # nobody reads on
             self._flush()
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         directory, name = os.path.split(defect.path)
         if defect.severity == Severity.NOTE:
             self._notes.setdefault(directory, _Notes()).take(defect)
@@ -60,7 +59,6 @@ class FindingTable(Report):
             self._damage.take(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         self._flush()
         if not facts.schedule.targets:
             return
@@ -196,7 +194,6 @@ def _file_lines(path: str, defects: Sequence[Defect]) -> list[str]:
 
 
 def _line(defect: Defect, words: str) -> list[str]:
-    """Return the lines of one finding."""
     position = "-" if defect.position is None else str(defect.position)
     text = printable(f"{defect.reference}: {words}")
     severity = f"{defect.severity:<8}"

@@ -119,13 +119,11 @@ class Listing(Report):
         self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))
@@ -152,49 +150,50 @@ def _sum(name: str, meaning: str) -> Field[RunFacts]:
     return Field(name, INT, meaning, f"verification.summary.{name}")
 
 
+MEANING_OF_MODE: Final = (
+    "`clean`: after a clean shutdown; `unclean`: scanned from the recovery point; `full`: scanned "
+    "from the start"
+)
+MEANING_OF_VERDICT: Final = (
+    "the worst: `nothing`, `tidy` (removes leftovers), `rebuild` (indexes), `truncate` (the log), "
+    "`stray` (renames the directory), `refuse` (to load it)"
+)
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
-    "directory. A partition for which it would do and report nothing has no row.",
+    "directory. Partitions that it leaves alone have no row.",
     Field("path", TEXT, "the partition directory or the log directory"),
-    Field("topic", TEXT | None, "topic; null for a log directory"),
-    Field("partition", INT | None, "partition number; null for a log directory, or without one"),
-    Field("mode", TEXT,
-          "`clean`: after a clean shutdown; `unclean`: without its mark, so that everything after "
-          "the recovery point is scanned; `full`: everything is scanned"),
-    Field("verdict", TEXT,
-          "the most serious thing it does: `nothing`, `tidy` (removes files without records), "
-          "`rebuild` (indexes), `truncate` (the log), `stray` (renames the directory), `refuse` "
-          "(does not load the log)"),
-    Field("truncate_to", INT | None, "the log end offset after the log is cut; null otherwise"),
-    Field("records_lost", INT, "records that are dropped, by the headers of their batches"),
-    Field("bytes_lost", INT, "bytes of logs that are dropped"),
+    Field("topic", TEXT | None, "null for a log directory"),
+    Field("partition", INT | None, "null for a log directory"),
+    Field("mode", TEXT, MEANING_OF_MODE),
+    Field("verdict", TEXT, MEANING_OF_VERDICT),
+    Field("truncate_to", INT | None, "the log end offset, if cut"),
+    Field("records_lost", INT, "by batch headers"),
+    Field("bytes_lost", INT, "of logs"),
     Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
-    Field("error", TEXT | None, "the exception that Kafka throws; null if it does not refuse"),
-    Field("consequence", TEXT | None, "how far a refusal reaches; null if none"),
-    Field("detail", TEXT, "everything above in one line"),
-    Field("assumptions", ARRAY, "what could not be read and was assumed"),
-    Field("notes", ARRAY, "what the start would not notice, but an operator should know"),
+    Field("error", TEXT | None, "the exception that Kafka throws"),
+    Field("consequence", TEXT | None, "how far a refusal reaches"),
+    Field("detail", TEXT, ""),
+    Field("assumptions", ARRAY, "what could not be read"),
+    Field("notes", ARRAY, "what an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
     "summary",
     "`verify`",
-    "The last object of a run: what was checked, and what was found.",
-    _sum("files", "files"),
-    _sum("batches", "batches"),
-    _sum("records", "records, by the headers of their batches"),
-    _sum("bytes_expected", "bytes that should be checked"),
-    _sum("bytes_checked", "bytes that were checked"),
+    "The last object: totals.",
+    _sum("files", ""),
+    _sum("batches", ""),
+    _sum("records", "by batch headers"),
+    _sum("bytes_expected", "that should be checked"),
+    _sum("bytes_checked", ""),
     _sum("bytes_deferred",
-                           "bytes deferred because `--max-duration` had elapsed; not counted as "
-                           "expected"),
-    _sum("segments_deferred", "segments deferred likewise"),
-    Field("defects", OBJECT, "number of defects by severity", _defects),
-    Field("levels", ARRAY, "the levels at which segments were read"),
+                           "past `--max-duration`; not in `bytes_expected`"),
+    _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
+    Field("defects", OBJECT, "by severity", _defects),
+    Field("levels", ARRAY, "at which segments were read"),
     Field("sample", OBJECT | None,
-          "with `--sample`: `share`, `seed`, and how many `segments` `of` all were read at the "
-          "requested level", _sample),
+          "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
 
 

@@ -39,34 +39,33 @@ def _of_record(one: Field[Any]) -> Field[Any]:
 FOUND: Final = ObjectType[Any](
     "found",
     "`find`",
-    "A record that was found: the fields of `record`, and who wrote it.",
+    "A record that was found, and who wrote it.",
     *(_of_record(one) for one in RECORD.fields.values() if one.name != "decoded"),
-    Field("transactional_id", TEXT | None, "whose producer wrote it; null outside transactions, or "
-          "if no `__transaction_state` in PATH names the producer"),
-    Field("reason", TEXT | None, "why its value does not decode; null without `--undecodable`"),
+    Field("transactional_id", TEXT | None, "of its producer; null outside transactions, or if "
+                                           "no `__transaction_state` in PATH names it"),
+    Field("reason", TEXT | None, "why its value does not decode"),
 )  # fmt: skip
 OCCURRENCE: Final = ObjectType[Any](
     "occurrence",
     "`find --history`",
     "A record in the life of a key.",
     *topic_and_partition("found."),
-    Field("offset", INT, "offset", "found.record.offset"),
-    Field("timestamp", TIME, "milliseconds, −1 if none", "found.record.timestamp"),
-    Field("key", BYTES, "the key", "found.record.key"),
-    Field("before", BYTES, "value of the key before; null is a tombstone, or that the log has no "
-          "record of it before", lambda one: None if one.before is None else one.before.value),
+    Field("offset", INT, "", "found.record.offset"),
+    Field("timestamp", TIME, "−1 if none", "found.record.timestamp"),
+    Field("key", BYTES, "", "found.record.key"),
+    Field("before", BYTES, "value before; null is a tombstone, or no earlier record",
+          lambda one: None if one.before is None else one.before.value),
     Field("value", BYTES, "value from here on; null is a tombstone", "found.record.value"),
-    Field("previous_offset", INT | None, "offset of the value before; null if the log has none",
+    Field("previous_offset", INT | None, "of the value before",
           lambda one: None if one.before is None else one.before.offset),
-    Field("superseded_by", INT | None, "offset of the next record of the key that counts; null "
-          "without one, or if this one does not count"),
-    Field("live", BOOL, "false if a broker does not serve it: it is in leftovers, in an end that "
-          "the next start cuts off, or below the log start offset", "is_live"),
-    Field("transaction", TEXT | None, "`committed`, `aborted` or `open`: only the first counts; "
-          "null without a transaction"),
-    Field("path", TEXT, "the file, as given or found", "found.record.batch.path"),
-    Field("producer_id", INT, "producer id, −1 if none", "found.record.batch.producer_id"),
-    Field("producer_epoch", INT, "producer epoch, −1 if none",
+    Field("superseded_by", INT | None, "next record that counts; null if this one does not count"),
+    Field("live", BOOL, "false if a broker does not serve it: in leftovers, in an end that the "
+                        "next start cuts off, or below the log start offset", "is_live"),
+    Field("transaction", TEXT | None, "`committed` (the only one that counts), `aborted` or "
+                                      "`open`"),
+    Field("path", TEXT, "as given or found", "found.record.batch.path"),
+    Field("producer_id", INT, "−1 if none", "found.record.batch.producer_id"),
+    Field("producer_epoch", INT, "−1 if none",
           "found.record.batch.producer_epoch"),
     Field("transactional_id", TEXT | None, "as in `found`", "found.transactional_id"),
 )  # fmt: skip

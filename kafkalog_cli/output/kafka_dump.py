@@ -82,6 +82,7 @@ class KafkaDump:
             return
         try:
             if parse_file_name(os.path.basename(path)).kind == FileKind.UNKNOWN:
+                # The tool would fail on the name; opening says what is wrong with it.
                 from kafkalog.log_dir import open_path
 
                 open_path(path)
@@ -96,6 +97,7 @@ class KafkaDump:
             if self._is_fast(self._size(source, limit)):
                 self._fast_log(source, limit)
                 return
+            # The tool begins each file like this: a first offset other than 0 is a gap.
             previous, position = -1, 0
             for batch in _frames(source, limit):
                 if isinstance(batch, Defect):
@@ -158,6 +160,7 @@ class KafkaDump:
     def _tail(self, defect: Defect, source: Source, position: int) -> None:
         """Report anything after the last batch that can be framed."""
         if defect.reference == "torn-tail":
+            # The tool does not look for a tail if bytes are left out on purpose.
             if self.options.max_bytes == INT32_MAX:
                 left = source.size_bytes - position
                 name = os.path.basename(source.path)
@@ -188,7 +191,7 @@ class KafkaDump:
 
     def _offset_index(self, path: str) -> None:
         with OffsetIndex(path) as index, Source(_sibling(path, file_names.LOG)) as log:
-            if index.slot_count == 0:
+            if index.slot_count == 0:  # the tool says so whatever the options are
                 text.put_line(f"{path} is empty.")
                 return
             if self.options.sanity_check:
@@ -260,6 +263,7 @@ class KafkaDump:
         lines = []
         for path, offsets in self._mismatches.items():
             lines.append(f"Mismatches in :{text.absolute_path(path)}")
+            # As the tool prints them; one line per index offset.
             for offset, last in sorted(offsets.items(), reverse=True):
                 lines.append(f"  Index offset: {offset}, log offset: {last}")
         for path, times in self._wrong_times.items():

@@ -92,6 +92,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
         line += f" isValid: {_boolean(bool(record.crc_valid))} crc: {record.crc}"
     else:
         names = ",".join(java_text(header.key) for header in record.headers)
+        # Unquoted and with repetitions, as the tool prints them.
         line += f" sequence: {record.sequence} headerKeys: [{names}]"
         if record.batch.is_control:
             from kafkalog.payloads.control_records import control_text

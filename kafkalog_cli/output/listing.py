@@ -27,89 +27,87 @@ from kafkalog_cli.output.text import Tone, file_cell
 if TYPE_CHECKING:
     from kafkalog_cli.output.objects import Style, View
 
-_ALL_FILES: Final = "bytes of all files; indexes without preallocated space"
-_MODIFIED: Final = "when the file was last modified, milliseconds"
+_ALL_FILES: Final = "all files; indexes without preallocated space"
+_MODIFIED: Final = "when the file was last modified"
 
 LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
     "`ls`",
-    "A log directory, an entry of `log.dirs`. Precedes the rows of its contents.",
-    Field("path", TEXT, "the directory, as given"),
-    Field("node_id", INT | None, "`node.id` (or `broker.id`) of `meta.properties`",
+    "A log directory; precedes its contents.",
+    Field("path", TEXT, "as given"),
+    Field("node_id", INT | None, "`node.id` or `broker.id` of `meta.properties`",
           lambda row: row.meta and row.meta.node_id),
-    Field("cluster_id", TEXT | None, "`cluster.id` of `meta.properties`",
+    Field("cluster_id", TEXT | None, "of `meta.properties`",
           lambda row: row.meta and row.meta.cluster_id),
-    Field("directory_id", TEXT | None, "`directory.id` of `meta.properties`",
+    Field("directory_id", TEXT | None, "of `meta.properties`",
           lambda row: row.meta and row.meta.directory_id),
-    Field("clean_shutdown", BOOL, "whether `.kafka_cleanshutdown` exists"),
-    Field("partitions", INT, "number of partition directories, in any state", "partition_count"),
+    Field("clean_shutdown", BOOL, "`.kafka_cleanshutdown` exists"),
+    Field("partitions", INT, "in any state", "partition_count"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
     Field("checkpoints", OBJECT,
-          "number of entries of each offset checkpoint, by name; null if the file is malformed"),
-    Field("other_directories", ARRAY, "names of directories that are not partitions", "others"),
+          "entries of each offset checkpoint by name; null if malformed"),
+    Field("other_directories", ARRAY, "directories that are not partitions", "others"),
 )  # fmt: skip
 PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
     "`ls`",
     "A partition directory.",
-    Field("path", TEXT, "the directory"),
-    Field("directory", TEXT, "the log directory around it"),
+    Field("path", TEXT, ""),
+    Field("directory", TEXT, "its log directory"),
     *topic_and_partition(),
     Field("state", TEXT, "`live`, `delete`, `future` or `stray`"),
     Field("topic_id", TEXT | None, "id in `partition.metadata`"),
-    Field("segment_count", INT, "segments of the view"),
+    Field("segment_count", INT, "in the view"),
     Field("size", SIZE, _ALL_FILES, "size_bytes"),
-    Field("mtime_ms", TIME, "modification time of its newest file, milliseconds"),
+    Field("mtime_ms", TIME, "of its newest file"),
     Field("log_start_offset", INT | None,
-          "first readable offset: the base offset of the first segment, or the entry in "
-          "`log-start-offset-checkpoint` if that is larger"),
-    Field("log_end_offset", INT | None, "offset that the next record would get"),
-    Field("high_watermark", INT | None, "entry of `replication-offset-checkpoint`"),
-    Field("cleaner_offset", INT | None, "entry of `cleaner-offset-checkpoint`"),
-    Field("odd_files", OBJECT, "number of files by state, except live ones"),
-    Field("disk_bytes", SIZE, "blocks of its files; in an object store their length"),
-    Field("dirty_bytes", SIZE | None, "bytes of segments that the cleaner may compact; null unless "
-          "it noted an offset for the partition, or brokers create the topic compacted"),
-    Field("dirty_ratio", RATIO | None, "their share of these and the clean ones"),
-    Field("cleaner_stuck", TEXT | None, "why the cleaner seems to have stopped, not for programs; "
-          "null if it has not"),
+          "base offset of the first segment, or `log-start-offset-checkpoint` if larger"),
+    Field("log_end_offset", INT | None, "offset of the next record"),
+    Field("high_watermark", INT | None, "in `replication-offset-checkpoint`"),
+    Field("cleaner_offset", INT | None, "in `cleaner-offset-checkpoint`"),
+    Field("odd_files", OBJECT, "files by state, except live ones"),
+    Field("disk_bytes", SIZE, "blocks on disk; in an object store, size"),
+    Field("dirty_bytes", SIZE | None, "segments that the cleaner may compact; null unless it "
+                                      "noted an offset, or brokers create the topic compacted"),
+    Field("dirty_ratio", RATIO | None, "their share of dirty and clean bytes"),
+    Field("cleaner_stuck", TEXT | None, "why the cleaner seems stuck"),
 )  # fmt: skip
 SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
     "`ls --segments`",
     "A segment of the view.",
     Field("path", TEXT, "its `.log`"),
-    Field("directory", TEXT, "the log directory around its partition"),
+    Field("directory", TEXT, "its log directory"),
     Field("state", TEXT,
-          "state of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or the state of its "
-          "directory: `delete`, `future`, `stray`"),
+          "of its `.log`: `live`, `swap`, `cleaned`, `deleted`; or of its directory: `delete`, "
+          "`future`, `stray`"),
     *topic_and_partition(),
-    Field("base_offset", INT, "offset in the file's name"),
+    Field("base_offset", INT, "in the file's name"),
     Field("next_base_offset", INT | None,
-          "base offset of the next segment; null for the active one"),
-    Field("size", SIZE, "bytes of the `.log`", "size_bytes"),
+          "null for the active segment"),
+    Field("size", SIZE, "of the `.log`", "size_bytes"),
     Field("mtime_ms", TIME, _MODIFIED),
     Field("largest_timestamp", TIME | None,
-          "largest timestamp as a broker knows it: from the time index, else from the records"),
-    Field("index_size", SIZE | None, "bytes of the `.index`; null if none",
+          "from the time index, else from the records"),
+    Field("index_size", SIZE | None, "",
           "index_size_bytes"),
-    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`; null if none",
+    Field("timeindex_size", SIZE | None, "",
           "timeindex_size_bytes"),
-    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`; null if none",
+    Field("txnindex_size", SIZE | None, "",
           "txnindex_size_bytes"),
-    Field("is_active", BOOL, "whether a broker would append to it"),
+    Field("is_active", BOOL, "a broker would append to it"),
 )  # fmt: skip
 FILE: Final[ObjectType[FileRow]] = ObjectType(
     "file",
     "`ls --files`",
     "A file.",
-    Field("path", TEXT, "the file, as given or found"),
-    Field("kind", TEXT, "kind of the file, by its name; [formats.md](formats.md) lists the kinds"),
+    Field("path", TEXT, "as given or found"),
+    Field("kind", TEXT, "as in [formats.md](formats.md)"),
     Field("state", TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
-    Field("offset", INT | None, "offset in the name"),
-    Field("size", SIZE, "bytes", "size_bytes"),
+    Field("offset", INT | None, "in the name"),
+    Field("size", SIZE, "", "size_bytes"),
     Field("mtime_ms", TIME, _MODIFIED),
-    Field("error", TEXT | None, "why nothing else is known about it"),
+    Field("error", TEXT | None, "why nothing else is known"),
 )
 
 
@@ -118,6 +116,7 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     meta = log_dir.meta
     facts = []
     if meta is not None:
+        # Version 0 of the file has `broker.id`.
         facts.append(f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
         facts.append(f"cluster {_dash(meta.cluster_id)}")
         if meta.directory_id:
@@ -136,7 +135,6 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
 
 
 def partition_view(style: Style) -> View[PartitionRow]:
-    """Return the view with a row per partition."""
 
     def state(row: PartitionRow) -> str:
         words = [] if row.state == "live" else [row.state]
@@ -179,7 +177,6 @@ def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
 
 
 def file_view(style: Style) -> View[FileRow]:
-    """Return the view with a row per file."""
     return FILE.view(
         style,
         Column("FILE", lambda row: file_cell(row.path), fold=True),

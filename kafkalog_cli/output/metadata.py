@@ -36,10 +36,10 @@ _FIELD_START: Final = re.compile(r"(?:^|, )(\w+)=")
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 _NOTHING: Final = {"[]", "Optional.empty", "null"}
 _ORIGIN: Final[tuple[Field[Any], ...]] = (
-    Field("offset", INT | None, "offset of the record that changed it last; null if the snapshot "
-          "that was read already has it", "origin.offset"),
-    Field("timestamp", TIME | None, "time of that record", "origin.timestamp"),
-    Field("committed", BOOL, "whether the quorum is known to have committed it",
+    Field("offset", INT | None, "of the record that changed it last; null if the snapshot has it",
+          "origin.offset"),
+    Field("timestamp", TIME | None, "of that record", "origin.timestamp"),
+    Field("committed", BOOL, "known to be committed by the quorum",
           "origin.is_committed"),
 )  # fmt: skip
 
@@ -47,30 +47,30 @@ TOPIC: Final = ObjectType[Any](
     "metadata_topic",
     "`metadata`",
     "A topic of the cluster's metadata.",
-    Field("topic", TEXT, "topic", "name"),
-    Field("topic_id", TEXT, "topic id"),
-    Field("partitions", INT, "number of partitions", lambda one: len(one.partitions)),
-    Field("replication_factor", INT, "the largest number of replicas of a partition"),
-    Field("under_replicated", INT, "partitions with fewer replicas in sync than replicas"),
-    Field("leaderless", INT, "partitions without a leader"),
-    Field("configs", OBJECT, "its own configs, name to value"),
+    Field("topic", TEXT, "", "name"),
+    Field("topic_id", TEXT, ""),
+    Field("partitions", INT, "", lambda one: len(one.partitions)),
+    Field("replication_factor", INT, "the largest of its partitions"),
+    Field("under_replicated", INT, "partitions with replicas out of sync"),
+    Field("leaderless", INT, ""),
+    Field("configs", OBJECT, "its own, by name"),
     *_ORIGIN,
 )
 PARTITION: Final = ObjectType[Any](
     "metadata_partition",
     "`metadata --topic`",
     "A partition of the cluster's metadata: its assignment and its leader.",
-    Field("topic", TEXT, "topic"),
-    Field("partition", INT, "partition number"),
-    Field("leader", INT, "node id, −1 without a leader", "state.leader"),
+    Field("topic", TEXT, ""),
+    Field("partition", INT, ""),
+    Field("leader", INT, "node id, −1 without one", "state.leader"),
     Field("replicas", ARRAY, "node ids", "state.replicas"),
-    Field("isr", ARRAY, "node ids of the replicas in sync", "state.isr"),
-    Field("adding_replicas", ARRAY, "node ids, in a reassignment", "state.adding_replicas"),
-    Field("removing_replicas", ARRAY, "node ids, in a reassignment", "state.removing_replicas"),
-    Field("elr", ARRAY, "node ids of the eligible leader replicas", "state.elr"),
-    Field("last_known_elr", ARRAY, "node ids of the last known ones", "state.last_known_elr"),
-    Field("directories", ARRAY, "id of the log directory of each replica", "state.directories"),
-    Field("recovering", BOOL, "whether it recovers from an unclean election",
+    Field("isr", ARRAY, "node ids", "state.isr"),
+    Field("adding_replicas", ARRAY, "node ids", "state.adding_replicas"),
+    Field("removing_replicas", ARRAY, "node ids", "state.removing_replicas"),
+    Field("elr", ARRAY, "eligible leader replicas", "state.elr"),
+    Field("last_known_elr", ARRAY, "", "state.last_known_elr"),
+    Field("directories", ARRAY, "directory id of each replica", "state.directories"),
+    Field("recovering", BOOL, "from an unclean election",
           "state.is_recovering"),
     Field("leader_epoch", INT, "counts elections", "state.leader_epoch"),
     Field("partition_epoch", INT, "counts changes", "state.partition_epoch"),
@@ -82,16 +82,16 @@ CONFIG: Final = ObjectType[Any](
     "A config of a topic, a broker, a group or another resource.",
     Field("resource", TEXT, "`TOPIC:name`, `BROKER:id`, `BROKER` for all brokers, `GROUP:id`, "
           "`CLIENT_METRICS:name`"),
-    Field("name", TEXT, "config"),
-    Field("value", TEXT, "value"),
+    Field("name", TEXT, ""),
+    Field("value", TEXT, ""),
     *_ORIGIN,
 )  # fmt: skip
 LEAF: Final = ObjectType[Any](
     "metadata_leaf",
     "`metadata --tree`, `--cat` and `--find`",
     "A leaf of the tree that Kafka's metadata shell shows.",
-    Field("path", TEXT, "its path"),
-    Field("text", TEXT, "its text"),
+    Field("path", TEXT, ""),
+    Field("text", TEXT, ""),
     *_ORIGIN,
 )
 CHANGE: Final = ObjectType[Any](
@@ -99,15 +99,14 @@ CHANGE: Final = ObjectType[Any](
     "`metadata --diff`",
     "A leaf of the tree that differs between two moments.",
     Field("change", TEXT, "`added`, `removed` or `changed`"),
-    Field("path", TEXT, "its path"),
-    Field("before", TEXT | None, "text at the time of `--diff`"),
-    Field("after", TEXT | None, "text now, or at the time of `--at`"),
+    Field("path", TEXT, ""),
+    Field("before", TEXT | None, "at `--diff`"),
+    Field("after", TEXT | None, "now, or at `--at`"),
     *_ORIGIN,
 )
 
 
 def topic_view(style: Style) -> View[TopicState]:
-    """Return the view with a row per topic."""
     return TOPIC.view(
         style,
         Column("TOPIC", "topic", fold=True),
@@ -122,7 +121,6 @@ def topic_view(style: Style) -> View[TopicState]:
 
 
 def partition_view(style: Style) -> View[PartitionState]:
-    """Return the view with a row per partition."""
     return PARTITION.view(
         style,
         Column("TOPIC", "topic", fold=True),
@@ -137,7 +135,6 @@ def partition_view(style: Style) -> View[PartitionState]:
 
 
 def config_view(style: Style) -> View[ConfigValue]:
-    """Return the view with a row per config."""
     return CONFIG.view(
         style,
         Column("RESOURCE", "resource", fold=True),
@@ -148,7 +145,6 @@ def config_view(style: Style) -> View[ConfigValue]:
 
 
 def leaf_view(style: Style) -> View[MetadataLeaf]:
-    """Return the view with a row per leaf."""
     return LEAF.view(
         style,
         Column("PATH", "path", fold=True),

@@ -78,14 +78,12 @@ class Kind:
 
 
 def time_text(timestamp_ms: int | None, style: Style) -> str:
-    """Return the cell of a time."""
     if style.exact:
         return "-" if timestamp_ms is None else str(timestamp_ms)
     return time_cell(timestamp_ms, style.zone)
 
 
 def size_text(size_bytes: int, style: Style) -> str:
-    """Return the cell of a size."""
     return size_cell(size_bytes, exact=style.exact)
 
 
@@ -98,6 +96,11 @@ def _plain(value: Any, _: Style) -> object:
     return value
 
 
+MEANING_OF_CONFIGS: Final = (
+    "those with an effect: `name`, `value` (lists joined by commas), `source` (`--config`, "
+    "`FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` (its name there; null for a "
+    "default)"
+)
 ANY: Final = Kind("any")
 ARRAY: Final = Kind("array", to_json=_plain)
 BOOL: Final = Kind("boolean")
@@ -141,8 +144,8 @@ class Field(Generic[T]):
 def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
     """Return the fields that name a partition; `prefix` leads to it from the value: `a.b.`."""
     return (
-        Field("topic", TEXT, "topic, from the directory's name", f"{prefix}topic"),
-        Field("partition", INT | None, "partition number; null if the directory's name has none",
+        Field("topic", TEXT, "from the directory's name", f"{prefix}topic"),
+        Field("partition", INT | None, "null if the directory's name has none",
               f"{prefix}partition"),
     )  # fmt: skip
 
@@ -203,7 +206,7 @@ class ObjectType(Generic[T]):
         self._plain_row = self._rows(PLAIN)
 
     def row(self, value: T, style: Style = PLAIN) -> Row:
-        """Return the object of a value."""
+        # Nearly all calls, so its getters are made once.
         return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:
@@ -255,15 +258,14 @@ class ObjectType(Generic[T]):
 DEFECT: Final = ObjectType[Defect](
     "defect",
     "every command",
-    "Something that is wrong, at the place where it was met; [defects.md](defects.md) explains "
-    "each kind.",
+    "A finding; [defects.md](defects.md) explains each kind.",
     Field("reference", TEXT, "kind of defect"),
     Field("severity", TEXT, "`damage`, `index`, `warning` or `note`"),
-    Field("path", TEXT, "the file, as given or found"),
-    Field("position", INT | None, "byte position; null for the file as a whole"),
-    Field("offset", INT | None, "record offset; null if none"),
-    Field("size", INT | None, "bytes that the defect covers; null if that makes no sense",
+    Field("path", TEXT, "as given or found"),
+    Field("position", INT | None, "null for the whole file"),
+    Field("offset", INT | None, ""),
+    Field("size", INT | None, "bytes that the defect covers",
           "size_bytes"),
-    Field("detail", TEXT, "description, not for programs"),
+    Field("detail", TEXT, ""),
     Field("hint", TEXT | None, "what to do"),
 )  # fmt: skip

@@ -91,7 +91,7 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
         TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
-        redirect_stdout=False,
+        redirect_stdout=False,  # rich would replace `sys.stdout`, and rows go to its buffer
         redirect_stderr=False,
     )
     task = progress.add_task("", total=total, completed=done)
@@ -120,7 +120,6 @@ class ShownEngine:
 
     @property
     def workers(self) -> int:
-        """Number of tasks that run at the same time."""
         return self._engine.workers
 
     def run(
@@ -130,7 +129,6 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run as `Engine.run` does."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -224,7 +222,7 @@ def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()
+        timer.join()  # or it could start the spinner after `stop`
         status.stop()
 
 
@@ -247,6 +245,6 @@ def _bar_of_tasks() -> Any:
         TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
-        redirect_stdout=False,
+        redirect_stdout=False,  # as above
         redirect_stderr=False,
     )

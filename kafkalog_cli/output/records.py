@@ -74,27 +74,24 @@ def _of_batch(prefix: str) -> dict[str, Field[Any]]:
     """Return the fields that batches and records share; `prefix` leads to the batch."""
     path_of = attrgetter(f"{prefix}path")
     fields: tuple[Field[Any], ...] = (
-        Field("path", TEXT, "the file, as given or found", f"{prefix}path"),
-        Field("topic", TEXT, "topic; the directory's whole name if that is not a partition's",
+        Field("path", TEXT, "as given or found", f"{prefix}path"),
+        Field("topic", TEXT, "the directory's whole name if not a partition's",
               lambda one: partition_around(path_of(one)).topic),
-        Field("partition", INT | None, "partition number; null if the directory's name has none",
+        Field("partition", INT | None, "null if the directory's name has none",
               lambda one: partition_around(path_of(one)).partition),
-        Field("magic", INT, "format version: 0, 1, 2", f"{prefix}magic"),
-        Field("producer_id", INT, "producer id, −1 if none", f"{prefix}producer_id"),
-        Field("producer_epoch", INT, "producer epoch, −1 if none", f"{prefix}producer_epoch"),
-        Field("partition_leader_epoch", INT, "leader epoch of the append, −1 if none",
+        Field("magic", INT, "0, 1 or 2", f"{prefix}magic"),
+        Field("producer_id", INT, "−1 if none", f"{prefix}producer_id"),
+        Field("producer_epoch", INT, "−1 if none", f"{prefix}producer_epoch"),
+        Field("partition_leader_epoch", INT, "−1 if none",
               f"{prefix}partition_leader_epoch"),
-        Field("is_transactional", BOOL, "part of a transaction", f"{prefix}is_transactional"),
-        Field("is_control", BOOL, "control records (markers, KRaft), not data",
+        Field("is_transactional", BOOL, "", f"{prefix}is_transactional"),
+        Field("is_control", BOOL, "control records (markers, KRaft)",
               f"{prefix}is_control"),
     )  # fmt: skip
     return {one.name: one for one in fields}
 
 
-_STATE_MEANING: Final = (
-    "with `--view all` only: state of the `.log`: `live`, `swap`, `cleaned`, `deleted`; or the "
-    "state of its directory: `delete`, `future`, `stray`"
-)
+_STATE_MEANING: Final = "with `--view all`: as in `segment`"
 _TIMESTAMP_TYPE: Final[Field[Any]] = Field(
     "timestamp_type", TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
 )
@@ -110,26 +107,26 @@ BATCH: Final = ObjectType[Batch](
     _HEAD["path"],
     _HEAD["topic"],
     _HEAD["partition"],
-    Field("position", INT, "byte position of the batch in the file"),
-    Field("size", SIZE, "bytes of the batch, header included", "size_bytes"),
-    Field("base_offset", INT, "offset of the first record, kept when compaction removes it"),
-    Field("last_offset", INT, "offset of the last record, kept when compaction removes it"),
-    Field("count", INT, "number of records"),
+    Field("position", INT, "in the file"),
+    Field("size", SIZE, "header included", "size_bytes"),
+    Field("base_offset", INT, "kept when compaction removes the record"),
+    Field("last_offset", INT, "kept when compaction removes the record"),
+    Field("count", INT, "records"),
     _HEAD["magic"],
     Field("compression", TEXT, _CODEC_MEANING, compression_name),
     _TIMESTAMP_TYPE,
-    Field("base_timestamp", TIME, "base of the records' timestamp deltas, milliseconds"),
-    Field("max_timestamp", TIME, "largest timestamp, milliseconds"),
+    Field("base_timestamp", TIME, "base of the records' timestamp deltas"),
+    Field("max_timestamp", TIME, ""),
     Field("delete_horizon_ms", INT | None, "when compaction may drop tombstones and markers"),
     _HEAD["producer_id"],
     _HEAD["producer_epoch"],
-    Field("base_sequence", INT, "sequence of the first record, −1 if none"),
-    Field("last_sequence", INT, "sequence of the last record, −1 if none"),
+    Field("base_sequence", INT, "−1 if none"),
+    Field("last_sequence", INT, "−1 if none"),
     _HEAD["partition_leader_epoch"],
     _HEAD["is_transactional"],
     _HEAD["is_control"],
-    Field("crc", INT, "stored checksum, unsigned"),
-    Field("crc_valid", BOOL | None, "whether the bytes match it"),
+    Field("crc", INT, "stored, unsigned"),
+    Field("crc_valid", BOOL | None, "the bytes match it"),
 )  # fmt: skip
 RECORD: Final = ObjectType[Record](
     "record",
@@ -140,18 +137,18 @@ RECORD: Final = ObjectType[Record](
     _BATCH["path"],
     _BATCH["topic"],
     _BATCH["partition"],
-    Field("offset", INT, "offset"),
-    Field("timestamp", TIME, "milliseconds, −1 if none"),
+    Field("offset", INT, ""),
+    Field("timestamp", TIME, "−1 if none"),
     _TIMESTAMP_TYPE,
-    Field("key", BYTES, "key, in the form that `--bytes` selects; null is not empty"),
-    Field("value", BYTES, "value; null is a tombstone"),
-    Field("key_size", INT | None, "bytes of the key; null if it is null",
+    Field("key", BYTES, ""),
+    Field("value", BYTES, "null is a tombstone"),
+    Field("key_size", INT | None, "",
           lambda record: None if record.key is None else len(record.key)),
-    Field("value_size", INT | None, "bytes of the value; null if it is null",
+    Field("value_size", INT | None, "",
           lambda record: None if record.value is None else len(record.value)),
     Field("headers", Kind("array", to_json=_headers),
-          "objects with `key` (string) and `value` (as above), in order", lambda record: record),
-    Field("sequence", INT, "sequence of the record, −1 if none"),
+          "objects with `key` and `value`, in order", lambda record: record),
+    Field("sequence", INT, "−1 if none"),
     _BATCH["producer_id"],
     _BATCH["producer_epoch"],
     _BATCH["partition_leader_epoch"],
@@ -161,17 +158,16 @@ RECORD: Final = ObjectType[Record](
           "`MALFORMED`; null for data", control_type),
     Field("compression", TEXT, _CODEC_MEANING, lambda record: compression_name(record.batch)),
     _BATCH["magic"],
-    Field("batch_base_offset", INT, "base offset of its batch", "batch.base_offset"),
-    Field("batch_position", INT, "byte position of its batch in the file", "batch.position"),
+    Field("batch_base_offset", INT, "", "batch.base_offset"),
+    Field("batch_position", INT, "", "batch.position"),
     Field("decoded", Kind("object", to_json=_decoded),
-          "for records of internal topics with `--decode auto`: `key` and `value` as objects or "
-          "null, and `error`, why one of them could not be decoded, or null",
+          "of internal topics, with `--decode auto`: `key` and `value` as objects or null, and "
+          "`error`, why one does not decode, or null",
           lambda record: record, lambda style: style.decoder is not None),
 )  # fmt: skip
 
 
 def batch_view(style: Style) -> View[Batch]:
-    """Return the view with a row per batch."""
 
     def notes(batch: Batch) -> str:
         words = ["transactional"] if batch.is_transactional else []
@@ -202,7 +198,6 @@ def batch_view(style: Style) -> View[Batch]:
 
 
 def record_view(style: Style) -> View[Record]:
-    """Return the view with a row per record."""
 
     def key(record: Record) -> str:
         if record.batch.is_control:
@@ -258,7 +253,6 @@ def plain_cells(
 
 
 def headers_cell(record: Record, style: Style) -> str:
-    """Return the cell of a record's headers."""
     if not record.headers:
         return ""
     return ", ".join(

@@ -14,10 +14,12 @@ from kafkalog.repair import Fate, FileChange, IndexComparison, RecoveryPlan
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import CONFIGS, print_heading
 from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output.findings import MEANING_OF_MODE, MEANING_OF_VERDICT
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
     INT,
+    MEANING_OF_CONFIGS,
     SIZE,
     TEXT,
     Column,
@@ -74,7 +76,6 @@ class RecoverySummary:
 
     @property
     def removed(self) -> tuple[FileChange, ...]:
-        """The files that are removed."""
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
@@ -102,80 +103,75 @@ RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
     "A partition, and what a start does to it.",
-    Field("path", TEXT, "the directory", "plan.partition.path"),
+    Field("path", TEXT, "", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("mode", TEXT, "`unclean` (from the recovery point), `full` (everything) or `clean`",
+    Field("mode", TEXT, MEANING_OF_MODE,
           "plan.predicted.mode"),
-    Field("recovery_point", INT, "offset from which segments are scanned",
+    Field("recovery_point", INT, "offset where scanning starts",
           "plan.predicted.recovery_point"),
-    Field("log_start_checkpoint", INT, "log start offset in the checkpoint, 0 without an entry",
+    Field("log_start_checkpoint", INT, "0 without an entry",
           "plan.predicted.log_start_checkpoint"),
-    Field("high_watermark", INT | None, "high watermark in the checkpoint; null without an entry",
+    Field("high_watermark", INT | None, "in `replication-offset-checkpoint`",
           "plan.high_watermark"),
-    Field("configs", CONFIGS,
-          "the configs that have an effect: `name`, `value`, `source`, `set_as`"),
-    Field("verdict", TEXT,
-          "`nothing` (except what every start writes), `tidy` (removes leftovers), `rebuild` "
-          "(indexes), `truncate` (cuts the end off), `stray` (not assigned to the broker), "
-          "`refuse` (a broker cannot load the log)", "plan.verdict"),
-    Field("detail", TEXT, "description, not for programs", "plan.detail"),
+    Field("configs", CONFIGS, MEANING_OF_CONFIGS),
+    Field("verdict", TEXT, MEANING_OF_VERDICT, "plan.verdict"),
+    Field("detail", TEXT, "", "plan.detail"),
     Field("log_end_offset", INT | None,
-          "offset that the next record gets afterwards; null if refused"),
-    Field("lost_from", INT | None, "first offset that may be lost; null if no log gets shorter",
+          "afterwards; null if refused"),
+    Field("lost_from", INT | None, "first offset that may be lost",
           "plan.lost_from"),
     Field("committed_lost", ARRAY | None,
-          "first and last offset below the high watermark that may be lost; null without any",
+          "first and last that may be lost below the high watermark",
           "plan.committed_lost"),
-    Field("records_lost", INT, "records that are lost, by the headers of their batches",
+    Field("records_lost", INT, "by batch headers",
           "plan.predicted.records_lost"),
-    Field("bytes_lost", INT, "bytes of logs that are lost", "plan.predicted.bytes_lost"),
-    Field("rebuilt_segments", ARRAY, "base offsets of segments with an index that changes",
+    Field("bytes_lost", INT, "of logs", "plan.predicted.bytes_lost"),
+    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change",
           lambda one: sorted(set(one.plan.predicted.rebuilt))),
-    Field("bytes_to_scan", SIZE, "bytes of the segments that are scanned", "plan.bytes_to_scan"),
+    Field("bytes_to_scan", SIZE, "", "plan.bytes_to_scan"),
     Field("files", ARRAY,
-          "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`) and the "
-          "resulting `size_bytes`; for files removed or cut also `bytes_gone`, `records_gone` and "
-          "`why`", "plan.changes"),
-    Field("drops_mark", BOOL, "whether the clean shutdown mark is removed", "plan.drops_mark"),
+          "changes: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), the new "
+          "`size_bytes`; if removed or cut, `bytes_gone`, `records_gone`, `why`", "plan.changes"),
+    Field("drops_mark", BOOL, "the clean shutdown mark is removed", "plan.drops_mark"),
     Field("while_marked", TEXT | None,
-          "what the next start does instead if nothing is recovered, while the directory is marked "
-          "as closed cleanly; null if that is the same",
+          "what a start does instead without recovery, while marked as cleanly shut down; null "
+          "if the same",
           lambda one: one.plan.while_marked and _marked_line(one.plan.while_marked)),
-    Field("untouched", TEXT | None, "why it is left to the broker; null if it is not",
+    Field("untouched", TEXT | None, "why it is left to the broker",
           lambda one: one.plan.untouched and one.plan.untouched.reason),
-    Field("refused", TEXT | None, "why it must not be recovered; null if it may be",
+    Field("refused", TEXT | None, "why it must not be recovered",
           lambda one: one.refused and one.refused.message),
-    Field("assumptions", ARRAY, "what could not be read and was assumed",
+    Field("assumptions", ARRAY, "what could not be read",
           "plan.predicted.assumptions"),
-    Field("notes", ARRAY, "what a broker does not notice", "plan.predicted.notes"),
-    Field("performed", BOOL, "whether it was performed", lambda one: one.done is not None),
+    Field("notes", ARRAY, "what an operator should know", "plan.predicted.notes"),
+    Field("performed", BOOL, "", lambda one: one.done is not None),
     Field("verdict_after", TEXT | None,
-          "verdict on the next start afterwards; null if not performed",
+          "of the next start afterwards",
           lambda one: one.done and one.done.after.verdict),
 )  # fmt: skip
 RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     "recovery_summary",
     "`recover`",
     "The last object: totals.",
-    Field("in_place", BOOL, "whether it was requested with `--in-place`"),
-    Field("partitions", INT, "partitions", lambda one: len(one.plans)),
-    Field("partitions_changed", INT, "partitions with a file that changes", "changed"),
-    Field("partitions_performed", INT, "partitions that were recovered", "performed"),
-    Field("partitions_untouched", INT, "partitions that are left to the broker", "untouched"),
-    Field("partitions_unloadable", INT, "partitions on which the next start would fail",
+    Field("in_place", BOOL, ""),
+    Field("partitions", INT, "", lambda one: len(one.plans)),
+    Field("partitions_changed", INT, "", "changed"),
+    Field("partitions_performed", INT, "", "performed"),
+    Field("partitions_untouched", INT, "left to the broker", "untouched"),
+    Field("partitions_unloadable", INT, "the next start would fail",
           "unloadable"),
-    Field("partitions_stray", INT, "partitions that a start takes away from the broker", "strays"),
+    Field("partitions_stray", INT, "a start takes them away", "strays"),
     Field("partitions_refused", INT,
-          "partitions that must not be recovered: then none is", "refused"),
-    Field("files_removed", INT, "files that are removed", lambda one: len(one.removed)),
-    Field("records_removed", INT, "records in these files, by the headers of their batches",
+          "then none is recovered", "refused"),
+    Field("files_removed", INT, "", lambda one: len(one.removed)),
+    Field("records_removed", INT, "by batch headers",
           lambda one: sum(file.records_gone for file in one.removed)),
-    Field("records_lost", INT, "records that are lost"),
-    Field("bytes_lost", INT, "bytes of logs that are lost",
+    Field("records_lost", INT, ""),
+    Field("bytes_lost", INT, "of logs",
           lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
-    Field("bytes_to_scan", INT, "bytes that a broker scans at this start"),
-    Field("scan_rate", INT, "assumed scan rate in bytes per second (--scan-rate)"),
-    Field("scan_ms", INT, "milliseconds that the scan takes"),
+    Field("bytes_to_scan", INT, ""),
+    Field("scan_rate", INT, "`--scan-rate`, bytes per second"),
+    Field("scan_ms", INT, "how long that takes"),
 )  # fmt: skip
 
 
@@ -308,7 +304,6 @@ class IndexSummary:
 
 
 def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
-    """Return the totals."""
     indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
     changed = [is_done for index, is_done in indexes if index.is_changed]
     return IndexSummary(len(indexes), len(changed), sum(changed))
@@ -318,25 +313,24 @@ INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
     "index_comparison",
     "`rebuild-index`",
     "An index, compared with the one that the log gives.",
-    Field("path", TEXT, "the file"),
-    Field("base_offset", INT, "offset in its name"),
+    Field("path", TEXT, ""),
+    Field("base_offset", INT, "in the file's name"),
     Field("result", TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
-    Field("size", SIZE | None, "bytes of the file as it was; null if it is missing",
+    Field("size", SIZE | None, "as it was",
           "size_bytes"),
-    Field("new_size", SIZE, "bytes of the rebuilt index", "new_size_bytes"),
+    Field("new_size", SIZE, "rebuilt", "new_size_bytes"),
 )  # fmt: skip
 INDEX_SUMMARY: Final = ObjectType[IndexSummary](
     "index_summary",
     "`rebuild-index`",
     "The last object: totals.",
-    Field("indexes", INT, "indexes"),
-    Field("to_write", INT, "indexes that are not `same`"),
-    Field("written", INT, "indexes that were written"),
+    Field("indexes", INT, ""),
+    Field("to_write", INT, "not `same`"),
+    Field("written", INT, ""),
 )
 
 
 def index_view(style: Style) -> View[IndexComparison]:
-    """Return the view with a row per index."""
     return INDEX_COMPARISON.view(
         style,
         Column("INDEX", lambda index: file_cell(index.path), fold=True),

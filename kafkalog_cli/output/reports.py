@@ -117,11 +117,9 @@ class JunitReport(Report):
         self._places = Places(targets, ALIKE_MAX)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         root = ET.Element("testsuites")
         places: dict[str, list[Place]] = {target.path: [] for target in self._targets}
         for place in self._places:
@@ -155,7 +153,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
             ET.SubElement(case, "skipped", message="Time ran out before everything was checked.")
         if not fatal:
             below += _lines(place)
-    if len(root) == 1:
+    if len(root) == 1:  # once: no element above the suites can have it
         below += summary_lines(facts)
     suite.set("tests", str(len(places)))
     suite.set("failures", str(failures))
@@ -186,6 +184,7 @@ def _add_error(root: ET.Element, error: KafkaLogError, facts: RunFacts) -> None:
 
 def _suite(root: ET.Element, path: str, facts: RunFacts) -> ET.Element:
     begun = datetime.fromtimestamp(facts.started_ms // 1000, UTC).replace(tzinfo=None)
+    # Also once: the run was not timed by target.
     duration = facts.duration_s if not len(root) else 0
     return ET.SubElement(
         root, "testsuite", id=str(len(root)), name=_xml(path), package="kafkalog.verify",
@@ -221,11 +220,9 @@ class PrometheusReport(Report):
         self._places = Places(targets, alike_max=0)
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         lines = [*_gauges(facts), *self._by_partition()]
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
@@ -314,12 +311,10 @@ class SarifReport(Report):
         return self
 
     def finding(self, defect: Defect) -> None:
-        """Handle the next finding."""
         _put((",\n" if self._count else "\n") + dumps(_result(defect)))
         self._count += 1
 
     def end(self, facts: RunFacts) -> None:
-        """Handle the end of the run, given its facts."""
         summary = SUMMARY.row(facts)
         del summary["type"]
         _put(

@@ -33,35 +33,35 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.model import ResurrectSummary
     from kafkalog.resurrection.model import Row as ManifestRow
 
-_NEW: Final[Field[Any]] = Field("topic", TEXT, "topic, as it is called now")
-_ID: Final[Field[Any]] = Field("topic_id", TEXT, "its id")
+_NEW: Final[Field[Any]] = Field("topic", TEXT, "its name now")
+_ID: Final[Field[Any]] = Field("topic_id", TEXT, "")
 
 RESURRECTED_PARTITION: Final = ObjectType[Row](
     "resurrected_partition",
     "`resurrect`",
     "A partition of the new log directory.",
-    Field("path", TEXT | None, "the directory of the source; null if there is none"),
+    Field("path", TEXT | None, "in the source"),
     Field("to", TEXT | None,
-          "the new directory, relative to DIR or LOG_DIR; null if there is none"),
+          "relative to DIR or LOG_DIR"),
     _NEW,
-    Field("partition", INT, "partition number"),
+    Field("partition", INT, ""),
     _ID,
     Field("how", TEXT,
-          "`reflink` (blocks are shared), `copied` or `salvaged`; `there` if an earlier run had "
-          "put it there; `empty` or `offline` if there was no directory"),
-    Field("log_start_offset", INT, "first offset of the new log"),
-    Field("log_end_offset", INT, "offset that the next record gets"),
-    Field("records", INT, "records, by the headers of the batches, control records included"),
-    Field("size", INT, "bytes of its logs"),
-    Field("leader_epoch", INT, "leader epoch of the partition in the metadata"),
-    Field("bytes_cut", INT, "bytes of an incomplete batch at the end, which were cut off"),
+          "`reflink` (shared blocks), `copied` or `salvaged`; `there` (by an earlier run); "
+          "`empty` or `offline` (no directory)"),
+    Field("log_start_offset", INT, "of the new log"),
+    Field("log_end_offset", INT, "offset of the next record"),
+    Field("records", INT, "by batch headers, control records included"),
+    Field("size", INT, "of its logs"),
+    Field("leader_epoch", INT, "in the metadata"),
+    Field("bytes_cut", INT, "of an incomplete batch at the end"),
     Field("first_unstable_offset", INT | None,
-          "first offset of a transaction without an end; null if none"),
+          "first of an open transaction"),
     Field("losers", ARRAY,
-          "the other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (the offset "
-          "to which it would be cut as a follower; null if it holds the same) and `why`"),
+          "other copies: `path`, `leader_epoch`, `log_end_offset`, `differs_from` (where a "
+          "follower would cut it; null if the same), `why`"),
     Field("remote_from", INT | None,
-          "where the old log started, if offsets from there on were left in remote storage"),
+          "start of the old log, if offsets were left in remote storage"),
 )  # fmt: skip
 RESURRECTED_TOPIC: Final = ObjectType[Row](
     "resurrected_topic",
@@ -69,62 +69,62 @@ RESURRECTED_TOPIC: Final = ObjectType[Row](
     "A topic, after its partitions.",
     _NEW,
     _ID,
-    Field("old_name", TEXT, "its name in the source"),
-    Field("partitions", INT, "how many partitions it has"),
+    Field("old_name", TEXT, "in the source"),
+    Field("partitions", INT, ""),
     Field("missing", ARRAY, "numbers of those without a directory"),
-    Field("records", INT, "records of its partitions"),
-    Field("size", INT, "bytes of their logs"),
-    Field("log_start_offset", INT, "the lowest of its partitions"),
-    Field("log_end_offset", INT, "the highest of its partitions"),
-    Field("sources", ARRAY, "the log directories that its partitions come from"),
-    Field("configs", OBJECT, "its configs"),
-    Field("replaced", OBJECT, "configs of the source that it does not have now"),
-    Field("notes", ARRAY, "what someone should know"),
+    Field("records", INT, ""),
+    Field("size", INT, "their logs"),
+    Field("log_start_offset", INT, "the lowest"),
+    Field("log_end_offset", INT, "the highest"),
+    Field("sources", ARRAY, "log directories of its partitions"),
+    Field("configs", OBJECT, "its own"),
+    Field("replaced", OBJECT, "of the source, but not of the new topic"),
+    Field("notes", ARRAY, "what an operator should know"),
 )
 LEFT_OUT_DIRECTORY: Final = ObjectType[Row](
     "left_out_directory",
     "`resurrect`",
     "A directory that was not taken.",
-    Field("path", TEXT, "the directory of the source"),
-    Field("why", TEXT, "reason, not for programs"),
+    Field("path", TEXT, "in the source"),
+    Field("why", TEXT, ""),
 )
 METADATA_RECORD: Final = ObjectType[Row](
     "metadata_record",
     "`resurrect`",
     "A record of the new `bootstrap.checkpoint`.",
-    Field("record", TEXT, "Kafka's name of the message"),
-    Field("version", INT, "its version"),
-    Field("data", OBJECT, "its fields; the secrets of credentials are null"),
-    Field("evidence", TEXT, "where it comes from, not for programs"),
+    Field("record", TEXT, "Kafka's name"),
+    Field("version", INT, ""),
+    Field("data", OBJECT, "secrets of credentials are null"),
+    Field("evidence", TEXT, "where it comes from"),
 )
 RESURRECT_SUMMARY: Final = ObjectType[Row](
     "resurrect_summary",
     "`resurrect`",
     "The last object: totals.",
-    Field("destination", TEXT, "the new directory, as given"),
-    Field("dry_run", BOOL, "whether it was a dry run"),
-    Field("log_dir", TEXT, "the log directory in it"),
-    Field("cluster_id", TEXT, "id of the new cluster"),
-    Field("directory_id", TEXT, "id of the new log directory"),
-    Field("node_id", INT, "id of the new node"),
-    Field("metadata_version", INT, "feature level of `metadata.version`"),
-    Field("metadata_from", ARRAY, "the log directories whose metadata logs were read"),
-    Field("topics", INT, "topics"),
-    Field("partitions", INT, "partitions, missing ones included"),
-    Field("records", INT, "records"),
-    Field("size", INT, "bytes of logs"),
-    Field("missing", INT, "partitions without a directory"),
-    Field("reflinked", INT, "partitions that share blocks with the source"),
-    Field("salvaged", INT, "partitions that were salvaged"),
-    Field("shortened", INT, "partitions of which offsets were left in remote storage"),
-    Field("losers", INT, "copies that were not taken"),
-    Field("left_out", INT, "directories that were not taken"),
+    Field("destination", TEXT, "as given"),
+    Field("dry_run", BOOL, ""),
+    Field("log_dir", TEXT, ""),
+    Field("cluster_id", TEXT, ""),
+    Field("directory_id", TEXT, ""),
+    Field("node_id", INT, ""),
+    Field("metadata_version", INT, "feature level"),
+    Field("metadata_from", ARRAY, "log directories"),
+    Field("topics", INT, ""),
+    Field("partitions", INT, "missing ones included"),
+    Field("records", INT, ""),
+    Field("size", INT, ""),
+    Field("missing", INT, "without a directory"),
+    Field("reflinked", INT, "partitions"),
+    Field("salvaged", INT, "partitions"),
+    Field("shortened", INT, "partitions with offsets left in remote storage"),
+    Field("losers", INT, "copies not taken"),
+    Field("left_out", INT, "directories not taken"),
     Field("next_producer_id", INT | None,
-          "first id for new producers; null if no producer was seen"),
-    Field("metadata_records", INT, "records of `bootstrap.checkpoint`"),
-    Field("start_command", TEXT, "the command that starts Kafka; empty with `--into`"),
-    Field("notes", ARRAY, "what someone should know"),
-    Field("left_over_removed", BOOL, "whether the leftover of a killed run was removed"),
+          ""),
+    Field("metadata_records", INT, "in `bootstrap.checkpoint`"),
+    Field("start_command", TEXT, "empty with `--into`"),
+    Field("notes", ARRAY, "what an operator should know"),
+    Field("left_over_removed", BOOL, "the leftover of a killed run was removed"),
 )  # fmt: skip
 
 
@@ -139,7 +139,6 @@ class ResurrectWriter:
         self._rows: list[ManifestRow] = []
 
     def take(self, row: ManifestRow) -> None:
-        """Keep a row."""
         self._rows.append(row)
 
     def write(self, summary: ResurrectSummary) -> None:

@@ -20,6 +20,7 @@ from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
     INT,
+    MEANING_OF_CONFIGS,
     OBJECT,
     SIZE,
     TEXT,
@@ -31,7 +32,7 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import Tone
+from kafkalog_cli.output.text import Tone, duration_text, with_durations
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class RetentionSummary:
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
-        """Add a partition."""
         from kafkalog.retention import ForecastDay, forecast
 
         self.partitions += 1
@@ -125,98 +125,92 @@ def _remote(found: PartitionRetention) -> object:
 RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
     "retention_partition",
     "`simulate-retention`, `apply-retention`",
-    "A partition, before the rows of its segments: configs, offsets and totals.",
-    Field("path", TEXT, "the directory", "partition.path"),
+    "A partition, before its segments.",
+    Field("path", TEXT, "", "partition.path"),
     *topic_and_partition("partition."),
     Field("state", TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
-    Field("configs", CONFIGS,
-          "every config that has an effect: `name`, `value` (lists are joined by commas), "
-          "`source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), `set_as` "
-          "(its name in the source, null for a default)"),
+    Field("configs", CONFIGS, MEANING_OF_CONFIGS),
     Field("marks", MARKS,
-          "log start offset and high watermark, each with `name`, `value`, `source` (a "
-          "checkpoint, the log, or the option)"),
-    Field("log_end_offset", INT, "offset that the next record would get", "log.log_end_offset"),
-    Field("size", SIZE, "bytes of batches in all segments", "log.size_bytes"),
-    Field("segments_deleted", INT, "number of segments that are deleted now",
+          "log start offset and high watermark: `name`, `value`, `source` (a checkpoint, the "
+          "log, or the option)"),
+    Field("log_end_offset", INT, "offset of the next record", "log.log_end_offset"),
+    Field("size", SIZE, "of batches in all segments", "log.size_bytes"),
+    Field("segments_deleted", INT, "now",
           lambda found: len(found.outcome.deleted)),
-    Field("bytes_freed", SIZE, "bytes of their `.log` files"),
-    Field("side_bytes_freed", SIZE, "bytes of their indexes and producer snapshots"),
-    Field("log_start_offset_after", INT, "first readable offset afterwards"),
-    Field("rolled", BOOL, "whether all are deleted, so that a new active segment is needed",
+    Field("bytes_freed", SIZE, "their `.log` files"),
+    Field("side_bytes_freed", SIZE, "their indexes and producer snapshots"),
+    Field("log_start_offset_after", INT, ""),
+    Field("rolled", BOOL, "all are deleted, so a new active segment is needed",
           "outcome.rolled"),
     Field("remote", OBJECT | None,
-          "the segments in remote storage: `segments`, `size`, `local_size` (bytes of local "
-          "segments that are not uploaded, which count for `retention.bytes`, too), "
-          "`segments_deleted`, `bytes_freed`, `runs` (how many runs of the broker's task that "
-          "takes); null without a tier", _remote),
+          "in remote storage: `segments`, `size`, `local_size` (local segments not uploaded, "
+          "which count for `retention.bytes` too), `segments_deleted`, `bytes_freed`, `runs` "
+          "(of the broker's task)", _remote),
 )  # fmt: skip
 RETENTION: Final = ObjectType[Judged](
     "retention",
     "`simulate-retention`, `apply-retention`",
     "A segment and its fate.",
     *topic_and_partition("found.partition."),
-    Field("storage", TEXT, "where it is: `local` or `remote`"),
+    Field("storage", TEXT, "`local` or `remote`"),
     Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
-    Field("base_offset", INT, "offset in the file's name", "verdict.segment.base_offset"),
+    Field("base_offset", INT, "in the file's name", "verdict.segment.base_offset"),
     Field("end_offset", INT, "base offset of the next segment, log end offset for the last",
           "verdict.upper_bound"),
-    Field("size", SIZE, "bytes of its batches", "verdict.segment.size_bytes"),
-    Field("is_active", BOOL, "whether a broker would append to it", "verdict.is_active"),
-    Field("largest_timestamp", TIME, "largest timestamp as a broker determines it, milliseconds",
+    Field("size", SIZE, "of its batches", "verdict.segment.size_bytes"),
+    Field("is_active", BOOL, "a broker would append to it", "verdict.is_active"),
+    Field("largest_timestamp", TIME, "as a broker determines it",
           "verdict.segment.largest_timestamp"),
     Field("timestamp_source", TEXT,
-          "`time-index` (its last entry), `batches` (the segment is recovered at the next start), "
-          "`mtime` (the segment has no timestamp), `metadata` (of a remote segment)",
+          "`time-index`, `batches` (recovered at the next start), `mtime` (no timestamp), "
+          "`metadata` (remote)",
           "verdict.segment.timestamp_source"),
     Field("verdict", TEXT, "`delete` or `keep`, now",
           lambda one: "delete" if one.verdict.is_deleted else "keep"),
     Field("reason", TEXT,
-          "the policy that deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`, and "
-          "of remote segments `leader-epoch-cache-truncation` (its leader epochs are before the "
-          "first one of the log), `delete-segment-started` (a deletion that did not end); or "
-          "why none does: `blocked` (a policy would, see `blocked_by`), `within-retention`, "
-          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`, "
-          "`other-leader-epochs` (a remote segment of another lineage)",
+          "what deletes it: `log-start-offset`, `retention.bytes`, `retention.ms`, of remote "
+          "segments `leader-epoch-cache-truncation` (epochs before the log's first), "
+          "`delete-segment-started` (an unfinished deletion); or why it stays: `blocked` (see "
+          "`blocked_by`), `within-retention`, `unlimited`, `compact-only`, `cleaner-disabled`, "
+          "`metadata-log`, `not-live`, `other-leader-epochs` (remote, of another lineage)",
           "verdict.reason"),
     Field("deletable_at", TIME | None,
-          "first millisecond at which it may be deleted by time alone, together with the segments "
-          "before it; null if never",
+          "first time at which time alone may delete it and the segments before it",
           "verdict.deletable_at"),
     Field("blocked_by", TEXT | None,
-          "`high-watermark`, `segment` (an earlier one is kept), `active-empty`, `remote-storage` "
-          "(only uploaded segments are deleted)",
+          "`high-watermark`, `segment` (an earlier one stays), `active-empty`, "
+          "`remote-storage` (not uploaded)",
           "verdict.blocked_by"),
     Field("blocking_segment", INT | None,
-          "base offset of the earlier segment that expires later than this one; null if none does",
+          "base offset of the earlier segment that expires later",
           "verdict.blocking_segment"),
     Field("bytes_to_append", INT | None,
-          "number of bytes to append until `retention.bytes` deletes it; null if it never does, "
-          "and for the active segment", "verdict.bytes_to_append"),
+          "until `retention.bytes` deletes it; null for the active segment",
+          "verdict.bytes_to_append"),
     Field("latest_record", OBJECT | None,
-          "record with the largest timestamp: `offset`, `timestamp`, `position` of its batch; "
-          "only for a segment whose timestamp lies in the future or delays the expiry of others",
+          "record with the largest timestamp, if that lies in the future or delays others: "
+          "`offset`, `timestamp`, `position` of its batch",
           "verdict.latest_record"),
-    Field("detail", TEXT, "description, not for programs", "verdict.detail"),
+    Field("detail", TEXT, "", "verdict.detail"),
 )  # fmt: skip
 RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     "retention_summary",
     "`simulate-retention`, `apply-retention`",
-    "The last object of a run: what is freed now, and what time alone frees later.",
-    Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
-    Field("until", INT, "end of the forecast, milliseconds", "until_ms"),
-    Field("partitions", INT, "partitions with a log"),
-    Field("segments", INT, "their segments"),
-    Field("segments_deleted", INT, "segments that are deleted now"),
-    Field("size", INT, "bytes of batches in all segments", "bytes_total"),
-    Field("bytes_freed", INT, "bytes of the `.log` files that are deleted now"),
-    Field("side_bytes_freed", INT, "bytes of the indexes and snapshots that are deleted with them"),
-    Field("remote_segments", INT, "segments in remote storage"),
-    Field("remote_segments_deleted", INT, "those that are deleted there now"),
-    Field("remote_bytes_freed", INT, "bytes of their logs"),
+    "The last object: what is freed now, and later by time alone.",
+    Field("now", INT, "clock used", "now_ms"),
+    Field("until", INT, "end of the forecast", "until_ms"),
+    Field("partitions", INT, "with a log"),
+    Field("segments", INT, ""),
+    Field("segments_deleted", INT, "now"),
+    Field("size", INT, "of batches in all segments", "bytes_total"),
+    Field("bytes_freed", INT, "`.log` files deleted now"),
+    Field("side_bytes_freed", INT, "indexes and snapshots deleted with them"),
+    Field("remote_segments", INT, ""),
+    Field("remote_segments_deleted", INT, "now"),
+    Field("remote_bytes_freed", INT, "their logs"),
     Field("forecast", ARRAY,
-          "each period of 24 hours from now in which local segments are deleted: `from` "
-          "(exclusive), `to` (inclusive), `segments`, `bytes`", _forecast),
+          "local segments by 24 hours: `from` (exclusive), `to` (inclusive), `segments`, `bytes`",
+          _forecast),
 )  # fmt: skip
 
 
@@ -234,17 +228,18 @@ CHECK: Final = ObjectType[Checked](
     "`simulate-retention --checks`",
     "A segment, and the check at which a broker that starts now deletes it.",
     *topic_and_partition("found.partition."),
-    Field("check", INT, "ordinal of the check since the start, from 1", "check.number"),
-    Field("at", TIME, "when it is, milliseconds", "check.at_ms"),
-    Field("runner", TEXT, "`retention` (a task every `log.retention.check.interval.ms`), or "
-          "`cleaner` for compacted topics (every `log.cleaner.backoff.ms`)", "schedule.runner"),
+    Field("check", INT, "since the start, from 1", "check.number"),
+    Field("at", TIME, "", "check.at_ms"),
+    Field("runner", TEXT, "`retention` (every `log.retention.check.interval.ms`), or `cleaner` "
+                          "for compacted topics (every `log.cleaner.backoff.ms`)",
+                          "schedule.runner"),
     Field("segment", TEXT, "its `.log`, which becomes `.deleted`", "deletion.segment.path"),
-    Field("base_offset", INT, "offset in the file's name", "deletion.segment.base_offset"),
-    Field("size", SIZE, "bytes of its batches", "deletion.segment.size_bytes"),
-    Field("reason", TEXT, "the policy that deletes it, as in `retention`", "deletion.reason"),
-    Field("late_by", INT, "milliseconds since time alone would have allowed it; 0 for other "
-          "policies", lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
-    Field("files_removed_at", TIME, "when its files are removed: `file.delete.delay.ms` later",
+    Field("base_offset", INT, "in the file's name", "deletion.segment.base_offset"),
+    Field("size", SIZE, "of its batches", "deletion.segment.size_bytes"),
+    Field("reason", TEXT, "as in `retention`", "deletion.reason"),
+    Field("late_by", INT, "since time alone would have allowed it; else 0",
+          lambda one: one.check.late_by_ms(one.deletion, one.found.policy)),
+    Field("files_removed_at", TIME, "`file.delete.delay.ms` later",
           "check.removed_ms"),
 )  # fmt: skip
 
@@ -356,7 +351,7 @@ def verdict_view(style: Style) -> View[Judged]:
         ),
         Column("REASON", "reason"),
         Column("DELETABLE", "deletable_at", below=True),
-        Column("WHY", "detail", fold=True, below=True),
+        Column("WHY", partial(_why, style=style), fold=True, below=True),
     )
 
 
@@ -369,9 +364,21 @@ def check_view(style: Style) -> View[Checked]:
         Column("SEGMENT", "base_offset"),
         Column("SIZE", "size"),
         Column("REASON", "reason"),
-        Column("LATE MS", "late_by"),
+        Column("LATE MS" if style.exact else "LATE", partial(_late, style=style), right=True),
         Column("FILES REMOVED", "files_removed_at", below=True),
     )
+
+
+def _why(one: Judged, style: Style) -> str:
+    detail = one.verdict.detail
+    return detail if style.exact else with_durations(detail)
+
+
+def _late(one: Checked, style: Style) -> str:
+    late_ms = one.check.late_by_ms(one.deletion, one.found.policy)
+    if style.exact or not late_ms:
+        return str(late_ms)
+    return duration_text(late_ms // 1000 * 1000)
 
 
 def partition_heading(found: PartitionRetention) -> list[str]:

@@ -34,107 +34,105 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.rescue.model import Row as ManifestRow
 
-_TARGET: Final = "relative to the new directory"
-_LOG: Final[Field[Any]] = Field("path", TEXT, "the log of the source")
+_LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 
 COPIED_RANGE: Final = ObjectType[Row](
     "copied_range",
     "`salvage`",
     "Consecutive batches that were copied byte for byte.",
     _LOG,
-    Field("position", INT, "byte position in that log"),
-    Field("size", INT, "bytes"),
-    Field("to_position", INT, "byte position in the new log"),
-    Field("base_offset", INT, "offset of the first batch"),
-    Field("last_offset", INT, "last offset of the last batch"),
-    Field("batches", INT, "batches"),
-    Field("records", INT, "number of records, each of which was decoded"),
+    Field("position", INT, "in that log"),
+    Field("size", INT, ""),
+    Field("to_position", INT, "in the new log"),
+    Field("base_offset", INT, "of the first batch"),
+    Field("last_offset", INT, "of the last batch"),
+    Field("batches", INT, ""),
+    Field("records", INT, "each was decoded"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
     "`salvage`",
-    "Bytes between two copied batches, or between one and either end of the log. The copied and "
-    "the lost ranges of a log cover it without a gap.",
+    "Bytes between copied batches, or before or after them. Copied and lost ranges cover a log "
+    "without a gap.",
     _LOG,
-    Field("position", INT, "byte position in that log"),
-    Field("size", INT, "bytes"),
-    Field("file", TEXT | None, f"where the bytes are now, {_TARGET}; null if all are zero"),
-    Field("reason", TEXT, "kind of the first defect there, as in [defects.md](defects.md)"),
-    Field("detail", TEXT, "description of that defect, not for programs"),
-    Field("defects", INT, "batches, and ranges without one, that are left out"),
+    Field("position", INT, "in that log"),
+    Field("size", INT, ""),
+    Field("file", TEXT | None, "relative to the new directory; null if all bytes are zero"),
+    Field("reason", TEXT, "kind of the first defect"),
+    Field("detail", TEXT, ""),
+    Field("defects", INT, "batches, and ranges without one"),
     Field("first_offset", INT | None,
-          "first offset that may be lost, after the batch before; null if none"),
+          "first that may be lost"),
     Field("last_offset", INT | None,
-          "last offset that may be lost, the one before the next batch or segment; null if none, "
-          "and at the end of a log if no checkpoint notes where it ended"),
+          "last that may be lost; null at the end of a log if no checkpoint notes where it ended"),
 )  # fmt: skip
 SALVAGE: Final = ObjectType[Row](
     "salvage",
     "`salvage`",
     "A log, after its ranges: `size_copied` and `size_lost` together are `size`.",
     _LOG,
-    Field("to", TEXT | None, f"the new log, {_TARGET}; null if nothing was salvaged"),
+    Field("to", TEXT | None, "relative to the new directory"),
     *topic_and_partition(),
-    Field("base_offset", INT, "offset in the file's name"),
-    Field("size", INT, "bytes of the log of the source"),
-    Field("size_copied", INT, "bytes of the new log"),
-    Field("size_lost", INT, "bytes that were not copied"),
-    Field("batches", INT, "batches that were copied"),
-    Field("records", INT, "records that were copied"),
-    Field("crc32c", INT | None, "CRC-32C of the source's log; null unless all bytes were read"),
-    Field("crc32c_copied", INT | None, "CRC-32C of the new log; null in a dry run"),
+    Field("base_offset", INT, "in the file's name"),
+    Field("size", INT, "of the source's log"),
+    Field("size_copied", INT, ""),
+    Field("size_lost", INT, ""),
+    Field("batches", INT, "copied"),
+    Field("records", INT, "copied"),
+    Field("crc32c", INT | None, "of the source's log; null unless it was read whole"),
+    Field("crc32c_copied", INT | None, "of the new log"),
 )
 SALVAGED_FILE: Final = ObjectType[Row](
     "salvaged_file",
     "`salvage`",
-    "A file or directory that is not a salvaged log. Indexes and producer snapshots of the source "
-    "are not listed: they are rebuilt.",
-    Field("path", TEXT | None, "the file of the source; null for a rebuilt file"),
-    Field("to", TEXT | None, f"the new file, {_TARGET}; null if it was skipped"),
-    Field("fate", TEXT, "`copied`, `rebuilt`, `lost` (it is in `lost+found`) or `skipped`"),
-    Field("detail", TEXT, "reason, not for programs"),
-    Field("records", INT, "records in a skipped log, by the headers of its batches"),
+    "A file or directory other than a salvaged log. Indexes and producer snapshots of the "
+    "source are not listed: they are rebuilt.",
+    Field("path", TEXT | None, "in the source; null if rebuilt"),
+    Field("to", TEXT | None, "relative to the new directory"),
+    Field("fate", TEXT, "`copied`, `rebuilt`, `lost` (to `lost+found`) or `skipped`"),
+    Field("detail", TEXT, ""),
+    Field("records", INT, "in a skipped log, by batch headers"),
 )
 SALVAGED_PARTITION: Final = ObjectType[Row](
     "salvaged_partition",
     "`salvage`",
     "A partition, after its logs and files.",
-    Field("path", TEXT, "the directory of the source"),
-    Field("to", TEXT, f"the new directory, {_TARGET}"),
+    Field("path", TEXT, "in the source"),
+    Field("to", TEXT, "relative to the new directory"),
     *topic_and_partition(),
-    Field("log_start_offset", INT, "first offset of the new log"),
-    Field("log_end_offset", INT, "offset that the next record would get"),
+    Field("log_start_offset", INT, "of the new log"),
+    Field("log_end_offset", INT, "offset of the next record"),
     Field("first_unstable_offset", INT | None,
-          "first offset of a transaction without an end; null if none, and in a dry run"),
+          "first of an open transaction; null in a dry run"),
 )  # fmt: skip
 FAILED_PARTITION: Final = ObjectType[Row](
     "failed_partition",
     "`salvage`",
     "A partition that was not copied because the work on it failed.",
-    Field("path", TEXT, "the directory of the source"),
+    Field("path", TEXT, "in the source"),
     Field("reference", TEXT, "kind of the error, as on stderr"),
-    Field("detail", TEXT, "description, not for programs"),
+    Field("detail", TEXT, ""),
 )
 SALVAGE_SUMMARY: Final = ObjectType[Row](
     "salvage_summary",
     "`salvage`",
     "The last object: totals.",
-    Field("destination", TEXT, "the new directory, as given"),
-    Field("dry_run", BOOL, "whether it was a dry run"),
-    Field("partitions", INT, "partitions"),
+    Field("destination", TEXT, "as given"),
+    Field("dry_run", BOOL, ""),
+    Field("partitions", INT, ""),
     Field("segments", INT, "logs"),
-    Field("size", INT, "bytes of the logs of the source"),
-    Field("size_copied", INT, "bytes that were copied"),
-    Field("size_lost", INT, "bytes that were not copied"),
-    Field("batches", INT, "batches that were copied"),
-    Field("records", INT, "records that were copied"),
-    Field("lost_ranges", INT, "lost ranges, without the zeros of preallocated logs"),
-    Field("offsets_lost", INT, "offsets of the lost ranges whose ends are known"),
-    Field("records_skipped", INT, "records in logs that were skipped"),
-    Field("files", OBJECT, "number of files by fate"),
-    Field("findings", INT, "findings of `verify` about the result, except notes"),
-    Field("partitions_failed", INT, "partitions that were not copied because the work failed"),
-    Field("left_over_removed", BOOL, "whether the leftover of a killed run was removed"),
+    Field("size", INT, "of the source's logs"),
+    Field("size_copied", INT, ""),
+    Field("size_lost", INT, ""),
+    Field("batches", INT, "copied"),
+    Field("records", INT, "copied"),
+    Field("lost_ranges", INT, "without preallocated zeros"),
+    Field("offsets_lost", INT, "in ranges with known ends"),
+    Field("records_skipped", INT, "in skipped logs"),
+    Field("files", OBJECT, "by fate"),
+    Field("findings", INT, "of `verify` about the result, except notes"),
+    Field("partitions_failed", INT, "not copied because the work failed"),
+    Field("left_over_removed", BOOL, "the leftover of a killed run was removed"),
 )
 
 
@@ -183,7 +181,6 @@ class SalvageWriter:
         self.write(manifest_object(row))
 
     def write(self, row: dict[str, Any]) -> None:
-        """Write a row of a manifest."""
         is_range = row["type"] == "lost_range"
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
             self.unfinished.append(row)

@@ -33,7 +33,7 @@ class Fact(NamedTuple):
     value: object
 
 
-_PATH: Final[Field[Any]] = Field("path", TEXT, "the file, as given or found")
+_PATH: Final[Field[Any]] = Field("path", TEXT, "as given or found")
 
 
 def _of_entry(name: str, kind: Kind, meaning: str) -> Field[Entry]:
@@ -51,7 +51,7 @@ def _of_last_batch(name: str, meaning: str) -> Field[Entry]:
     return Field(name, kind, meaning, "entry")
 
 
-_ORDINAL: Final = _of_entry("entry", INT, "ordinal, from 0")
+_ORDINAL: Final = _of_entry("entry", INT, "from 0")
 
 OFFSET_INDEX_ENTRY: Final = ObjectType[Entry](
     "offset_index_entry",
@@ -60,7 +60,7 @@ OFFSET_INDEX_ENTRY: Final = ObjectType[Entry](
     _PATH,
     _ORDINAL,
     _of_entry("offset", INT, "last offset of the batch, absolute"),
-    _of_entry("position", INT, "byte position of the batch in the `.log`"),
+    _of_entry("position", INT, "in the `.log`"),
 )
 TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "time_index_entry",
@@ -68,52 +68,52 @@ TIME_INDEX_ENTRY: Final = ObjectType[Entry](
     "An entry of a time index.",
     _PATH,
     _ORDINAL,
-    _of_entry("timestamp", TIME, "largest timestamp so far, milliseconds"),
-    _of_entry("offset", INT, "offset of its record or batch, absolute"),
+    _of_entry("timestamp", TIME, "largest timestamp so far"),
+    _of_entry("offset", INT, "of its record or batch, absolute"),
 )
 ABORTED_TRANSACTION: Final = ObjectType[Entry](
     "aborted_transaction",
     "`dump-segment FILE.txnindex`",
     "An entry of a transaction index.",
     _PATH,
-    _of_entry("version", INT, "version of the entry, 0"),
-    _of_entry("producer_id", INT, "producer of the transaction"),
-    _of_entry("first_offset", INT, "first offset of the transaction"),
-    _of_entry("last_offset", INT, "offset of its marker"),
-    _of_entry("last_stable_offset", INT, "last stable offset after the marker"),
+    _of_entry("version", INT, "0"),
+    _of_entry("producer_id", INT, ""),
+    _of_entry("first_offset", INT, ""),
+    _of_entry("last_offset", INT, "its marker"),
+    _of_entry("last_stable_offset", INT, "after the marker"),
 )
 PRODUCER_STATE: Final = ObjectType[Entry](
     "producer_state",
     "`dump-segment FILE.snapshot`",
     "A producer in a producer snapshot.",
     _PATH,
-    _of_entry("producer_id", INT, "producer id"),
-    _of_entry("producer_epoch", INT, "producer epoch"),
-    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 if none"),
-    _of_last_batch("first_sequence", "first sequence of the last batch"),
-    _of_last_batch("last_sequence", "last sequence of the last batch"),
-    _of_last_batch("last_offset", "last offset of the last batch"),
-    _of_entry("offset_delta", INT, "offsets between the last batch's first and last record"),
-    _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker, milliseconds"),
+    _of_entry("producer_id", INT, ""),
+    _of_entry("producer_epoch", INT, ""),
+    _of_entry("coordinator_epoch", INT, "of the last marker, −1 if none"),
+    _of_last_batch("first_sequence", "of the last batch"),
+    _of_last_batch("last_sequence", "of the last batch"),
+    _of_last_batch("last_offset", "of the last batch"),
+    _of_entry("offset_delta", INT, "of the last batch: from its first to its last record"),
+    _of_entry("last_timestamp", TIME, "of the last batch or marker"),
     _of_entry("current_txn_first_offset", INT | None,
-              "first offset of the open transaction; null if none"),
+              "of the open transaction"),
 )  # fmt: skip
 CHECKPOINT_ENTRY: Final = ObjectType[Entry](
     "checkpoint_entry",
     "`dump-segment` of an offset checkpoint",
     "A line of `replication-offset-checkpoint` and the like.",
     _PATH,
-    _of_entry("topic", TEXT, "topic"),
-    _of_entry("partition", INT, "partition number"),
-    _of_entry("offset", INT, "the offset; the file's name says which one"),
+    _of_entry("topic", TEXT, ""),
+    _of_entry("partition", INT, ""),
+    _of_entry("offset", INT, "the file's name says which"),
 )
 LEADER_EPOCH: Final = ObjectType[Entry](
     "leader_epoch",
     "`dump-segment leader-epoch-checkpoint`",
     "A line of `leader-epoch-checkpoint`.",
     _PATH,
-    _of_entry("epoch", INT, "leader epoch"),
-    _of_entry("start_offset", INT, "its first offset"),
+    _of_entry("epoch", INT, ""),
+    _of_entry("start_offset", INT, ""),
 )
 PROPERTY: Final = ObjectType[Fact](
     "property",
@@ -121,9 +121,9 @@ PROPERTY: Final = ObjectType[Fact](
     "files",
     "A name and its value in a small file.",
     _PATH,
-    Field("file", TEXT, "kind of the file"),
-    Field("name", TEXT, "name"),
-    Field("value", ANY, "value, as in the file"),
+    Field("file", TEXT, "its kind"),
+    Field("name", TEXT, ""),
+    Field("value", ANY, "as in the file"),
 )
 _TYPES: Final = {
     FileKind.OFFSET_INDEX: (OFFSET_INDEX_ENTRY, "entry offset position"),

@@ -205,7 +205,7 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
     return f"{time}.{ms:03}{offset}"
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # neighbouring rows are often of one second
 def _second_text(second: int, zone: tzinfo) -> tuple[str, str]:
     """Return a second as text, and its offset from UTC."""
     text = datetime.fromtimestamp(second, zone).isoformat().replace("+00:00", "Z")
@@ -238,12 +238,32 @@ def size_cell(size_bytes: int, *, exact: bool) -> str:
     return humanize.naturalsize(size_bytes, gnu=True)
 
 
+def duration_text(duration_ms: int) -> str:
+    """Return a duration in words: `7 days`, `1 minute and 30 seconds`."""
+    from datetime import timedelta
+
+    from humanize import precisedelta
+
+    try:
+        duration = timedelta(milliseconds=duration_ms)
+    except OverflowError:
+        return f"{duration_ms} ms"
+    # Months and years have no fixed length: 31 days would be a month and 12 hours.
+    long = ["months", "years"]
+    return precisedelta(duration, minimum_unit="milliseconds", suppress=long, format="%d")
+
+
+def with_durations(text: str) -> str:
+    """Return a text with its milliseconds in words."""
+    return re.sub(r"\b(\d+) ms\b", lambda found: duration_text(int(found[1])), text)
+
+
 def dumps(value: object) -> str:
     """Return JSON on one line, with everything escaped on which a terminal could act."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("\x7f", "\\u007f")
+    text = text.replace("\x7f", "\\u007f")  # which JSON need not escape
     return text if text.isascii() else UNSAFE.sub(json_escape, text)
 
 
@@ -348,6 +368,7 @@ def _csv_escaped(text: str) -> str:
     # JSON's encoder replaces control characters many times faster than anything else, and values
     # without other unsafe characters are common.
     replaced = [pair for character, pair in _CSV_ESCAPES.items() if character in text]
+    # Without `\\`, whose second half would begin a wrong escape.
     parts = json.dumps(text, ensure_ascii=False)[1:-1].split("\\\\")
     for escape, meant in replaced:
         parts = [part.replace(escape, meant) for part in parts]

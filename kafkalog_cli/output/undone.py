@@ -43,20 +43,20 @@ UNDO: Final = ObjectType[Restored](
     "undo",
     "`undo`",
     "A partition that is restored to its state before the run, or would be.",
-    Field("path", TEXT, "the directory", "undo.path"),
+    Field("path", TEXT, "", "undo.path"),
     *topic_and_partition("undo."),
-    Field("state", TEXT, "how far the run came with it: `done`, `in-progress`, `aborted`, or "
-          "`undoing` where an earlier `undo` was interrupted", "undo.state"),
-    Field("reason", TEXT | None, "why the run gave it up, if `aborted`; else null", "undo.reason"),
-    Field("performed", BOOL, "whether it was performed; false in a plan"),
-    Field("files_restored", INT, "number of files that are restored",
+    Field("state", TEXT, "`done`, `in-progress`, `aborted`, or `undoing` (an interrupted `undo`)",
+          "undo.state"),
+    Field("reason", TEXT | None, "why it was `aborted`", "undo.reason"),
+    Field("performed", BOOL, "false in a plan"),
+    Field("files_restored", INT, "",
           "undo.files_restored"),
-    Field("bytes_restored", SIZE, "their bytes", "undo.bytes_restored"),
+    Field("bytes_restored", SIZE, "", "undo.bytes_restored"),
     Field("files_removed", INT,
-          "number of removed files, which the run had made", "undo.files_removed"),
-    Field("bytes_removed", SIZE, "their bytes", "undo.bytes_removed"),
-    Field("offsets", ARRAY, "entries in checkpoints that change: `checkpoint`, `offset` now, "
-          "`restored_to`; null: no entry", _changes),
+          "which the run had made", "undo.files_removed"),
+    Field("bytes_removed", SIZE, "", "undo.bytes_removed"),
+    Field("offsets", ARRAY, "checkpoint entries that change: `checkpoint`, `offset` now, "
+                            "`restored_to`; null: no entry", _changes),
 )  # fmt: skip
 
 
@@ -64,20 +64,19 @@ RECORDED_RUN: Final = ObjectType["RecordedRun"](
     "recorded_run",
     "`undo --list`",
     "A run with a backup.",
-    Field("backup", TEXT, "the directory of its backup"),
-    Field("begun", TIME, "when it began, milliseconds", "begun_ms"),
-    Field("command", TEXT, "its command"),
-    Field("log_dir", TEXT | None, "the log directory; null if it changed copied partitions"),
-    Field("partitions", INT, "partitions that it changed and nobody has restored"),
-    Field("finished", BOOL, "whether it finished each partition that it began", "is_finished"),
-    Field("undoable", BOOL, "whether `undo` would restore something", "can_be_undone"),
-    Field("refusal", TEXT | None, "why it cannot be undone now; null if it can, or if nothing is "
-          "left to undo", lambda one: one.refusal and one.refusal.message),
+    Field("backup", TEXT, "its directory"),
+    Field("begun", TIME, "", "begun_ms"),
+    Field("command", TEXT, ""),
+    Field("log_dir", TEXT | None, "null if it changed copied partitions"),
+    Field("partitions", INT, "changed and not yet restored"),
+    Field("finished", BOOL, "each partition that it began", "is_finished"),
+    Field("undoable", BOOL, "`undo` would restore something", "can_be_undone"),
+    Field("refusal", TEXT | None, "why it cannot be undone now",
+          lambda one: one.refusal and one.refusal.message),
 )  # fmt: skip
 
 
 def run_view(style: Style) -> View[RecordedRun]:
-    """Return the view with a row per run."""
 
     def state(one: RecordedRun) -> str:
         if one.refusal is not None:

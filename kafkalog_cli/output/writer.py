@@ -88,7 +88,6 @@ class Writer(Generic[T]):
             _put("\n]\n" if self._rows else "]\n")
 
     def write(self, value: T) -> None:
-        """Write one value."""
         if self.form == Format.TABLE:
             if self._is_terminal:
                 cells = [column.toned(value) for column in self.view.columns]
@@ -111,7 +110,7 @@ class Writer(Generic[T]):
             _put(csv_line(row))
         pieces = row_pieces(row, self.form)
         if not self._rows and self.form == Format.JSON:
-            pieces = chain([next(pieces)[1:]], pieces)
+            pieces = chain([next(pieces)[1:]], pieces)  # no comma before the first
         sys.stdout.buffer.writelines(pieces)
         self._rows += 1
 
@@ -119,7 +118,7 @@ class Writer(Generic[T]):
         """Write the text of some objects, as `row_pieces` would."""
         text = block.view
         if not self._rows and self.form == Format.JSON:
-            text = text[1:]
+            text = text[1:]  # no comma before the first
         elif not self._rows and self.form == Format.CSV:
             _put(csv_line(self.view.names))
         sys.stdout.buffer.write(text)
@@ -146,6 +145,7 @@ class Writer(Generic[T]):
         lines = [titles, *self._pending] if first else self._pending
         columns = [_printable(cells) for cells in zip(*lines, strict=True)]
         widths = [_column_width(cells) for cells in columns]
+        # Columns only get wider, so that rows stay below the titles.
         self._widths = [
             max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
         ]

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("formats", "kafkalog", "kafkalog_cli", "pyspark_kafkalog")
+FOLDERS = (
+    "delivery", "formats", "kafkalog", "kafkalog_cli", "pyspark_kafkalog", "tests/delivery",
+)  # fmt: skip
 FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 TIME = 1_700_000_000
 IDENTITY = {
@@ -29,7 +31,7 @@ def checkout(place: Path) -> str:
     for name in FILES:
         shutil.copyfile(ROOT / name, place / name)
     ignored = shutil.ignore_patterns("__pycache__", "*.so*")
-    for name in PACKAGES:
+    for name in FOLDERS:
         shutil.copytree(ROOT / name, place / name, ignore=ignored, copy_function=shutil.copyfile)
     (place / ".gitignore").write_text("*.so\nbuild/\n*.egg-info/\n")
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):

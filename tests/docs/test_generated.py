@@ -85,6 +85,28 @@ def test_every_command_is_documented() -> None:
         assert commands.example_lines(commands.help_of(command)), name
 
 
+@pytest.mark.parametrize("name", commands.commands())
+def test_every_option_is_on_the_page(name: str) -> None:
+    """A section has a line for each option, or its name where the shared ones have the line."""
+    text = (DOCS / "commands.md").read_text()
+    _, shared, *_ = text.split("\n## ")
+    [section] = [part for part in text.split("\n## ") if part.startswith(f"`kafkalog {name}`\n")]
+    [links] = re.findall(r"^- \[Shared\]\(#shared-options\): (.*)", section, re.MULTILINE) or [""]
+    count = 0
+    for option, meaning, default in commands.option_rows(name, commands.commands()[name]):
+        line = f"\n- `{option}`: {meaning.removesuffix('.')}"
+        if default not in ("", "required"):
+            line += f"; default `{default}`"
+        line += ".\n" if meaning.endswith(".") else "\n"
+        own = line in section
+        assert own or line in shared, option
+        words = option.replace(",", "").split()
+        names = [word for word in words if word.startswith("--")]
+        assert own or f"`{names[0] if names else option}`" in links.split(", "), option
+        count += 1
+    assert count == section.count("\n- `") + (len(links.split(", ")) if links else 0)
+
+
 @pytest.mark.parametrize("name", ["", *commands.commands()])
 def test_help_fits_a_terminal(name: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On 80 columns the terminal breaks no line, examples included."""
@@ -218,6 +240,26 @@ def test_every_reference_of_damage_is_explained() -> None:
     assert len(used) > 20
 
 
+@pytest.mark.parametrize("name", REFERENCES)
+def test_a_section_tells_all_of_a_reference(name: str) -> None:
+    """Each text of `kafkalog explain` is in the section, or in the one that the section names."""
+    sections = {
+        part.partition("`")[0]: part for part in (DOCS / "defects.md").read_text().split("\n### `")
+    }
+    known, section = REFERENCES[name], sections[name]
+    assert known.meaning in section
+    told = {"Arises": known.arises, "Broker": known.broker, "To do": known.hint,
+            "Example": known.example}  # fmt: skip
+    for title, text in told.items():
+        line = re.search(rf"^\*\*{title}:\*\* (.*?)\\?$", section, re.MULTILINE)
+        if line is None:
+            assert not text, title
+            continue
+        other = re.fullmatch(r"see \[`(.*)`\]\(#\1\)", line[1])
+        assert text is not None
+        assert text in (sections[other[1]] if other else line[1]), title
+
+
 def references_in(call: ast.Call) -> list[str]:
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     values = [word.value for word in call.keywords if word.arg == "reference"]
@@ -283,11 +325,11 @@ def test_public_names_have_a_summary() -> None:
 
 
 def test_cases_of_spark_have_tests() -> None:
-    """`docs/spark-kafka-source.md` names all tests of these modules, and no others."""
+    """`docs/design/spark-kafka-source.md` names all tests of these modules, and no others."""
     modules = (ROOT / "tests" / "kafka").glob("test_spark_kafka_*.py")
     code = "\n".join(path.read_text() for path in modules)
     there = set(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
-    lines = (DOCS / "spark-kafka-source.md").read_text().splitlines()
+    lines = (DOCS / "design" / "spark-kafka-source.md").read_text().splitlines()
     rows = [line.split(" | ") for line in lines if line.count(" | ") == 2]
     named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row[2])}
     assert named == there

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from docgen.pages import DOCS, ROOT, Command, pages, place, sessions
 from docgen.terminal import terminal_picture
 
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 PYTHON = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMES = [str(page.relative_to(ROOT)) for page in pages()]
 
@@ -93,18 +91,6 @@ def test_pages_show_commands() -> None:
 def test_the_picture_shows_what_verify_prints() -> None:
     """The terminal of the README is drawn by `make docs`."""
     assert (DOCS / "verify.svg").read_text() == terminal_picture()
-
-
-@pytest.mark.parametrize(
-    "name",
-    sorted({*NAMES, *(page.name for page in ROOT.glob("*.md")), "benchmarks/results/README.md"}),
-)
-def test_links_lead_somewhere(name: str) -> None:
-    """Links between the pages name files that exist."""
-    page = ROOT / name
-    for match in LINK.finditer(page.read_text()):
-        if "://" not in match[1]:
-            assert (page.parent / Path(match[1])).exists(), match[1]
 
 
 def test_the_rooms_are_where_the_architecture_says() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.file_names import (
@@ -217,7 +217,6 @@ def test_endless_digits_are_no_number(digits: int):
     assert parse_directory_name(f"orders-{'9' * digits}") is None
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.text(max_size=300))
 def test_any_text_is_taken(name: str):
     """Names come from disk: every name is kept, and none raises."""

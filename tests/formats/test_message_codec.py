@@ -23,7 +23,7 @@ VERSIONS = [(found.name, version) for found in requests().values() for version i
 
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_both_encodings_agree(name: str, version: int, data: st.DataObject):
     """The fast codec decodes what the schemas build, and they parse what it encodes."""
@@ -60,7 +60,7 @@ def shared(decoded: Any, given_value: Any) -> Any:
     return decoded
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(2000))
 @given(data=st.binary(max_size=80), which=st.sampled_from(VERSIONS))
 def test_any_bytes_give_a_message_or_an_error(data: bytes, which: tuple[str, int]):
     """A decoder raises no other exception."""

@@ -200,7 +200,7 @@ def value(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_values_and_bytes_survive_the_round_trip(name: str, version: int, data: st.DataObject):
     """Every version of every message, unknown tags and odd booleans included."""
@@ -216,7 +216,7 @@ def test_values_and_bytes_survive_the_round_trip(name: str, version: int, data: 
     assert (parsed.fields, parsed.rest) == (given_values, b"rest")
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(data=st.binary(max_size=60), which=st.sampled_from(VERSIONS), options=st.booleans())
 def test_any_bytes_give_a_message_or_a_construct_error(
     data: bytes, which: tuple[str, int], options: bool
@@ -226,7 +226,7 @@ def test_any_bytes_give_a_message_or_a_construct_error(
         schema(*which).parse(data, **(AS_KAFKA if options else {}))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(vector=st.sampled_from(VECTORS), at=st.integers(0, 10**6), flip=st.integers(1, 255))
 def test_a_changed_byte_gives_a_message_or_a_construct_error(
     vector: tuple[str, int, str, dict[str, Any]], at: int, flip: int

@@ -9,7 +9,7 @@ from construct import ConstructError, GreedyRange
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.record_batch import Record
+from formats.record_batch import Record, TooManyHeadersError
 
 # The records of kafka-formats §8.1, §8.2 and §8.3.
 WITH_HEADER = bytes.fromhex("22000000046b310a68656c6c6f0202680278")
@@ -132,6 +132,15 @@ def test_a_hostile_count_of_headers_costs_no_memory():
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_too_many_headers_are_an_error_of_their_own_where_the_limit_has_room():
+    """A limit of four headers takes eight bytes; a shorter record that has five is damaged."""
+    with pytest.raises(TooManyHeadersError):
+        Record.parse(sized("0000000101 0a 0000"), headers_max=4)
+    with pytest.raises(ConstructError) as caught:
+        Record.parse(sized("0000000101 0a 00"), headers_max=4)
+    assert not isinstance(caught.value, TooManyHeadersError)
 
 
 @pytest.mark.parametrize("data", ALL)

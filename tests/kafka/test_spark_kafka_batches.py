@@ -1,6 +1,6 @@
 """Batch cases from the tests of Spark's own Kafka source, restated for our format.
 
-A broker of Kafka writes the topics. `docs/spark-kafka-source.md` says which cases hold.
+A broker of Kafka writes the topics. `docs/design/spark-kafka-source.md` says which cases hold.
 """
 
 from __future__ import annotations

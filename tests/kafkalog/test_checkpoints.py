@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptDataError, KafkaLogError
@@ -111,7 +111,6 @@ def test_epochs_are_ints_and_offsets_longs(file: Path):
         read_leader_epochs(str(file))
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.binary(max_size=60) | st.text(alphabet="0123 \n\r\tat-+\u0663", max_size=40).map(str.encode)
 )

@@ -34,7 +34,7 @@ from tests.sweeps import FILE_READERS, covers, read_file_in_every_way
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FUZZ = settings(deadline=None, derandomize=True, max_examples=examples(150), database=None)
+FUZZ = settings(max_examples=examples(150))
 PLACE = Path(tempfile.mkdtemp(prefix="kafkalog-fuzz-"))
 
 

@@ -32,6 +32,7 @@ from tests.sweeps import (
     sweep,
     verify_at_every_level,
 )
+from tests.waiting import HANG_S
 
 SEED = 20261121
 Run = Callable[..., Result]
@@ -40,7 +41,7 @@ Run = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def _never_hangs() -> Iterator[None]:
     """End the run with all stacks shown if it opens a FIFO or loops forever."""
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(HANG_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

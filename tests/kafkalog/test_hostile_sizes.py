@@ -7,7 +7,6 @@ import resource
 import struct
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -22,11 +21,13 @@ from kafkalog.model import Batch, Defect
 from kafkalog.paths.source import Source
 from tests.builders import batch, flip, message, record, write_log
 from tests.conftest import Result
+from tests.counted_work import counted_work
 from tests.sweeps import (
     covers,
     run_some,
     sweep,
 )
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ Run = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def _never_hangs() -> Iterator[None]:
     """End the run with all stacks shown if it opens a FIFO or loops forever."""
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(HANG_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -96,22 +97,23 @@ def test_absurd_side_files_take_no_memory(tmp_path: Path, kafkalog: Run, kind: s
         assert peak < 32 << 20
 
 
-def test_holes_of_a_gibibyte_are_fast(tmp_path: Path, kafkalog: Run):
+def test_holes_of_a_gibibyte_are_not_read(tmp_path: Path, kafkalog: Run):
     """Holes of preallocated logs and indexes are neither read nor held in memory."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     for suffix in (".log", ".index", ".timeindex"):
         with path.with_suffix(suffix).open("ab") as out:
             out.truncate(1 << 30)
-    started = time.process_time()
     tracemalloc.start()
     for line in (["ls", path.parent], ["ls", "--segments", path.parent],
                  ["lookup-offset", path.parent, 0], ["dump-segment", path],
                  ["dump-segment", path.with_suffix(".index")],
                  ["kafka-dump-log", "--files", path], ["verify", path.parent]):  # fmt: skip
-        assert kafkalog(*line).status in {0, 1}, line
+        with counted_work() as work:
+            assert kafkalog(*line).status in {0, 1}, line
+        assert work.read_bytes < 1 << 20, line
+        assert work.calls < 1_000_000, line
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
-    assert time.process_time() - started < 5
 
 
 def test_a_sparse_file_with_a_batch_at_its_end(tmp_path: Path):
@@ -146,7 +148,7 @@ def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
 
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog_cli", "dump-segment", path, "--records"],
-        capture_output=True, preexec_fn=confine, timeout=60, check=False,
+        capture_output=True, preexec_fn=confine, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 7, done
     assert b"limit-exceeded" in done.stdout
@@ -157,11 +159,11 @@ def test_a_bomb_ends_with_status_seven(tmp_path: Path, codec: int):
 def test_a_record_of_headers_only(tmp_path: Path):
     """As many headers as fit: linear time, not quadratic."""
     path = write_log(tmp_path, batch(0, [record(0, headers=[(b"", None)] * 30_000)]))
-    started = time.process_time()
-    [found] = read_records(path)
+    with counted_work() as work:
+        [found] = read_records(path)
     assert not isinstance(found, Defect)
     assert len(found.headers) == 30_000
-    assert time.process_time() - started < 10
+    assert work.calls < 20 * 30_000
 
 
 def test_many_tiny_batches_and_defects(tmp_path: Path):

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import KafkaLogError
@@ -25,12 +25,7 @@ NAME = f"{BASE:020d}"
 ENTRIES = [(1, 5070), (3, 10310), (5, 14450)]
 TIMES = [(5000, 0), (6000, 2), (7000, 6)]
 INT31 = st.integers(0, 2**31 - 1)
-PATIENT = settings(
-    deadline=None,
-    derandomize=True,
-    max_examples=examples(60),
-    suppress_health_check=list(HealthCheck),
-)
+PATIENT = settings(max_examples=examples(60))
 
 
 def offset_index(directory: Path, entries: list[tuple[int, int]], padding: int = 0) -> OffsetIndex:

@@ -29,6 +29,7 @@ from kafkalog.tables import Bounds, Request, plan_splits
 from kafkalog.tables.model import TableName
 from tests.builders import BASE_TIME, batch, record
 from tests.counted_store import CountedStore, counted_store
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -378,7 +379,7 @@ def test_results_come_in_order_and_several_are_in_progress() -> None:
 
     def work(number: int) -> int:
         if number:
-            together.wait(60)
+            together.wait(HANG_S)
         return number * number
 
     assert list(in_order(work, range(9), 4)) == [n * n for n in range(9)]
@@ -406,7 +407,7 @@ def test_properties_of_two_objects_are_computed_at_the_same_time() -> None:
     class One:
         @computed_once
         def value(self) -> int:
-            both.wait(60)
+            both.wait(HANG_S)
             return id(self)
 
     ones = [One(), One()]
@@ -414,7 +415,7 @@ def test_properties_of_two_objects_are_computed_at_the_same_time() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(HANG_S)
     assert [one.__dict__["value"] for one in ones] == [id(one) for one in ones]
     assert isinstance(One.value, computed_once)
 

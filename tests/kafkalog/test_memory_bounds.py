@@ -1,4 +1,4 @@
-"""The bounds stated in `docs/memory.md`, checked with bombs: the peak of whole processes."""
+"""The bounds stated in `docs/design/memory.md`, checked with bombs: the peak of whole processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 SIZE = 32 * MIB
 BOMBS = 8
 SEED = 43
-DOCS = Path(__file__).parents[2] / "docs" / "memory.md"
+DOCS = Path(__file__).parents[2] / "docs" / "design" / "memory.md"
 
 # Runs one command line, its output thrown away, and tells its status and the peak of its memory.
 RUN = r"""

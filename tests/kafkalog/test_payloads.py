@@ -266,14 +266,14 @@ def test_a_state_that_nobody_knows_stays_a_number():
     assert decoded.error is None
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(kind=st.sampled_from(PayloadKind), key=BYTES, value=BYTES)
 def test_no_bytes_break_the_decoders(kind: PayloadKind, key: bytes | None, value: bytes | None):
     """Random bytes give a value or an error, and valid JSON either way."""
     check_decoders(kind, record(key, value))
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(600))
 @given(
     line=st.sampled_from(PAYLOADS),
     in_key=st.booleans(),
@@ -353,7 +353,7 @@ def test_a_malformed_control_record_is_corrupt(key: str, value: str):
     assert (caught.value.path, caught.value.position) == ("a.log", 77)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(type_id=st.integers(0, 7), key_rest=st.binary(max_size=3), value=BYTES)
 def test_no_bytes_break_control_records(type_id: int, key_rest: bytes, value: bytes | None):
     """The result is a text or a damage error, nothing else."""

@@ -11,6 +11,7 @@ import pytest
 from kafkalog.errors import UnreadableError
 from kafkalog.paths import read_ahead
 from kafkalog.paths.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
+from tests.waiting import until
 
 
 class Far:
@@ -131,7 +132,5 @@ def test_many_files_that_are_read_together_share_memory(monkeypatch: pytest.Monk
     far.requests.clear()
     for position in range(0, 2 << 20, step):
         far.read(alone, position, step)
-    deadline = time.monotonic() + 60
-    while max(position + size for position, size in far.requests) < 3 << 20:
-        assert time.monotonic() < deadline
+    until(lambda: max(position + size for position, size in far.requests) >= 3 << 20)
     alone.close()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.columns import chunks, headers
@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scenarios"]
 
-GENERATED = settings(
-    max_examples=2000 if tries_everything() else 15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+GENERATED = settings(max_examples=2000 if tries_everything() else 15)
 Told = list[tuple[str, bytes]]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import (
@@ -35,7 +35,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.integers(0, len(DATA) + 10), st.integers(-5, len(DATA) + 10))))
 def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]]):
     """Earlier reads do not matter: the window must never show through."""
@@ -45,7 +44,6 @@ def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]])
             assert source.read(position, size) == DATA[position : position + max(size, 0)]
 
 
-@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 99), st.booleans())),
     st.integers(0, len(DATA)),

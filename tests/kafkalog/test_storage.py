@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import DestinationExistsError, UnwritableError
-from kafkalog.storage import NewFile
+from kafkalog.storage import Attempt, Changes, NewFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,3 +151,19 @@ def test_a_directory_is_not_replaced(tmp_path: Path):
     with pytest.raises(UnwritableError), NewFile(str(tmp_path / "state"), replaces=True):
         pass
     assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_link_replaces_nothing(tmp_path: Path):
+    """The file that has the name already stays as it is."""
+    (tmp_path / "source").write_bytes(b"new")
+    (tmp_path / "taken").write_bytes(b"old")
+    with pytest.raises(DestinationExistsError):
+        Changes(str(tmp_path)).link(str(tmp_path / "source"), "taken")
+    assert (tmp_path / "taken").read_bytes() == b"old"
+
+
+def test_a_task_of_an_ended_run_does_not_begin(tmp_path: Path):
+    """The staging directory is gone: nothing could take what the task would write."""
+    with pytest.raises(UnwritableError), Attempt(str(tmp_path / "gone"), "result"):
+        pytest.fail("the task began")
+    assert os.listdir(tmp_path) == []

@@ -224,12 +224,13 @@ def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_log_that_no_broker_loads_is_shown_as_it_is(tmp_path: Path) -> None:
-    """The difference gives the reason."""
+    """The difference gives the reason, and hides nothing."""
     path = killed(tmp_path, batch(0, [record()]))
     (path / "leader-epoch-checkpoint").write_text("0\n1\nx 5\n")
     plan = plan_reading(str(path), Selection())
     assert plan.difference is not None
     assert "NumberFormatException" in plan.difference.detail
+    assert (plan.difference.records_hidden, plan.difference.bytes_hidden) == (0, 0)
     assert [offset for offset, *_ in rows(path)] == [0]
 
 

@@ -85,6 +85,17 @@ def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
     assert entry == f"orders 0 {done['next_dirty_offset']}"
 
 
+def test_what_all_adds_is_counted(log_dir: Path, kafkalog: Run) -> None:
+    """A broker cleans what is above the ratio, which nothing is if it is 1."""
+    words = ("compact", log_dir, *COMPACTED, "--config", "min.cleanable.dirty.ratio=1")
+    broker = kafkalog(*words).stdout.decode()
+    every = kafkalog(*words, "--all").stdout.decode()
+    assert "\n0 partitions would be compacted\n" in broker
+    assert "\n1 partition would be compacted, " in every
+    assert "--all adds 1 more that a broker would skip" in broker
+    assert "--all adds" not in every
+
+
 def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
     """The copy is a log directory that a broker could start on; the source is unchanged."""
     before = fingerprint(log_dir)

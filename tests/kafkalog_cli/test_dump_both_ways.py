@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.columns import pipeline
@@ -112,11 +112,7 @@ def test_damaged_logs_read_the_same(
                 assert_same(capfdbinary, copy, *line)
 
 
-@settings(
-    max_examples=examples(120),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(120))
 @given(
     data=logs(),
     form=st.sampled_from(FORMATS),

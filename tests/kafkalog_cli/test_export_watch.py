@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalog.lake import lineage
+from kafkalog_cli.output import export_metrics
 from tests.builders import batch, record, write_log
 from tests.kafkalog.lake.appending import TABLE, grow, iceberg
 from tests.kafkalog.tables.test_other_disks import make_log
@@ -40,17 +42,20 @@ def metrics_of(path: Path) -> dict[tuple[str, str], float]:
     return found
 
 
-def test_metrics_of_runs(tmp_path: Path, kafkalog: Kafkalog) -> None:
+def test_metrics_of_runs(
+    tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every partition has metrics, even without news; the lag counts up to the high watermark."""
     log, to, file = tmp_path / "log", tmp_path / "lake", tmp_path / "k.prom"
     partition = make_log(log)
     (log / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
     words = ("export", log, "--to", to, "--append", "--metrics", file)
-    before = time.time()
+    clock = SimpleNamespace(time=lambda: 1.7e9, monotonic=count(100, 7.5).__next__)
+    monkeypatch.setattr(export_metrics, "time", clock)
     assert kafkalog(*words).status == 0
     found = metrics_of(file)
-    assert before <= found.pop(("last_run_timestamp_seconds", "")) <= time.time()
-    assert 0 < found.pop(("duration_seconds", "")) < time.time() - before
+    assert found.pop(("last_run_timestamp_seconds", "")) == 1.7e9
+    assert found.pop(("duration_seconds", "")) == 7.5
     files = [*to.rglob("*.parquet")]
     logs = sum(path.stat().st_size for path in partition.glob("*.log"))
     assert 0 < found.pop(("log_bytes", "")) <= logs

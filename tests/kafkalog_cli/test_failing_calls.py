@@ -6,7 +6,7 @@ traceback, an internal error, or status 0 with less than there is.
 A command makes up to a thousand calls, most of them repeated: a stat of the same file, a read of
 the same log. So for each distinct call (its kind and its path) these fail: the first, for good; the
 first, the last and one between, once; one that is not the first, for good.
-With `KAFKALOG_EVERY_CRASH` this is done for every distinct call, otherwise for a few of them.
+In `make test-all` this is done for every distinct call, otherwise for a few of them.
 Not covered: calls of Spark's workers, which are other processes.
 """
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.jit import fast_path
@@ -59,11 +59,7 @@ def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.Capture
         assert_same(capfdbinary, *options, "--files", ",".join(map(str, paths)))
 
 
-@settings(
-    max_examples=examples(100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(100))
 @given(data=logs(), options=st.sampled_from(OPTIONS))
 def test_generated_and_damaged_logs_read_the_same(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], data: bytes, options: tuple[str, ...]

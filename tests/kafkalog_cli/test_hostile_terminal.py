@@ -19,6 +19,7 @@ import pytest
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result
 from tests.kafkalog_cli.test_terminal_safety import EVIL, is_safe, unsafe_log
+from tests.waiting import HANG_S
 
 Run = Callable[..., Result]
 # What rich itself sends where a progress bar is shown: colours, lines cleared, the cursor hidden,
@@ -58,7 +59,7 @@ def on_terminal(lines: list[list[object]], place: Path, term: str) -> bytes:
     except OSError:
         pass  # EIO: the other side is closed
     os.close(parent)
-    assert process.wait(timeout=60) == 0, shown[-2000:]
+    assert process.wait(timeout=HANG_S) == 0, shown[-2000:]
     assert b"Traceback" not in shown, shown[-2000:]
     return shown
 

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches import index_matches
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 Capture = pytest.CaptureFixture[bytes]
-GENERATED = settings(
-    max_examples=examples(100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+GENERATED = settings(max_examples=examples(100))
 # Larger than any log here, so that no batch is ordinary.
 NEVER = struct.Struct(">qi4xb6xi100000000x")
 

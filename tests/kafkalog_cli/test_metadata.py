@@ -154,6 +154,15 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
     assert [(one.before, one.after, one.origin.offset) for one in since.changes] == [("5", "9", 34)]
 
 
+def test_before_its_first_record_the_metadata_are_empty(log_dir: Path, kafkalog: Run) -> None:
+    """The log begins at offset 0, so nothing was deleted that would have to be known."""
+    result = kafkalog("metadata", log_dir, "--at", "2023-11-14T22:13:19.999Z")
+    assert (result.status, result.stdout) == (0, b"")
+    assert "as of offset 0: no record" in result.stderr
+    shown = kafkalog("metadata", log_dir, "--at", "2023-11-14T22:13:20Z")
+    assert "as of offset 1" in shown.stderr
+
+
 def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, kafkalog: Run) -> None:
     """An older one and the log give the same; the damage is reported, with status 1."""
     write(tmp_path, [ORDERS, config("5")], snapshot=1)

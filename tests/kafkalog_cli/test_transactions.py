@@ -67,8 +67,9 @@ def test_an_open_transaction_has_its_owner(log_dir: Path, kafkalog: Run) -> None
     for row in rows(result, "open_transaction"):
         assert (row["transactional_id"], row["hanging"]) == ("events-open", None)
         assert row["producer_id"] == ids["events-open"]["producer_id"]
-    result = kafkalog("transactions", log_dir, "--hanging")
-    assert (result.status, result.stdout) == (0, b"")
+    for option in ("--hanging", "--commands"):
+        result = kafkalog("transactions", log_dir, option)
+        assert (result.status, result.stdout) == (0, b""), option
 
 
 def test_one_hangs_that_its_coordinator_takes_for_over(log_dir: Path, kafkalog: Run) -> None:

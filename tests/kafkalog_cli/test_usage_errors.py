@@ -93,6 +93,8 @@ def test_mistakes_outside_the_options_of_typer(line: str, named: str, kafkalog: 
     ("export x", "--to is missing.", "`kafkalog export --help` shows the usage."),
     ("dump-segment x --limit", "--limit needs a value.",
      "`kafkalog dump-segment --help` shows the usage."),
+    ("dump-segment x --control=1", "Option '--control' does not take a value.",
+     "`kafkalog dump-segment --help` shows the usage."),
     ("dump-segment x --limit many", "--limit: 'many' is not an integer.",
      "`kafkalog dump-segment --help` shows the usage."),
     ("dump-segment x --limit -1", "--limit: '-1' is less than 0.",

@@ -7,7 +7,8 @@ import os
 import re
 from collections import Counter
 from datetime import datetime
-from itertools import pairwise
+from itertools import count, pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -17,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalog.defects.table import REFERENCES
 from kafkalog.model import Severity
+from kafkalog_cli.commands import verify
 from kafkalog_cli.output import finding_table
 from tests.builders import copy_tree, flip, frames
 
@@ -203,10 +205,15 @@ def test_relative_paths_are_relative_references(
     assert not [uri for uri in uris if ":" in uri or uri.startswith("/")]
 
 
-def test_prometheus_counts_what_was_found(hurt: Path, kafkalog: Any):
+def test_prometheus_counts_what_was_found(
+    hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+):
     """In total and by partition, as in NDJSON."""
     rows = defects(kafkalog, hurt)
-    metrics = prometheus(kafkalog, hurt)
+    clock = SimpleNamespace(time_ns=count(1_700_000_000 * 10**9, 7_500 * 10**6).__next__)
+    with monkeypatch.context() as patched:
+        patched.setattr(verify, "time", clock)
+        metrics = prometheus(kafkalog, hurt)
     counts = {sample.labels["severity"]: sample.value for sample in metrics["defects"]}
     assert counts == {s.value: sum(row["severity"] == s for row in rows) for s in Severity}
     inside = Counter(
@@ -224,9 +231,8 @@ def test_prometheus_counts_what_was_found(hurt: Path, kafkalog: Any):
     summary = json.loads(kafkalog("verify", hurt, "--format", "ndjson").stdout.splitlines()[-1])
     for name in ("files", "batches", "records", "bytes_expected", "bytes_checked"):
         assert metrics[name][0].value == summary[name]
-    newest = metrics["last_run_timestamp_seconds"][0].value
-    assert abs(newest - datetime.now().timestamp()) < 600
-    assert 0 < metrics["duration_seconds"][0].value < 600
+    assert metrics["last_run_timestamp_seconds"][0].value == 1_700_000_007.5
+    assert metrics["duration_seconds"][0].value == 7.5
 
 
 def test_labels_and_names_are_escaped(tmp_path: Path, corpus_dir: Path, kafkalog: Any):

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from tests.waiting import HANG_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -32,7 +34,6 @@ QUICK = {
     "spark.executor.extraJavaOptions": QUICK_JVM,
 }
 REPOSITORY = Path(__file__).parents[2]
-START_S = 60.0
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -100,11 +101,10 @@ class Cluster:
 def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
     """Run a cluster of workers with two cores each until the block ends, whatever happens in it."""
     secret = secrets.token_hex(16)
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    processes = [_start(directory, "master", secret, _MASTER, "--port", str(port))]
+    processes = [_start(directory, "master", secret, _MASTER, "--port", "0")]
     try:
         wait_for(directory / "master.log", "I have been elected leader")
+        master = wait_for(directory / "master.log", r"Starting Spark master at (spark://\S+)")[1]
         for number in range(workers):
             arguments = ["--cores", "2", "--memory", "1g"]
             arguments += ["--work-dir", str(directory / f"work-{number}"), master]
@@ -122,12 +122,11 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
 @contextmanager
 def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Iterator[str]:
     """Run a Spark Connect server with two cores of this machine; yield its `sc://…`."""
-    port = free_port()
     settings = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(directory),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         **(conf or {}),
@@ -137,8 +136,8 @@ def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Itera
     submit = ["org.apache.spark.deploy.SparkSubmit", *options, "--class", server, "spark-internal"]
     process = _java(directory, "connect", submit, {"PYTHONPATH": str(REPOSITORY)})
     try:
-        wait_for(directory / "connect.log", "Spark Connect server started at")
-        yield f"sc://127.0.0.1:{port}"
+        started = wait_for(directory / "connect.log", r"Spark Connect server started at.*:(\d+)\b")
+        yield f"sc://127.0.0.1:{started[1]}"
     finally:
         end_all([process])
 
@@ -163,11 +162,14 @@ def free_port() -> int:
         return port
 
 
-def wait_for(log: Path, pattern: str, timeout_s: float = START_S) -> None:
-    """Wait until a log contains a line."""
-    until = time.monotonic() + timeout_s
-    while not (log.exists() and re.search(pattern, log.read_text(errors="replace"))):
-        assert time.monotonic() < until, f"no {pattern!r} in {log}:\n{log.read_text()[-2000:]}"
+def wait_for(log: Path, pattern: str) -> re.Match[str]:
+    """Wait until a log contains a line; return it."""
+    over = time.monotonic() + HANG_S
+    while True:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if found := re.search(pattern, text):
+            return found
+        assert time.monotonic() < over, f"no {pattern!r} in {log}:\n{text[-2000:]}"
         time.sleep(0.1)
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ from kafkalog_cli.engines import EngineChoice, EngineName, SparkChoice
 from kafkalog_cli.main import EXIT_INTERRUPTED
 from kafkalog_cli.outcome import show_error
 from tests.spark import work
+from tests.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
-WAIT_S = 120
+WAIT_S = 300
+"""Ends a driver that hangs; it is shorter than the tasks that wait to be interrupted."""
 
 
 @dataclass
@@ -74,10 +75,7 @@ def start_driver(
 
 def wait_for_files(directory: Path, count: int) -> None:
     """Wait until `count` tasks of `work.slow` have reported that they run."""
-    until = time.monotonic() + WAIT_S
-    while len(list(directory.iterdir())) < count:
-        assert time.monotonic() < until, "the tasks do not begin"
-        time.sleep(0.05)
+    until(lambda: len(list(directory.iterdir())) >= count, pause_s=0.05)
 
 
 def main() -> int:

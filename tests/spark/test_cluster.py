@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,10 +47,8 @@ def test_wrong_secret_is_told_in_time(cluster: Cluster, tmp_path: Path) -> None:
         work="doubled",
         tasks=[{"number": 1}],
     )
-    began = time.monotonic()
     status, stdout, stderr = driver.end()
     assert (status, stdout) == (3, "")
-    assert time.monotonic() - began < 30
     assert f"× {cluster.master} did not answer within 3 seconds." in stderr
     assert "Traceback" not in stderr
     [kept] = driver.temporary.iterdir()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.builders import batch, copy_tree, record, write_log
 from tests.sampling import sampled
+from tests.waiting import until_settled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,8 @@ def disks(cluster: Cluster) -> Path:
     properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
     lag(second / "other")
     lag(second / "mixed")
-    time.sleep(0.1)  # what a plan sees is older than the plan
+    for place in (disk, *cluster.disks):
+        until_settled(place)
     return disk
 
 

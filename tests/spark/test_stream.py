@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +14,9 @@ from kafkalog.spark import KafkaLogDataSource, StreamMetrics
 from kafkalog.spark.options import parse_options
 from kafkalog.spark.source import SplitPartition, TailReader
 from tests.builders import batch, record
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -145,7 +144,7 @@ def test_progress_and_metrics_say_what_a_batch_has_done(
             .start()
         )
         query.awaitTermination()
-        wait_until(lambda: values_of(file).get(("active", "copy", "")) == 0)
+        until(lambda: values_of(file).get(("active", "copy", "")) == 0)
     finally:
         spark.streams.removeListener(metrics)
     batches = [one for one in query.recentProgress if one["numInputRows"]]
@@ -177,13 +176,6 @@ def values_of(file: Path) -> dict[tuple[str, str, str], float]:
         ): one.value
         for family in families for one in family.samples
     }  # fmt: skip
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.constants import RECORD_BATCH_OVERHEAD
@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-GENERATED = settings(
-    max_examples=examples(100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+GENERATED = settings(max_examples=examples(100))
 NEVER, ALWAYS = 1 << 40, 0
 
 
@@ -385,3 +381,18 @@ def test_messages_of_old_formats_are_checked_by_their_only_offset(tmp_path: Path
     )
     [defect] = assert_twins(path.parent)
     assert defect.detail == "Entry 1 says 40 up to offset 1, the log says 50 up to 1."
+
+
+@pytest.mark.parametrize(
+    ("producer", "is_plain"),
+    [((7, 0, 0), True), ((7, 1, 100), True), ((7, -1, 0), False), ((7, 0, -1), False)],
+)
+def test_batches_of_a_new_producer_are_judged_as_a_run(
+    tmp_path: Path, producer: tuple[int, int, int], *, is_plain: bool
+) -> None:
+    """A producer begins with epoch 0 and sequence 0; one without either is judged by itself."""
+    path = write_log(tmp_path / "orders-0", batch(5, [record()], producer=producer))
+    with sized(ALWAYS), Source(str(path)) as source:
+        [columns] = batch_columns(source, Level.STANDARD, 1)
+    assert isinstance(columns, headers.BatchColumns)
+    assert (columns.plain is not None) == is_plain

@@ -67,7 +67,7 @@ def test_each_bit_is_reported_or_of_a_published_class(
 
 def test_the_classes_are_those_of_the_documentation():
     """The page names each class with its reason."""
-    text = (ROOT / "docs" / "evidence.md").read_text()
+    text = (ROOT / "docs" / "design" / "evidence.md").read_text()
     assert [name for name in CLASSES if f"| {name} |" not in text] == []
 
 

@@ -35,6 +35,8 @@ CONFIGURED = [
     config("index.interval.bytes", "200", "orders"),
     config("segment.index.bytes", "65536", "orders"),
 ]
+CHANGING = {"txnindex_below_base", "txnindex_version_7"}
+"""Two of the few scenarios in which Kafka's loader changed an index: no sample is without them."""
 MARK = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
@@ -71,7 +73,8 @@ def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
 ) -> None:
     """With the same configs, Kafka's loader left the indexes as they were or changed them."""
     wrong, seen = [], set()
-    for scenario in sampled(scenarios, 3):
+    changing = [one for one in scenarios if one.name in CHANGING]
+    for scenario in (*changing, *sampled([one for one in scenarios if one not in changing], 3)):
         kafkas = scenario.facts["modes"][mode]
         log_dir = prepared(scenario, mode, tmp_path)
         if "error" in kafkas or list(log_dir.glob("*/*.swap")) or list(log_dir.glob("*/*.cleaned")):
@@ -109,7 +112,7 @@ def test_what_is_predicted_is_what_kafkas_loader_did(
     """Refusals are compared by exception, cuts by offset and records; all damaged directories."""
     wrong: dict[str, Any] = {}
     verdicts = set()
-    for scenario in sampled(scenarios, 4):
+    for scenario in sampled(scenarios, 3):
         log_dir = prepared(scenario, mode, tmp_path / scenario.name)
         result = kafkalog("verify", log_dir, "--format", "ndjson")
         found = [row for row in rows(result) if row["type"] == "next_start" and row["topic"]]

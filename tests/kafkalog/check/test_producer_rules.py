@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.constants import ABORT, INT32_MAX, INT64_MAX
@@ -133,11 +133,7 @@ def on_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, ..
     return {tuple(row) for row in table.T.tolist()}
 
 
-@settings(
-    max_examples=examples(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(150))
 @given(steps=STEPS, bits=st.lists(st.integers(0, 1 << 20), max_size=3), small=st.booleans())
 def test_columns_follow_the_rules(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], bits: list[int], *, small: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +21,7 @@ from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.check.twins_by_tasks import JsonEngine, verdict
 from tests.kafkalog_cli.test_index_dumps import hurt
 from tests.sampling import sampled
+from tests.waiting import until_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,7 +248,7 @@ def test_a_lagging_copy_is_no_damage(
     logs = sorted((tmp_path / "worker" / "t-0").glob("*.log"))
     changed = logs[-1 if is_last else 0]
     changed.write_bytes(changed.read_bytes()[:-100])
-    time.sleep(0.05)
+    until_settled(tmp_path)
     here = tmp_path / "here"
     here.symlink_to(tmp_path / "driver")
 

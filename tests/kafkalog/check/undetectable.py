@@ -1,4 +1,4 @@
-"""Bits that nothing in a log directory can contradict, by class; docs/evidence.md has the reasons.
+"""Bits that nothing in a log directory can contradict, by class, as in docs/design/evidence.md.
 
 Each class is a rule about the changed file alone, by struct and text: nothing comes from kafkalog.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from kafkalog.batches.reader import read_batches
 from kafkalog.batches.selection import EVERYTHING, Selection
@@ -74,11 +74,7 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
     return rows, defects
 
 
-@settings(
-    max_examples=examples(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(150))
 @given(data=logs(), selection=SELECTION)
 def test_generated_and_damaged_logs(tmp_path: Path, data: bytes, selection: Selection):
     """With a limit, the defect of the last batch within it is reported, and no later one."""

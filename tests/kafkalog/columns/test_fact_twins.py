@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches.framing import scan_batches
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-GENERATED = settings(
-    max_examples=examples(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+GENERATED = settings(max_examples=examples(150))
 
 
 def columns(path: Path, size_min: int, *, small: bool) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from kafkalog.batches.reader import plan_reading
@@ -14,6 +13,7 @@ from kafkalog.columns.pipeline import Restored
 from kafkalog.columns.scan_steps import RecordWork
 from kafkalog.log_dir import open_partition
 from tests.builders import batch, record, write_log
+from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.columns.scan_steps import Part
-
-PATIENCE_S = 30.0
 
 
 class Collecting(Restored):
@@ -39,7 +37,7 @@ class Collecting(Restored):
     def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         if chunk.position > 0:
             self.is_busy.set()
-            self.is_given_up.wait(PATIENCE_S)
+            self.is_given_up.wait(HANG_S)
             gc.collect()
         yield from super().of_rows(rows, chunk)
 
@@ -59,17 +57,14 @@ def test_a_scan_that_its_own_thread_collects_ends(
         give_up(pipeline._all_parts(plan, RecordWork(plan, collecting), lambda _: None, 2, None),
                 collecting.is_busy)  # fmt: skip
         collecting.is_given_up.set()
-        until = time.monotonic() + PATIENCE_S
-        while set(threading.enumerate()) - before and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: not set(threading.enumerate()) - before)
     finally:
         gc.enable()
-    assert not set(threading.enumerate()) - before
 
 
 def give_up(parts: Iterator[Part], is_busy: threading.Event) -> None:
     """Take one part, and leave the rest in a cycle of references."""
     assert next(parts).rows
-    assert is_busy.wait(PATIENCE_S)
+    assert is_busy.wait(HANG_S)
     cycle: list[object] = [parts]
     cycle.append(cycle)

@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches.selection import Selection
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-TWINS = settings(
-    max_examples=examples(200),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+TWINS = settings(max_examples=examples(200))
 FIELD = st.none() | st.binary(max_size=12)
 SMALL = st.integers(0, 9)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import crc32c as wheel
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches import records
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import State
 
-TWINS = settings(
-    max_examples=examples(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+TWINS = settings(max_examples=examples(150))
 FIELD = st.none() | st.binary(max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -17,12 +17,14 @@ from kafkalog.compaction import (
     distributed,
     find_candidate,
 )
+from kafkalog.compaction.run import CompactionRun
 from kafkalog.compaction.tasks import stage_pass
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.journal import undo
 from kafkalog.log_dir import open_partition
+from kafkalog.targets import Listener
 from tests.builders import BASE_TIME
 from tests.conftest import scenario_names
 from tests.kafkalog.compaction.generated import Generator
@@ -165,6 +167,31 @@ def test_a_killed_run_is_gone_on_with(corpus_dir: Path, tmp_path: Path) -> None:
     assert by_engine(engine, other, find, request) == in_one_process(one, find, request)
     assert engine.tasks == 0
     assert tree(other) == tree(one)
+
+
+def test_going_on_with_a_killed_run_is_noted(corpus_dir: Path, tmp_path: Path) -> None:
+    """The clock decides what is deleted, and is another one than the user expects."""
+    cleaning, request, find = one_cleaning(corpus_dir, "txn_span_separate_groups")
+    log_dir = cleaning.copy(tmp_path / "log-dir")
+    notes: list[str] = []
+
+    class Noting(Listener):
+        def noted(self, text: str) -> None:
+            notes.append(text)
+
+    def clock() -> int:
+        later = replace(request, now_ms=request.now_ms + 1000)
+        run = CompactionRun(
+            log_dir / PARTITION, later, ConfigSources(), in_place=True, keeps_clock=True,
+            engine=lambda: LocalEngine(2), listener=Noting(),
+        )  # fmt: skip
+        return run.request.now_ms
+
+    assert (clock(), notes) == (request.now_ms + 1000, [])
+    killed_after_tasks(log_dir, find, request)
+    assert clock() == request.now_ms
+    [note] = notes
+    assert str(request.now_ms) in note
 
 
 @pytest.mark.parametrize("what", ["cut", "changed", "missing", "no result", "odd result"])

@@ -12,6 +12,7 @@ from kafkalog.datasets.model import Tables
 from kafkalog.datasets.sql import Database
 from kafkalog.tables import planning
 from tests.builders import batch, record, write_log
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_an_interrupt_ends_a_query_that_has_not_looked_at_all_logs_yet(
     def look(partition: PartitionDir, _: LogView) -> planning.Target:
         looks.append(partition.path)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        assert database._stop.wait(60)
+        assert database._stop.wait(HANG_S)
         return planning.Target(partition, (), partition)
 
     monkeypatch.setattr(planning, "shown_now", look)

@@ -109,7 +109,7 @@ BATCHES = st.recursive(
     ),
     max_leaves=4,
 )  # fmt: skip
-TRIALS = settings(deadline=None, max_examples=500 if tries_everything() else 8)
+TRIALS = settings(max_examples=500 if tries_everything() else 8)
 
 
 @TRIALS

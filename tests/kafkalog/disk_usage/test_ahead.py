@@ -115,6 +115,27 @@ def test_partitions_above_their_limit_say_why(tmp_path: Path):
     assert "high watermark" in over.why
 
 
+def test_what_is_deleted_at_once_fills_no_disk(tmp_path: Path):
+    """With `retention.ms=0` nothing stays; without a limit the log grows as in the last day."""
+    batches = [
+        batch(hour, [record()], base_time=time, max_time=time)
+        for hour, time in enumerate(range(BASE_TIME, BASE_TIME + HOURS * HOUR_MS, HOUR_MS))
+    ]
+    size = write_log(tmp_path / "orders-0", *batches).stat().st_size
+    (tmp_path / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {HOURS}\n")
+    now = BASE_TIME + HOURS * HOUR_MS - 1
+    full = {}
+    for retention in ("0", "-1"):
+        forecast = Forecast(now, now + 1, {"retention.ms": retention}, disk_bytes=1 << 20)
+        report = disk_usage(tmp_path, forecast=forecast)
+        assert report.total.freed_now == (size if retention == "0" else 0)
+        [disk] = report.disks
+        full[retention] = disk.full_at
+    assert disk.free_bytes is not None
+    days = disk.free_bytes / size
+    assert full == {"0": None, "-1": now + round(days * HOURS * HOUR_MS)}
+
+
 def test_the_end_of_a_disk_is_where_a_simulation_meets_it():
     """The simulation computes the sum at each millisecond."""
     rng = random.Random(5)

@@ -18,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.kafkalog.lake.appending import DELTA, ICEBERG, TABLE, grow, rows, rows_of
 from tests.kafkalog.tables.test_other_disks import make_log
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +126,6 @@ def test_ctrl_c(tmp_path: Path) -> None:
         while not lines or json.loads(lines[-1])["type"] != "export_summary":
             lines.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG_S)
     assert (process.returncode in (0, 130), errors) == (True, "")
     assert rows_of(tmp_path / "lake") == rows(0, 120)

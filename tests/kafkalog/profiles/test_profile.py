@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.engine import LocalEngine
+from kafkalog.profiles.model import KEY_SIZE_MAX, bytes_of, text_of
 from kafkalog.profiles.part import BUCKETS_MAX, Histogram
 from kafkalog.profiles.run import profile_logs, profile_table
 from kafkalog.tables import Bounds, Request
@@ -119,6 +120,22 @@ def test_many_keys_are_estimated_and_hot_ones_found(tmp_path: Path) -> None:
     assert [one.key for one in found.hot_keys] == [b"hot", b""]
     assert found.hot_keys[0].at_least <= 12_000 <= found.hot_keys[0].at_most
     assert found.hot_keys[1].at_least <= 6_000 <= found.hot_keys[1].at_most
+
+
+@pytest.mark.parametrize("size", [0, 1, KEY_SIZE_MAX - 1, KEY_SIZE_MAX])
+def test_sketches_get_short_keys_as_they_are(size: int) -> None:
+    """Nothing of them is cut off, so they need no checksum."""
+    key = bytes(number % 251 for number in range(size))
+    assert text_of(key)[1:].encode("latin-1") == key
+    assert bytes_of(text_of(key)) == key
+
+
+def test_sketches_tell_long_keys_apart_that_begin_alike() -> None:
+    """They get a checksum of the whole key before the bytes that are shown."""
+    shown = b"k" * KEY_SIZE_MAX
+    texts = {text_of(shown + end) for end in (b"a", b"b", b"ab")}
+    assert len(texts) == 3
+    assert {bytes_of(text) for text in texts} == {shown}
 
 
 def test_times_before_1970_are_times(tmp_path: Path) -> None:

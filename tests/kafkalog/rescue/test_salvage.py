@@ -118,6 +118,8 @@ def check_manifest(source: Path, destination: Path) -> None:
     summary = rows(manifest, "salvage_summary")[0]
     for name in ("size", "size_copied", "size_lost", "batches", "records"):
         assert summary[name] == sum(log[name] for log in logs)
+    assert summary["partitions"] == len(rows(manifest, "salvaged_partition"))
+    assert summary["segments"] == len(logs)
 
 
 def check_result(partition: Path) -> None:

@@ -109,7 +109,7 @@ def plain(log: LogFacts) -> Plain:
     )
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(600))
 @given(logs(), policies)
 def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
     """The same segments are deleted, for the same reasons, and the same log remains."""
@@ -121,7 +121,7 @@ def test_a_run_is_the_plain_simulation(log: LogFacts, policy: Policy) -> None:
     assert outcome.rolled == (len(gone) == len(log.segments))
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(600))
 @given(logs(), policies)
 def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
     """A segment goes at `deletable_at`, not earlier; without one, time never deletes it."""
@@ -137,7 +137,7 @@ def test_verdicts_come_true(log: LogFacts, policy: Policy) -> None:
             assert (base in left) == (at is None or now < at or base == alive.end)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(logs(), policies)
 def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
     """After that many bytes the size policy deletes the segment; one byte earlier it does not."""
@@ -160,7 +160,7 @@ def test_bytes_to_append_come_true(log: LogFacts, policy: Policy) -> None:
             assert goes == (bytes_more >= verdict.bytes_to_append or below_start)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(logs(), policies)
 def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Policy) -> None:
     """A blocked segment goes once all is replicated, or once the segment that blocks it is gone."""
@@ -181,7 +181,7 @@ def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Pol
         assert base in [one.segment.base_offset for one in gone]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(logs(), policies, st.integers(1, 5))
 def test_the_forecast_adds_up(log: LogFacts, policy: Policy, days: int) -> None:
     """Every segment that time deletes within the forecast is counted on exactly one of its days."""

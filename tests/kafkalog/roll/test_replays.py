@@ -133,7 +133,7 @@ def told(segments: list[SimulatedSegment]) -> list[tuple]:
     ]
 
 
-@settings(max_examples=examples(800), deadline=None)
+@settings(max_examples=examples(800))
 @given(appends(), limits, st.lists(st.integers(0, 5), min_size=1, max_size=4))
 def test_a_replay_is_what_counting_gives(
     batches: list[Batch], given: RollSettings, jitters: list[int]
@@ -145,7 +145,7 @@ def test_a_replay_is_what_counting_gives(
     assert told(replay.segments()) == counted(batches, given, jitters)
 
 
-@settings(max_examples=examples(800), deadline=None)
+@settings(max_examples=examples(800))
 @given(
     appends(),
     limits,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import time
 import urllib.request
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +17,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from kafkalog.server.meter import PrometheusMeter
 from kafkalog.server.model import Address
 from tests.kafkalog.server.certificates import write_certificate
-from tests.kafkalog.server.protocol import SECONDS_MAX, serving
+from tests.kafkalog.server.protocol import serving
 from tests.kafkalog.server.wire import Wire
+from tests.waiting import until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in an old way
     import kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.kafkalog.server.protocol import Serving
 
@@ -41,12 +41,6 @@ def served(corpus_dir: Path) -> Iterator[Serving]:
     """A log directory with a topic of three partitions."""
     with serving(corpus_dir / "kafka-4.3" / "txn") as running:
         yield running
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not done():
-        assert time.monotonic() < deadline
 
 
 def poll_together(members: Sequence[Rdkafka | Python]) -> None:

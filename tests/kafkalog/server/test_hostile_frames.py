@@ -110,11 +110,12 @@ class Served:
 
 @contextlib.contextmanager
 def served(
-    tree: Path, place: Path, *options: str, prefix: Iterable[str] = (), status: int = 0
-) -> Iterator[Served]:
+    tree: Path, place: Path, *options: str, prefix: Iterable[str] = (), status: int = 0,
+    before: str = "",
+) -> Iterator[Served]:  # fmt: skip
     """Serve a tree in a process until the block ends, optionally through another program."""
     errors = place / "stderr"
-    script = "import sys; from kafkalog_cli.main import run; sys.exit(run(sys.argv[1:]))"
+    script = f"{before}\nimport sys; from kafkalog_cli.main import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-B", "-c", script, "--debug", "serve", "--listen", "127.0.0.1:0",
                "--quiet", *options, str(tree)]  # fmt: skip
     with (
@@ -306,16 +307,15 @@ def test_many_connections_leave_room_for_others(tmp_path: Path):
 def test_clients_that_have_gone_keep_no_places(tmp_path: Path):
     """Each requested data that never arrives, and left without waiting for the answer."""
     last = {"partition": 0, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20}
-    with served(EXAMPLE, tmp_path, "--max-connections", "2") as server:
+    endless = "from kafkalog.server import fetch; fetch._WAIT_SECONDS_MAX = 1 << 30"
+    with served(EXAMPLE, tmp_path, "--max-connections", "2", before=endless) as server:
         for _ in range(2):
             with Wire(server.address) as client:
                 client.request(
                     "Fetch", 12, maxWaitMs=1 << 30, minBytes=1, maxBytes=1 << 20, sessionEpoch=-1,
                     topics=[{"topic": "orders", "partitions": [last]}],
                 )  # fmt: skip
-        began = time.monotonic()
         eventually_sound(server)
-        assert time.monotonic() - began < 30, "a fetch waits for a minute"
 
 
 def eventually_sound(server: Served) -> None:

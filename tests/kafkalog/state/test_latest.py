@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.batches.selection import Selection
@@ -88,7 +88,6 @@ def found(path: Path, rows: int = 65536) -> Replayed:
     return applied, pending
 
 
-@settings(deadline=None, derandomize=True)
 @given(steps=STEPS, rows=st.sampled_from([1, 2, 7, 65536]))
 def test_what_counts_is_what_kafka_has_in_memory(
     steps: list[Step], rows: int, tmp_path_factory: pytest.TempPathFactory

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
 from kafkalog.tables.moved import Losses, listed_again
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
+from tests.waiting import until_settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def make_log(log_dir: Path) -> Path:
         (partition / f"{base:020}.index").write_bytes(index)
     (log_dir / "meta.properties").write_text(IDS)
     (partition / "partition.metadata").write_text(TOPIC_ID)
-    time.sleep(0.05)  # what a plan sees is older than the plan
+    until_settled(log_dir)
     return partition
 
 
@@ -115,7 +115,7 @@ def test_other_files_at_the_same_path_are_refused(
     make_log(tmp_path / "driver" / "logs")
     shutil.copytree(tmp_path / "driver", tmp_path / "worker")
     change(tmp_path / "worker" / "logs")
-    time.sleep(0.05)
+    until_settled(tmp_path)
     here, there = tmp_path / "here", tmp_path / "driver"
     here.symlink_to(there)
     splits = plan_splits([str(here / "logs")], Request(split_bytes=300))
@@ -196,7 +196,7 @@ def test_a_partition_that_kafkalog_compacts_meanwhile(
     """kafkalog compacts it between plan and tasks; the tasks read what a new plan would find."""
     partition = make_log(tmp_path)
     kafkalog("recover", tmp_path, "--in-place", "--yes")
-    time.sleep(0.05)
+    until_settled(tmp_path)
     before = offsets(splits := plan_splits([str(tmp_path)], Request(split_bytes=300)))
     done = kafkalog(
         "compact", partition, "--in-place", "--yes", "--config", "cleanup.policy=compact",

@@ -1,4 +1,4 @@
-"""`docs/schemas.md` says what becomes of values of older schemas: each line of its tables is tried.
+"""Each line of `docs/design/schemas.md` about values of older schemas is tried.
 
 Values are encoded by fastavro, by `json` and by Google's Protobuf, with the schema that the line
 has for them, and decoded into the column of the other one.
@@ -25,6 +25,7 @@ from kafkalog_cli.schemas import typed_columns
 from tests.kafkalog.typed.test_serialized import CASES, as_topic, decoded, ways_to
 
 PAGE = ROOT / "docs" / "schemas.md"
+CHANGES_PAGE = ROOT / "docs" / "design" / "schemas.md"
 FORMS = {"Avro": TypedForm.AVRO, "JSON Schema": TypedForm.JSON, "Protobuf": TypedForm.PROTOBUF}
 NOTHING = "-"
 
@@ -41,9 +42,9 @@ class Change:
     shown: str
 
 
-def lines_of(title: str) -> list[list[str]]:
+def lines_of(title: str, page: Path = CHANGES_PAGE) -> list[list[str]]:
     """Return the cells of the table below a heading."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2]
+    section = page.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2]
     rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     return [[cell.strip("` ") for cell in row.strip("|").split(" | ")] for row in rows[2:]]
 
@@ -128,7 +129,7 @@ def test_what_becomes_of_a_value(tmp_path: Path, change: Change) -> None:
 
 def test_serializers_of_the_page() -> None:
     """A place is said to have the schemas if values of a serializer are decoded with them."""
-    found = {(form, framing): cells for form, framing, _, *cells in lines_of("Serializers")}
+    found = {(form, framing): cells for form, framing, _, *cells in lines_of("Serializers", PAGE)}
     ways: dict[tuple[str, str], set[str]] = {}
     names = {str(form): name for name, form in FORMS.items()}
     for case in CASES.values():

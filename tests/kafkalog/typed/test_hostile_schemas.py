@@ -17,6 +17,7 @@ from kafkalog.errors import UsageError
 from kafkalog.typed import TypedColumn, TypedForm
 from kafkalog.typed.columns import VALUE_SIZE_MAX, typed_column
 from tests.builders import batch, record, varint, write_log
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,7 +149,7 @@ def test_only_a_small_regular_file_is_a_schema(tmp_path: Path, kind: str) -> Non
 
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog_cli", *line], capture_output=True, preexec_fn=confine,
-        timeout=60, check=False,
+        timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done
     assert done.stderr.startswith(b"error: usage")

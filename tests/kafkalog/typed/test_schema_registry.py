@@ -207,7 +207,8 @@ def test_more_schemas_may_come(tmp_path: Path, log_dir: Path, kafkalog: Kafkalog
         (b"[]", "There are no schemas"),
         (b"[1]", "not an entry of a registry"),
         (b'[{"id":-1,"schema":""}]', "not the id of a schema"),
-        (b'[{"id":1,"schema":7}]', "is no text"),
+        (b'[{"id":9223372036854775808,"schema":""}]', "not the id of a schema"),  # no Java long
+        (b'[{"id":9223372036854775807,"schema":7}]', "is no text"),
         (b'[{"id":1,"schema":"","references":[{}]}]', "not an entry of a registry"),
     ],
 )

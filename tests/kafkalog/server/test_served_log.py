@@ -1,0 +1,34 @@
+"""What a served log checks before it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Isolation
+from kafkalog.server.model import FileRange, ServeListener, ServeOptions, Watermark
+from kafkalog.server.open_files import OpenFiles
+from kafkalog.server.served_log import ServedLog
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_was_checked_ahead_is_not_checked_again(tmp_path: Path) -> None:
+    """As much as was sent is checked behind it; at the end of the log nothing is left to do."""
+    batches = [batch(offset, [record()]) for offset in range(4)]
+    size = len(batches[0])
+    write_log(tmp_path / "orders-0", *batches)
+    options = ServeOptions(high_watermark=Watermark.END)
+    directory = open_partition(str(tmp_path / "orders-0"))
+    log = ServedLog(directory, options, ServeListener(), OpenFiles())
+    ahead = []
+    for offset in (0, 1, 2, 3):
+        sent = log.read(offset, size, Isolation.LOG).records
+        assert isinstance(sent, FileRange)
+        assert (sent.position, sent.size) == (offset * size, size)
+        before = log.has_ahead(sent)
+        log.check_ahead(sent)
+        ahead.append((before, log.has_ahead(sent)))
+    assert ahead == [(True, False), (True, False), (True, False), (False, False)]
