@@ -70,8 +70,9 @@ GROUPS = {
     "delivery": Group(("tests/delivery",)),
     "guarded": Group(kernel_suites(), {"KAFKALOG_GUARDED": "1"}),
     "pythons": Group(command=(sys.executable, "-m", "tests.pythons")),
+    "aarch64": Group(command=(sys.executable, "-m", "tests.aarch64")),
 }
-_SHARED = ("guarded", "pythons")
+_SHARED = ("guarded", "pythons", "aarch64")
 """Groups that run tests of other groups in another way."""
 
 

@@ -67,9 +67,10 @@ def _spec(module: str) -> ModuleSpec | None:
 def _address(module: str, name: str) -> int:
     try:
         found = _spec(module)
-        if found is None or not found.has_location:
+        if found is None or not (found.has_location or found.origin == "built-in"):
             return 0
-        function = getattr(ctypes.CDLL(found.origin), name)
+        # Debian builds zlib into its Python, whose own symbols are those of no library.
+        function = getattr(ctypes.CDLL(found.origin if found.has_location else None), name)
     except (AttributeError, ImportError, OSError):
         return 0
     return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -91,6 +91,12 @@ def test_every_function_is_there():
     assert all(native.addresses())
 
 
+def test_a_module_built_into_python_has_its_functions_too():
+    """As zlib is in Debian's Python."""
+    assert native._address("sys", "Py_IncRef")
+    assert not native._address("sys", "nowhere")
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_batches_are_decompressed_in_one_call(name: str):
     """Other packages' frames of many sizes, the last of which ends where memory ends."""
