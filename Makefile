@@ -55,7 +55,7 @@ docs: $(STAMP)  ## rewrite what docs/ shows of the code
 	$(BIN)/python -m docgen
 
 wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
-	rm -rf build
+	rm -rf build/lib* build/bdist*
 	$(BIN)/python -m build
 
 bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist

@@ -244,7 +244,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         wheel = options.wheel
         if wheel is None:
-            shutil.rmtree(ROOT / "build", ignore_errors=True)  # what was left there would be in it
+            for left in (ROOT / "build").glob("lib*"):  # what was left there would be in it
+                shutil.rmtree(left)
             subprocess.run([sys.executable, "-m", "build", "--wheel", "--no-isolation",
                             "--outdir", place, ROOT],
                            check=True, stdout=subprocess.DEVNULL)  # fmt: skip

@@ -45,8 +45,8 @@ class Rehearsal:
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
-    """Measure every ninth of the rows, all of them in `make test-all`."""
-    rows = list(sampled([row for row in all_rows() if re.search(TRIED, row.title)], 27))
+    """Measure some of the rows, all of them in `make test-all`."""
+    rows = list(sampled([row for row in all_rows() if re.search(TRIED, row.title)], 13))
     only = "|".join(re.escape(title) for title in ("Decoders", *(row.title for row in rows)))
     home = tmp_path_factory.mktemp("benchmarks")
     into = home / "kafka.json"
