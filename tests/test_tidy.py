@@ -42,6 +42,7 @@ SOURCES = sorted(
     for path in (ROOT / package).rglob("*.py")
     if "target" not in path.parts
 )
+THOROUGH = re.compile(r'^@pytest\.mark\.thorough\("([^"]+)::(\w+)"\)$', re.MULTILINE)
 # What is left to do belongs into an issue, not into the code.
 WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
@@ -83,3 +84,16 @@ def test_exceptions_are_needed() -> None:
         [function] = [found for found in functions(name) if found.name == wanted]
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         assert length > FUNCTION_LINES_MAX, place
+
+
+def test_what_is_left_out_names_what_stands_for_it() -> None:
+    """A `thorough` test names one that `make test` runs."""
+    left_out: list[tuple[str, str]] = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        left_out += THOROUGH.findall(path.read_text())
+    assert len(left_out) > 20
+    for name, test in left_out:
+        before, _, _ = (ROOT / name).read_text().partition(f"def {test}(")
+        marks = before.rpartition("\n\n\n")[2]
+        assert (ROOT / name).read_text() != before, (name, test)
+        assert "mark.thorough" not in marks, (name, test)

@@ -182,7 +182,7 @@ def test_its_modules_are_compiled_whatever_happens_to_their_times(bundle: Path):
     assert not [path for path in compiled if path.read_bytes()[4:8] != unchecked]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/delivery/test_bundle.py::test_it_does_what_the_installed_command_does")
 def test_how_long_it_takes_to_start(bundle: Path, tell: Callable[[str], None], tmp_path: Path):
     """The best of many runs in turn, against the installed command; told, not judged."""
     large_log(tmp_path / "t-0")

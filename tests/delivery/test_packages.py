@@ -54,7 +54,7 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path):
     assert int(glibc_needed(tmp_path / "unpacked").removeprefix("2.")) <= 17
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/delivery/test_packages.py::test_the_same_commit_gives_the_same_bytes")
 def test_packages_with_kernels_of_their_own(tmp_path: Path):
     """`python -m build`, whole and twice, with all that it asks for."""
     checkout(tmp_path / "one")

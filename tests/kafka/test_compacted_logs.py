@@ -176,7 +176,7 @@ def before(
     return brokers.serve(place / "served", place / "seen")
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/crash/test_crashes.py::test_kafkas_own_start_finds_a_whole_log")
 def test_a_broker_starts_on_what_a_killed_driver_left(
     brokers: Brokers, first_life: PastLife, before: BrokerData, tmp_path: Path
 ) -> None:

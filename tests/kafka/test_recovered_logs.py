@@ -99,7 +99,9 @@ def test_a_broker_starts_on_what_was_recovered(
     assert len(set(kinds.values())) > 2
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_recovered_logs.py::test_a_broker_starts_on_what_was_recovered"
+)
 def test_a_killed_broker_goes_on_after_a_recovery(
     brokers: Brokers, killed_life: PastLife, tmp_path: Path
 ) -> None:

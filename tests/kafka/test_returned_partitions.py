@@ -128,7 +128,9 @@ def raise_epochs(brokers: Brokers, kafkalog: Run, home: Path, words: tuple[objec
             pass
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_returned_partitions.py::test_partitions_come_into_the_log_directory_of_a_killed_broker"
+)
 def test_partitions_are_served_by_the_broker_they_are_put_into(
     brokers: Brokers, kafkalog: Run, corpus_dir: Path, tmp_path: Path
 ) -> None:

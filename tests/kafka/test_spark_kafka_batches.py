@@ -59,12 +59,12 @@ def test_earliest_to_latest(kafka: Kafka) -> None:
     assert values_of(kafka.read(topic, **options)) == list(range(30))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_offsets_are_earliest_to_latest_if_nothing_is_said(kafka: Kafka, usual: str) -> None:
     assert values_of(kafka.read(usual)) == list(range(21))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_explicit_offsets(kafka: Kafka) -> None:
     """A fixed end stays; a latest end moves for frames that are loaded later."""
     topic = kafka.create(3)
@@ -80,7 +80,7 @@ def test_explicit_offsets(kafka: Kafka) -> None:
     assert values_of(kafka.read(topic, **options)) == list(range(31))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_headers_are_null_where_there_are_none(kafka: Kafka) -> None:
     topic = kafka.create(3)
     kafka.send(topic, [1], 0)
@@ -93,7 +93,7 @@ def test_headers_are_null_where_there_are_none(kafka: Kafka) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -135,7 +135,7 @@ def in_words(topic: str, times: list[int], options: Mapping[str, Any]) -> dict[s
     return told
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     "options", [{"startingOffsetsByTimestamp": [1, 1, None]}, {"startingTimestamp": 3}]
 )
@@ -147,13 +147,13 @@ def test_a_time_to_start_at_has_to_match(
         kafka.read(topic, **in_words(topic, times, options)).collect()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_a_data_frame_is_used_twice_in_a_query(kafka: Kafka, usual: str) -> None:
     frame = kafka.read(usual)
     assert values_of(frame.union(frame)) == sorted([*range(21)] * 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_the_earliest_offset_is_that_of_now(kafka: Kafka) -> None:
     """The beginning of the log has been deleted."""
     topic = kafka.create(1)
@@ -165,7 +165,7 @@ def test_the_earliest_offset_is_that_of_now(kafka: Kafka) -> None:
     assert values_of(kafka.read(topic, **options)) == list(range(10, 20))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -183,7 +183,7 @@ def test_bad_options_of_batches(kafka: Kafka, options: dict[str, str], words: st
         kafka.read("t", **options).collect()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize("name", ["assign", "subscribe", "subscribePattern"])
 def test_what_is_chosen_cannot_be_nothing(name: str) -> None:
     """If none of the three options is given, all topics of the path are read."""
@@ -219,7 +219,7 @@ def test_transactions(kafka: Kafka) -> None:
         assert both() == [[*range(1, 6), *range(11, 16)], [*range(1, 16)]]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [(None, "read_uncommitted"), ("read_uncommitted", "read_uncommitted"),
@@ -232,7 +232,7 @@ def test_isolation_levels(given: str | None, wanted: str) -> None:
         parse_options({"path": "logs", "kafka.isolation.level": "wrong"})
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_there_are_as_many_tasks_as_wanted(kafka: Kafka, usual: str) -> None:
     """Each record is in exactly one of them."""
     frame = kafka.read(usual, minPartitions="6")
@@ -242,7 +242,7 @@ def test_there_are_as_many_tasks_as_wanted(kafka: Kafka, usual: str) -> None:
     assert max(map(len, parts)) <= 5
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("sizes", "wanted", "shares"),
     [
@@ -268,13 +268,13 @@ def test_tasks_have_alike_shares(
     assert sorted(map(len, found)) == shares
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_without_a_least_number_small_partitions_share_a_task(kafka: Kafka, usual: str) -> None:
     assert [len(task) for task in kafka.tasks(usual)] == [21]
     assert len(kafka.tasks(usual, minPartitions="1")) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("sizes", "most", "shares"),
     [([4], 5, [4]), ([4], 1, [1, 1, 1, 1]), ([10], 4, [3, 3, 4]), ([4, 20], 8, [4, 6, 7, 7])],
@@ -294,7 +294,7 @@ def test_a_task_has_so_many_records_at_most(
     assert sorted(len(query.read([task])) for task in query.plan()) == shares
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_both_limits_of_tasks_hold(kafka: Kafka, usual: str) -> None:
     found = kafka.tasks(usual, maxRecordsPerPartition="5", minPartitions="8")
     assert len(found) >= 8
@@ -302,7 +302,7 @@ def test_both_limits_of_tasks_hold(kafka: Kafka, usual: str) -> None:
     assert sum(map(len, found)) == 21
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])
 @pytest.mark.parametrize("number", ["a", "1.0", "0", "-1"])
 def test_limits_of_tasks_are_numbers(option: str, number: str) -> None:
@@ -310,7 +310,7 @@ def test_limits_of_tasks_are_numbers(option: str, number: str) -> None:
         parse_options({"path": "logs", option: number})
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -345,7 +345,7 @@ def test_what_was_deleted_is_not_read_twice(kafka: Kafka) -> None:
     assert values_of(frame) == list(range(30, 50))
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 @pytest.mark.parametrize(
     ("text", "is_right"),
     [
@@ -382,7 +382,7 @@ def test_offsets_in_json(text: str, *, is_right: bool) -> None:
     assert (edge.everywhere == -2) == (not told)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafka/test_spark_kafka_batches.py::test_earliest_to_latest")
 def test_partitions_are_chosen(kafka: Kafka) -> None:
     """By assignment, by names and by a pattern; other topics exist, too."""
     first, second, other = kafka.create(3), kafka.create(2), kafka.create(1)

@@ -50,7 +50,9 @@ def test_a_query_of_spark_starts_and_goes_on(kafka: Kafka, tmp_path: Path, kind:
     assert query.values() == sorted([*wanted, *range(40, 50)])
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_a_trigger_for_once_has_no_limit_in_spark(kafka: Kafka, tmp_path: Path) -> None:
     topic = three_sizes(kafka)
     query = Query(kafka, tmp_path, subscribe=topic, maxOffsetsPerTrigger="10")
@@ -58,7 +60,9 @@ def test_a_trigger_for_once_has_no_limit_in_spark(kafka: Kafka, tmp_path: Path) 
     assert query.values() == [1, *range(10, 21), *range(100, 201)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_columns_are_as_they_are_appended(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create(1)
     before = time.time()
@@ -71,7 +75,9 @@ def test_columns_are_as_they_are_appended(kafka: Kafka, tmp_path: Path) -> None:
     assert [tuple(one) for one in row["headers"]] == [("a", b"b"), ("c", b"d")]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_keys_and_values_can_be_null(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create(1)
     with kafka.transactions() as producer:
@@ -91,7 +97,9 @@ def test_keys_and_values_can_be_null(kafka: Kafka, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_available_now_has_batches_of_the_limit(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create(5)
     kafka.send(topic, range(15), 0)
@@ -101,7 +109,9 @@ def test_available_now_has_batches_of_the_limit(kafka: Kafka, tmp_path: Path) ->
     assert query.values() == [*range(15)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 @pytest.mark.filterwarnings("ignore:.*starts at offset")
 def test_what_was_deleted_is_not_read_twice(kafka: Kafka, tmp_path: Path) -> None:
     topic = kafka.create(1)
@@ -130,7 +140,9 @@ def test_a_failed_batch_is_tried_again(kafka: Kafka, tmp_path: Path) -> None:
             kafka.grow(topic, partitions)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_rows_are_counted_and_the_lag_is_told(kafka: Kafka, tmp_path: Path) -> None:
     """`latestOffset` of the progress has the lag; a Python source cannot have its own metrics."""
     topic = kafka.create(2)
@@ -148,7 +160,9 @@ def test_rows_are_counted_and_the_lag_is_told(kafka: Kafka, tmp_path: Path) -> N
     assert behind == [6, 2, 0]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_a_stream_is_joined_with_itself(kafka: Kafka, tmp_path: Path) -> None:
     """Each side has its own offsets in the checkpoint, and they are equal."""
     topic = kafka.create(2)
@@ -167,7 +181,9 @@ def test_a_stream_is_joined_with_itself(kafka: Kafka, tmp_path: Path) -> None:
     assert len(set(offsets)) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_timestamps_make_watermarks(kafka: Kafka) -> None:
     topic = kafka.create(1)
     now = time.time()
@@ -190,7 +206,9 @@ def test_timestamps_make_watermarks(kafka: Kafka) -> None:
     assert row["window"].timestamp() >= now - 5
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_queries.py::test_a_query_of_spark_starts_and_goes_on"
+)
 def test_continuous_processing_is_refused(kafka: Kafka, tmp_path: Path) -> None:
     """Spark refuses it: Python data sources only know micro-batches."""
     topic = kafka.create(1)

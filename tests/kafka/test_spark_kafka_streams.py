@@ -55,7 +55,9 @@ def test_where_a_query_starts_and_goes_on(kafka: Kafka, start: str, kind: str, l
     assert query.all() == [*range(40, 50)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_topics_start_at_their_own_ends(kafka: Kafka) -> None:
     first, second = kafka.create(3), kafka.create(2)
     kafka.send(first, [1, 2, 3], 0)
@@ -71,7 +73,9 @@ def test_topics_start_at_their_own_ends(kafka: Kafka) -> None:
         Steps(kafka, subscribe=f"{first},{second}", startingOffsets=unknown).step()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_a_new_topic_of_the_pattern_starts_at_its_first_offset(kafka: Kafka) -> None:
     prefix = kafka.new_name()
     first = kafka.create(1, f"{prefix}-a")
@@ -84,7 +88,9 @@ def test_a_new_topic_of_the_pattern_starts_at_its_first_offset(kafka: Kafka) -> 
     assert query.all() == [2]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.parametrize("start", ["timestamps", "timestamp"])
 @pytest.mark.parametrize("kind", ["subscribe", "subscribePattern"])
 def test_a_time_without_a_match(kafka: Kafka, kind: str, start: str) -> None:
@@ -103,7 +109,9 @@ def test_a_time_without_a_match(kafka: Kafka, kind: str, start: str) -> None:
     assert query.all() == [23, 24, 25]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_a_batch_has_its_share_of_each_partition(kafka: Kafka) -> None:
     """This holds after a restart, too; a trigger that runs once has no limit."""
     topic = three_sizes(kafka)
@@ -117,7 +125,9 @@ def test_a_batch_has_its_share_of_each_partition(kafka: Kafka) -> None:
     assert once.step(once=True) == [1, *range(10, 21), *range(100, 201)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_a_limit_is_a_long(kafka: Kafka) -> None:
     topic = kafka.create(1)
     kafka.send(topic, range(5), 0)
@@ -130,7 +140,9 @@ def test_a_limit_is_a_long(kafka: Kafka) -> None:
     assert query.all() == [*range(30, 35)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.parametrize("limit", [None, 20])
 def test_a_batch_waits_for_enough(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, limit: int | None
@@ -158,7 +170,9 @@ def test_a_batch_waits_for_enough(
     assert query.step(once=True) == [50]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_bad_options_of_streams(kafka: Kafka) -> None:
     for options, words in (
         ({"endingOffsets": "latest"}, "A stream has no end: endingOffsets"),
@@ -173,7 +187,9 @@ def test_bad_options_of_streams(kafka: Kafka) -> None:
             Steps(kafka, subscribe="t", **options)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.parametrize("value", ["none", "earliest", "someValue"])
 @pytest.mark.parametrize(
     "name",
@@ -185,7 +201,9 @@ def test_options_of_consumers_that_make_no_sense(name: str, value: str) -> None:
         parse_options({"path": "logs", f"kafka.{name}": value})
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_options_of_clients_do_no_harm() -> None:
     """Options may have any case; none of the clients' options are needed."""
     names = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.ssl.truststore.location",
@@ -201,7 +219,9 @@ def test_options_of_clients_do_no_harm() -> None:
         assert 1111 in (found[0].rows_per_trigger, found[0].rows_min)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.parametrize(("partitions", "records"), [(3, 15), (5, 10)])
 def test_a_topic_that_is_recreated_is_a_loss(kafka: Kafka, partitions: int, records: int) -> None:
     """Between two batches of a query, it comes back with fewer partitions or fewer records."""
@@ -219,7 +239,9 @@ def test_a_topic_that_is_recreated_is_a_loss(kafka: Kafka, partitions: int, reco
         query.step()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_a_topic_of_a_pattern_that_is_recreated_is_a_loss(kafka: Kafka) -> None:
     """It is deleted and created between two runs of a query."""
     prefix = kafka.new_name()
@@ -236,7 +258,9 @@ def test_a_topic_of_a_pattern_that_is_recreated_is_a_loss(kafka: Kafka) -> None:
         query.step()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.filterwarnings("ignore:.*is not here any more")
 def test_topics_of_a_pattern_come_and_go(kafka: Kafka) -> None:
     """With failOnDataLoss=false; the checkpoint is never empty."""
@@ -256,7 +280,9 @@ def test_topics_of_a_pattern_come_and_go(kafka: Kafka) -> None:
     assert query.all() == [4, 5, 6]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 @pytest.mark.filterwarnings("ignore:.*The partition is not here")
 def test_a_topic_is_deleted_while_a_batch_is_read(kafka: Kafka) -> None:
     """It is deleted after the plan; with failOnDataLoss=false that is no error."""
@@ -312,7 +338,9 @@ def test_transactions_by_three_offsets(kafka: Kafka, isolation: str) -> None:
         assert query.ends() == [25]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_what_comes_after_the_plan_is_of_the_next_batch(kafka: Kafka) -> None:
     topic = kafka.create(1)
     query = Steps(kafka, subscribe=topic, **{"kafka.isolation.level": "read_committed"})
@@ -331,7 +359,9 @@ def test_what_comes_after_the_plan_is_of_the_next_batch(kafka: Kafka) -> None:
     assert query.step() == [4, 5, 6, 7]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_a_stream_has_as_many_tasks_as_wanted(kafka: Kafka) -> None:
     topic = kafka.create(3)
     kafka.fill(topic)
@@ -341,7 +371,9 @@ def test_a_stream_has_as_many_tasks_as_wanted(kafka: Kafka) -> None:
     assert query.read(tasks) == [*range(21)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_an_impossible_timestamp_is_null(kafka: Kafka) -> None:
     """Spark's own source fails on it; `timestamp_ms` has the stored number."""
     topic = kafka.create(1, **{"message.timestamp.after.max.ms": str((1 << 63) - 1)})
@@ -352,7 +384,9 @@ def test_an_impossible_timestamp_is_null(kafka: Kafka) -> None:
     assert (row["value"], row["timestamp"], row["timestamp_ms"]) == (b"1", None, stored)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/kafka/test_spark_kafka_streams.py::test_where_a_query_starts_and_goes_on"
+)
 def test_two_topics_in_one_query(kafka: Kafka) -> None:
     """Each source has its own limit, and keeps its place when it has nothing new."""
     small, large = kafka.create(1), kafka.create(1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.spark.cluster import Cluster
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_commands_on_a_cluster.py::test_a_killed_executor")
 def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """Another executor repeats its task, and the results are those of the local engine."""
     here, there = tmp_path / "here", tmp_path / "there"

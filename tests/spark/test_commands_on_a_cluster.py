@@ -175,7 +175,7 @@ def test_a_killed_executor(
     assert job.is_done()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_commands_on_a_cluster.py::test_a_killed_executor")
 def test_a_killed_driver(
     cluster: Cluster, commands: CommandSession, job: Job, tmp_path: Path
 ) -> None:

@@ -97,7 +97,7 @@ def rows(said: bytes, place: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/crash/test_crashes.py::test_kafkas_own_start_finds_a_whole_log")
 def test_a_killed_driver(
     spark: SparkSession,
     kafkalog: Callable[..., Result],

@@ -86,7 +86,7 @@ class Source:
         return BASE_TIME + first * 10 * HOUR_MS
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafkalog/lake/test_iceberg.py::test_other_programs_read_the_rows")
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])
 def test_spark_reads_what_is_appended(home: Path, tmp_path: Path, form: TableFormat) -> None:
     """Rows of several runs, of which the second adds fields and leaves one out, equal those of the

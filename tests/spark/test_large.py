@@ -55,7 +55,7 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_large.py::test_a_large_log")
 @pytest.mark.parametrize("command", ["sql", "compact", "export"])
 def test_a_large_value(
     run: Callable[..., str],

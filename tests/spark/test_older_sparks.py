@@ -47,7 +47,9 @@ class OlderFrame:
         return self._frame.repartition(count, *columns)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/spark/test_older_sparks.py::test_a_frame_has_what_the_data_source_gives"
+)
 @pytest.mark.parametrize("count", [1, 2, 7, 300])
 def test_rows_are_spread_by_their_number(spark: SparkSession, count: int) -> None:
     """They are spread by a hash that Spark also has."""
@@ -75,7 +77,9 @@ def test_a_frame_has_what_the_data_source_gives(spark: SparkSession, corpus_dir:
         assert rows[0] == rows[1] != []
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/spark/test_older_sparks.py::test_a_frame_has_what_the_data_source_gives"
+)
 def test_queries_need_no_data_source(
     spark: SparkSession, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch, kafkalog: Any
 ) -> None:
@@ -90,7 +94,9 @@ def test_queries_need_no_data_source(
     assert all(one.stdout and one.status == 0 for one in found)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/spark/test_older_sparks.py::test_a_frame_has_what_the_data_source_gives"
+)
 def test_what_is_not_offered_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "has_data_sources", lambda: False)
     with pytest.raises(
@@ -102,7 +108,9 @@ def test_what_is_not_offered_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         require_connect()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/spark/test_older_sparks.py::test_a_frame_has_what_the_data_source_gives"
+)
 @pytest.mark.parametrize("version", ["3.5.9", "4.0.5"])
 def test_commands_on_an_older_spark(
     corpus_dir: Path, tmp_path: Path, version: str, kafkalog: Callable[..., Result]

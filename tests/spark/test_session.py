@@ -205,7 +205,9 @@ def test_an_interrupt_while_a_session_stops_kills_the_driver(
     assert calls == ["kill", "forget"]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough(
+    "tests/spark/test_session.py::test_server_of_connect_that_does_not_answer_is_told"
+)
 def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     """One line with the place of the log, the only file that is kept."""
     directory = tmp_path / "tasks"

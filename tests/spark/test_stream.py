@@ -101,7 +101,7 @@ def test_every_record_once_while_a_log_grows(spark: SparkSession, tmp_path: Path
     assert logs.copied() == sorted(logs.written)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_stream.py::test_every_record_once_while_a_log_grows")
 def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_path: Path) -> None:
     """The log has an index; the last batch ends where the logs ended when the query began."""
     logs = Growing(spark, tmp_path, maxBytesPerTrigger=20_000)
@@ -178,7 +178,7 @@ def values_of(file: Path) -> dict[tuple[str, str, str], float]:
     }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_stream.py::test_every_record_once_while_a_log_grows")
 def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
     """A task costs more than a small segment: streams have as few tasks as tables."""
     logs = Growing(spark, tmp_path)
@@ -208,7 +208,7 @@ def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_
     assert logs.copied() == [("orders-0", n) for n in (*range(9), *range(18, 27))]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_stream.py::test_every_record_once_while_a_log_grows")
 def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
     logs = Growing(spark, tmp_path, startingOffsets="latest")
     logs.append("orders-0", 3)
@@ -218,7 +218,7 @@ def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> N
     assert logs.copied() == [("orders-0", n) for n in range(9, 15)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_stream.py::test_every_record_once_while_a_log_grows")
 def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
     """Records after the end would be passed over for ever, so an end is refused."""
     logs = Growing(spark, tmp_path, endingTimestamp=1_700_000_000_000)
@@ -227,7 +227,7 @@ def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
         logs.run()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_stream.py::test_every_record_once_while_a_log_grows")
 def test_only_what_is_in_order_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:
     logs = Growing(spark, tmp_path, table="segments")
     logs.append("orders-0", 1)

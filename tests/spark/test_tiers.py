@@ -68,7 +68,7 @@ def test_the_data_source_takes_a_key(spark: SparkSession, sealed: Path) -> None:
     assert spark.table("sealed").count() == COUNT
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_tiers.py::test_the_data_source_takes_a_key")
 def test_a_command_gives_its_key_to_tasks(
     spark: SparkSession, sealed: Path, kafkalog: Any, tmp_path: Path
 ) -> None:

@@ -193,7 +193,7 @@ def as_sql(condition: Any) -> str:
     return f"{rest[0]} {kind} {rest[1]!r}"
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_two_steps.py::test_answers_are_those_of_all_rows")
 def test_parts_join_to_what_duckdb_finds() -> None:
     """Conditions with unknown values over any parts, compared with DuckDB's three-valued logic."""
     drawn = random.Random(20)

@@ -66,7 +66,7 @@ def test_options_that_say_how_to_read(corpus_dir: Path, kafkalog: Callable[..., 
     assert kafkalog(*command, *ON_SPARK) == kafkalog(*command)
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_verify.py::test_the_corpus")
 def test_damaged_logs_in_pieces(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -83,7 +83,7 @@ def test_damaged_logs_in_pieces(
     assert len(wanted[0]) > 10
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/spark/test_verify.py::test_the_corpus")
 def test_many_tasks_are_taken_some_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

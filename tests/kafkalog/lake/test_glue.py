@@ -55,7 +55,7 @@ def properties_of(store: Store) -> dict[str, str]:
     return {"type": "glue", "warehouse": f"s3://{BUCKET}/lake", **both}
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough("tests/kafkalog/lake/test_glue.py::test_a_commit_that_is_repeated")
 def test_a_table_grows(store: Store, tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
     """Despite a run that is killed."""
 
