@@ -139,19 +139,15 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 _OF_CLUSTERS = ("cluster", "commands_on_a_cluster", "other_disks", "paths", "session")
-_OF_SPARK = (
-    "tests/spark/",
-    "::test_examples_with_spark_run",
-    "/test_living_broker.py",
-    "/test_spark_kafka_",
-)
+_OF_SPARK = ("tests/spark/", "::test_examples_with_spark_run")
+_OF_SPARK_AND_KAFKA = ("/test_living_broker.py", "/test_spark_kafka_")
 
 
 class BySetUp(LoadScopeScheduling):
     """Schedules tests that share an expensive setup in the same process, the longest first.
 
-    One process gets the tests with the Spark session, and one those with the cluster. The tests of
-    a file stay in one process, so that its fixtures are made once; of crashes those of a command.
+    One process gets the tests with the Spark session, one those that also need a broker, and one
+    those with the cluster. The tests of a file stay in one process, so that its fixtures are made once; of crashes those of a command.
     What takes longest starts first, by `tests/durations.json`: then all processes end at about the
     same time.
     """
@@ -161,6 +157,8 @@ class BySetUp(LoadScopeScheduling):
             return "cluster"
         if any(name in nodeid for name in _OF_SPARK):
             return "spark"
+        if any(name in nodeid for name in _OF_SPARK_AND_KAFKA):
+            return "spark and kafka"
         file, _, test = nodeid.partition("::")
         return f"{file}{test[test.index('[') :]}" if "/crash/test_crashes" in file else file
 

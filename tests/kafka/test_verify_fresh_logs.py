@@ -14,7 +14,6 @@ import pytest
 from kafkalog.check.verify import Verification
 from kafkalog.model import Level, Severity
 from tests.kafka import broker_data
-from tests.sampling import tries_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,28 +43,23 @@ def test_a_broker_at_rest(broker: broker_data.BrokerData, state: str, level: Lev
     assert serious(broker.log_dir(state), level) == []
 
 
+@pytest.mark.thorough("tests/kafka/test_verify_fresh_logs.py::test_a_broker_at_rest")
 def test_several_lives(
     brokers: Brokers,
     first_life: broker_data.PastLife,
     killed_life: broker_data.PastLife,
     tmp_path: Path,
 ) -> None:
-    """The log directory at the end of each life, and after the next life has started on it.
-
-    In `make test-all` there is a fourth life, and each is checked at all levels.
-    """
+    """The log directory at the end of each life, and after the next life has started on it."""
     print("seed", first_life.seed)
     recovered = tmp_path / "recovered"
     shutil.copytree(killed_life.log_dir, recovered)
     brokers.ask("live", recovered, killed_life.seed, 3)
-    states = [first_life.log_dir, killed_life.log_dir, recovered]
-    if tries_everything():
-        again = tmp_path / "killed-again" / "log"
-        shutil.copytree(recovered, again)
-        broker_data.run_broker_life(again, killed_life.seed, 4, "killed")
-        states.append(again)
-    for log_dir in states:
+    again = tmp_path / "killed-again" / "log"
+    shutil.copytree(recovered, again)
+    broker_data.run_broker_life(again, killed_life.seed, 4, "killed")
+    for log_dir in (first_life.log_dir, killed_life.log_dir, recovered, again):
         bases = sorted(path.name for path in (log_dir / "by-size-0").glob("*.log"))
         assert bases[0] != f"{0:020}.log", "retention has deleted the first segments"
-        for level in Level if tries_everything() else [Level.DEEP]:
+        for level in Level:
             assert serious(log_dir, level) == [], log_dir
