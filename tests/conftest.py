@@ -147,9 +147,9 @@ class BySetUp(LoadScopeScheduling):
     """Schedules tests that share an expensive setup in the same process, the longest first.
 
     One process gets the tests with the Spark session, one those that also need a broker, and one
-    those with the cluster. The tests of a file stay in one process, so that its fixtures are made once; of crashes those of a command.
-    What takes longest starts first, by `tests/durations.json`: then all processes end at about the
-    same time.
+    those with the cluster. The tests of a file stay in one process, so that its fixtures are made
+    once; of crashes those of a command. What takes longest starts first, by
+    `tests/durations.json`: then all processes end at about the same time.
     """
 
     def _split_scope(self, nodeid: str) -> str:
