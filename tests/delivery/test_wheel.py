@@ -42,7 +42,7 @@ def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
     """
     environment = tmp_path / "environment"
     python = environment / "bin" / "python"
-    suites, more = (all_suites(), ["polars"]) if tries_everything() else (QUICK, [])
+    suites, more = (all_suites(), ["fastavro", "polars"]) if tries_everything() else (QUICK, [])
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     install(python, wheel)
     packages = next((environment / "lib").glob("python*/site-packages"))
