@@ -37,14 +37,14 @@ class Reader:
         read: writes a line for each record, given an address, the topics and a place for files.
         fields: the fields of a record that its API returns.
         software: the software name that it sends to a broker, if it sends one.
-        misreads: prefix of the topics that it also reads wrongly from a broker.
+        misreads: prefixes of the topics that it also reads wrongly from a broker.
     """
 
     name: str
     read: Callable[[str, Sequence[Partition], Path], Iterator[dict[str, Any]]]
     fields: tuple[str, ...] = FIELDS
     software: str = ""
-    misreads: str = ""
+    misreads: tuple[str, ...] = ()
 
 
 def run(command: Sequence[str], stdin: str, cwd: Path, **environ: str) -> Iterator[dict[str, Any]]:
@@ -154,7 +154,18 @@ FOREIGN: Final = (
     Reader("franz-go", _foreign("go", "./franz_read.bin"), software="kgo"),
     Reader(
         "kafkajs", _foreign("kafkajs", "node", "read.js"),
-        ("offset", "timestamp", "key", "value"), misreads="txn-v0.",  # shows what was aborted
+        ("offset", "timestamp", "key", "value"),
+        misreads=(
+            "txn-v0.",  # it shows what was aborted
+            # So too here: it takes the aborted transactions for sorted by their first offsets, but
+            # a broker sorts them by their last ones.
+            "txn.txn",
+            # It moves on by the records that it gets, not by the last offset of a batch. Where all
+            # batches up to the end of a segment are empty, it fetches them for ever.
+            "compact-1-first-pass.compact-idle-producer",
+            "compact-2-later-passes.compact-idle-producer",
+            "compact-2-later-passes.compact-gzip",
+        ),
     ),
     Reader("spark", _foreign("spark", sys.executable, "read.py")),
 )  # fmt: skip
