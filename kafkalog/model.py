@@ -160,7 +160,8 @@ class Batch:
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
-    `crc_valid` is None if the checksum was not computed.
+    `crc_valid` is None if the checksum was not computed. `stored_offset` is the base offset in the
+    file if the batches around it show that it is another one; see `order.Order`.
 
     Never assign to a field. It is not frozen because a frozen one takes eight times as long to
     make, and a walk makes one per batch.
@@ -184,6 +185,7 @@ class Batch:
     base_sequence: int
     count: int
     crc_valid: bool | None = None
+    stored_offset: int | None = None
 
     @property
     def end_position(self) -> int:

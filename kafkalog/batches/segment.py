@@ -28,21 +28,21 @@ _TAIL_SIZE: Final = 1 << 17
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
     """Yield positions of batches between two others, so that parts have about the requested size.
 
-    Without an offset index there are none. An entry that does not point to a sound batch is
-    skipped.
+    Without an offset index there are none. An entry that does not point to a sound batch, whose
+    offsets are in order, is skipped.
     """
     index = opened.offset_index if start + size_bytes < end else None
     if index is None:
         return
     before = start
     while before + size_bytes < end:
-        position = _position_from(index, before + size_bytes)
-        while position is not None and checked_position(opened, position) is None:
-            position = _position_from(index, position + 1)
-        if position is None or position >= end:
+        number = index.first_at(before + size_bytes)
+        while number < index.entry_count and not opened.leads_to(number):
+            number += 1
+        if number >= index.entry_count or index.entry(number).position >= end:
             return
-        yield position
-        before = position
+        before = index.entry(number).position
+        yield before
 
 
 def checked_position(opened: OpenSegment, position: int) -> int | None:
@@ -51,12 +51,6 @@ def checked_position(opened: OpenSegment, position: int) -> int | None:
         if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
             return position
     return None
-
-
-def _position_from(index: OffsetIndex, position: int) -> int | None:
-    """Return the lowest position in an index at or above a position."""
-    number = index.first_at(position)
-    return index.entry(number).position if number < index.entry_count else None
 
 
 def gaps_between(
@@ -160,6 +154,27 @@ class OpenSegment:
         # Entries of brokers up to 3.9.0 and 4.0.0 may name the last offset of a later batch of the
         # same append, so the batch may end before it.
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
+
+    def leads_to(self, number: int) -> bool:
+        """Return whether an index entry points to a sound batch with offsets in order.
+
+        The batches from the entry before it on, and the one after it, are the witnesses.
+        """
+        assert self.offset_index is not None, "it has the entry"
+        entry, following = self.offset_index.entry(number), self.segment.next_base_offset
+        if checked_position(self, entry.position) is None:
+            return False
+        start = self.offset_index.entry(number - 1).position if number else 0
+        expected = self.segment.base_offset
+        for found in scan_batches(self.source, min(start, entry.position)):
+            if isinstance(found, Defect) or found.base_offset < expected:
+                return False
+            expected = found.next_offset
+            if following is not None and expected > following:
+                return False
+            if found.position >= entry.position and expected > entry.offset + 1:
+                return found.position > entry.position
+        return True
 
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None before magic 2 or at damage."""
