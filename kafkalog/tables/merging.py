@@ -294,6 +294,7 @@ def _filled(
                 base_offset=one.segment.base_offset,
                 first_offset=one.run.first_offset,
                 next_offset=one.run.next_offset,
+                high=one.run.next_offset,
                 start=one.run.start,
                 end=one.run.end,
                 from_offset=max(one.first_offset, plain.from_offset or 0),
@@ -334,4 +335,4 @@ def segment_of(split: Split) -> Segment:
     """Return the segment that a split is of, without its indexes."""
     name = parse_file_name(split.path.rpartition("/")[2])
     log = FileEntry(split.path, name, split.end)
-    return Segment(split.base_offset, log, None, None, None, split.next_offset)
+    return Segment(split.base_offset, log, None, None, None, split.high)

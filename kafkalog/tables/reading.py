@@ -232,7 +232,8 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
         from_position=None,
         max_bytes=None,
     )
-    segments = {one.path: segment_of(one) for one in found}
+    # Read to their ends, whatever parts they were listed in.
+    segments = {one.path: segment_of(replace(one, high=None)) for one in found}
     return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None,
                    low=None)  # fmt: skip
 
