@@ -6,14 +6,18 @@ before it. Only the cleaner leaves gaps.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.batches.framing import Frames, read_batch
+from kafkalog.batches.framing import Frames, crc_valid, read_batch
 from kafkalog.defects import make_defect
+from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.paths.source import Source
 
 _WITNESSES: Final = 2
@@ -40,35 +44,55 @@ class Order:
         end: where it ends; None for the end of the file.
         low: the lowest offset that can be there.
         high: see above.
+        check_crc: verify every checksum; if not, only of batches that contradict others.
     """
 
-    def __init__(self, source: Source, end: int | None, low: int, high: int | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        end: int | None,
+        low: int,
+        high: int | None,
+        *,
+        check_crc: bool = True,
+    ) -> None:
         self.next_offset, self.high, self.tied = low, high, NOWHERE
         self._source, self._low = source, low
-        self.frames = Frames(source, end, check_crc=True)
+        self.frames = Frames(source, end, check_crc=check_crc)
         # What lies ahead is looked at twice, which must not use up the effort for searches.
         self._ahead = Frames(source, end, check_crc=True)
 
     def at(self, position: int) -> Batch | Defect:
-        """Return what is at a position: a batch with its true offsets, or a defect.
+        """Return what is at a position: a batch, with its true offsets if these are known.
 
         Positions must be requested in ascending order.
         """
         found = self.frames.at(position)
-        if isinstance(found, Defect) or not found.crc_valid:
+        if isinstance(found, Defect) or found.crc_valid is False:
             return found
         limit = self._limit(found)
         is_high_enough = self.next_offset <= found.base_offset <= found.last_offset
         if is_high_enough and position != self.tied and _is_below(found.last_offset, limit):
             return self._taken(found)
+        if found.crc_valid is None and not crc_valid(self._source, found):
+            return found
         return self._judged(found, self._witnesses(found))
+
+    def scan(self, position: int) -> Iterator[Batch | Defect]:
+        """Yield what is from a position on, in the order of the file."""
+        while position < self.frames.end:
+            found = self.at(position)
+            yield found
+            position += found.size_bytes or 0
 
     def _limit(self, batch: Batch) -> int | None:
         """Return the offset that a batch does not reach, by the next header as it stands."""
-        after = read_batch(self._source, batch.end_position, self.frames.end)
-        if isinstance(after, Defect):
-            after = next(iter(self._witnesses(batch)), after)
-        return self.high if isinstance(after, Defect) else _lower(after.base_offset, self.high)
+        with suppress(BytesUnreadableError):
+            after = read_batch(self._source, batch.end_position, self.frames.end)
+            if isinstance(after, Batch):
+                return _lower(after.base_offset, self.high)
+        witnesses = self._witnesses(batch)
+        return _lower(witnesses[0].base_offset, self.high) if witnesses else self.high
 
     def _witnesses(self, batch: Batch) -> list[Batch]:
         """Return the next sound batches, whatever damage is before them."""
@@ -83,7 +107,7 @@ class Order:
             position += one.size_bytes or 0
         return found
 
-    def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch | Defect:
+    def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch:
         first, last, length = batch.base_offset, batch.last_offset, _length(batch)
         after = witnesses[0] if witnesses else None
         limit = self.high if after is None else _lower(after.base_offset, self.high)
@@ -109,24 +133,26 @@ class Order:
         elif is_within and not is_tied:
             return self._taken(batch)
         if fits:
-            place = self.next_offset
-            self.next_offset += length
+            first, self.next_offset = self.next_offset, self.next_offset + length
             return replace(
-                batch, base_offset=place, last_offset=place + length - 1, stored_offset=first
+                batch,
+                base_offset=first,
+                last_offset=first + length - 1,
+                misplaced=_displaced(batch, first),
             )
-        defect = self._misplaced(batch)
         goes_on = len(witnesses) == _WITNESSES and (
             last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
         )
+        misplaced = self._out_of_order(batch)
         if goes_on and witnesses[1].base_offset < self.next_offset:
             self.next_offset = last + 1  # an earlier batch was too high: these three agree
-        return defect
+        return replace(batch, misplaced=misplaced)
 
     def _taken(self, batch: Batch) -> Batch:
         self.next_offset = batch.last_offset + 1
         return batch
 
-    def _misplaced(self, batch: Batch) -> Defect:
+    def _out_of_order(self, batch: Batch) -> Defect:
         first, last = batch.base_offset, batch.last_offset
         reference = "batch-offset-not-increasing"
         detail = f"The batch has offsets {first} to {last}, after {self.next_offset - 1}."
@@ -145,17 +171,13 @@ class Order:
         )
 
 
-def displacement(batch: Batch) -> Defect | None:
-    """Return the defect of a batch whose base offset in the file is not its own, or None."""
-    if batch.stored_offset is None:
-        return None
+def _displaced(batch: Batch, first: int) -> Defect:
     return make_defect(
         "batch-offset-displaced",
         batch.path,
-        f"The batch has base offset {batch.stored_offset}; between its neighbours "
-        f"{batch.base_offset} is right.",
+        f"The batch has base offset {batch.base_offset}; between its neighbours {first} is right.",
         position=batch.position,
-        offset=batch.stored_offset,
+        offset=batch.base_offset,
         size_bytes=batch.size_bytes,
     )
 

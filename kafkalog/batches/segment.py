@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
+from kafkalog.batches.order import Order
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
@@ -184,41 +185,40 @@ class OpenSegment:
             return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
         return None
 
+    def start_before(self, offset: int) -> int:
+        """Return where to start to read what is at `offset`: an index entry before the one below.
+
+        A batch before the wanted one says whether that has its true offset.
+        """
+        below = self.index_entry(offset)
+        earlier = None if below is None else self.index_entry(below.offset - 1)
+        return earlier.position if earlier else 0
+
     def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
         """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """Yield the batches from a position on, passing over defects."""
-        yield from self._batches(scan_batches(self.source, start))
+        """Yield the batches from a position on, with their true offsets; pass over defects."""
+        base, following = self.segment.base_offset, self.segment.next_base_offset
+        order = Order(self.source, None, base, following, check_crc=False)
+        yield from self._batches(order.scan(start))
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
-            if isinstance(found, Batch):
+            defect = found.misplaced if isinstance(found, Batch) else found
+            if defect is not None and self._damaged is not None:
+                self._damaged(defect)
+            if isinstance(found, Batch) and found.is_sound:
                 yield found
-            elif self._damaged is not None:
-                self._damaged(found)
 
     def find_batch(self, start: int, offset: int) -> Batch | None:
         """Return the batch that a fetch of `offset` returns, searched from position `start` on.
 
-        Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+        It has the offsets of its header.
         """
-        previous = None
-        for found in self.batches(start):
-            # The base offset is compared first, as since Kafka 4.1: that decides where offsets go
-            # back.
-            if found.base_offset == offset and not _is_wrapper(found):
-                return found
-            if found.last_offset >= offset and _is_wrapper(found):
-                return found
-            if found.base_offset > offset:
-                if previous and previous.last_offset >= offset:
-                    return previous
-                return found
-            previous = found
-        return previous if previous and previous.last_offset >= offset else None
+        return batch_for(offset, self._batches(scan_batches(self.source, start)))
 
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
@@ -309,6 +309,26 @@ class OpenSegment:
         """Return whether a batch contains an offset."""
         batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
         return any(one.base_offset <= offset <= one.last_offset for one in batches)
+
+
+def batch_for(offset: int, batches: Iterable[Batch]) -> Batch | None:
+    """Return the batch that a fetch of an offset returns.
+
+    Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+    """
+    previous = None
+    for found in batches:
+        # The base offset is compared first, as since Kafka 4.1: that decides where offsets go back.
+        if found.base_offset == offset and not _is_wrapper(found):
+            return found
+        if found.last_offset >= offset and _is_wrapper(found):
+            return found
+        if found.base_offset > offset:
+            if previous and previous.last_offset >= offset:
+                return previous
+            return found
+        previous = found
+    return previous if previous and previous.last_offset >= offset else None
 
 
 def _is_wrapper(batch: Batch) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import align
-from kafkalog.batches.order import Order, displacement
+from kafkalog.batches.order import Order
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
@@ -141,8 +141,8 @@ class ReadPlan:
         """Return whether the batch, and so all that follow, is after the last wanted offset."""
         if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
             return False
-        if batch.crc_valid is False:
-            return False  # nor is its offset right
+        if not batch.is_sound:
+            return False  # nobody knows where it belongs
         return batch.magic >= 2 or not batch.compression  # else only the last offset is known
 
     def wants(self, batch: Batch) -> bool:
@@ -223,7 +223,7 @@ def planned_records(
             yield batch
             continue
         yield from batch_defects(batch)
-        if plan.selection.sound and batch.crc_valid is False:
+        if plan.selection.sound and not batch.is_sound:
             continue
         next_offset = batch.base_offset
         try:
@@ -265,8 +265,8 @@ def plan_size(plan: ReadPlan) -> int:
 
 def batch_defects(batch: Batch) -> Iterator[Defect]:
     """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
-    if (displaced := displacement(batch)) is not None:
-        yield displaced
+    if batch.misplaced is not None:
+        yield batch.misplaced
     if batch.crc_valid is False:
         yield make_defect(
             "batch-crc-mismatch",
@@ -315,11 +315,8 @@ def _selected_of(
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     plan = walk.plan
     walk.require_unchanged(opened.source)
-    position = start_position(opened, plan.selection)
-    order = plan.order(opened)
-    while position < order.frames.end:
-        found = order.at(position)
-        position += found.size_bytes or 0
+    start = start_position(opened, plan.selection)
+    for found in plan.order(opened).scan(start):
         if progress is not None:
             progress(found.size_bytes or 0)
         if isinstance(found, Defect):
@@ -332,7 +329,9 @@ def _selected_of(
             return
         if plan.wants(found):
             yield found, opened
-        walk.check(found.next_offset)
+        elif found.misplaced is not None and not found.has_place:
+            yield found.misplaced, opened  # its records may be wanted ones
+        walk.check(found.next_offset if found.has_place else None)
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
@@ -349,12 +348,7 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
             offset = max(offset or 0, entry.offset)
     if offset is None or offset <= opened.segment.base_offset:
         return 0
-    entry_below = opened.index_entry(offset)
-    if entry_below is None:
-        return 0
-    # One entry earlier, so that a batch before the wanted ones says whether theirs are right.
-    earlier = opened.index_entry(entry_below.offset - 1)
-    return earlier.position if earlier else 0
+    return opened.start_before(offset)
 
 
 def record_matches(record: Record, selection: Selection) -> bool:

@@ -185,7 +185,9 @@ class _SegmentScan:
                 continue
             if self._plan.wants(found):
                 yield from self._work.of_batch(self._source, found)
-            self._living.check(found.next_offset)
+            elif found.misplaced is not None and not found.has_place:
+                yield Part(None, 0, 0, (Event(0, found.misplaced),))  # it may hold wanted records
+            self._living.check(found.next_offset if found.has_place else None)
 
 
 # Approximate size of a record or a batch as a Python object.

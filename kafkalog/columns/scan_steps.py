@@ -350,7 +350,7 @@ class RecordWork:
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         for defect in batch_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
-        if self.plan.selection.sound and batch.crc_valid is False:
+        if self.plan.selection.sound and not batch.is_sound:
             return
         found = decode_records(source, batch)
         failure: Defect | None = None

@@ -181,9 +181,8 @@ def test_every_bit_that_no_checksum_covers(
         write(directory, parts, changed, bit)
         for low, high in ((None, None), (changed.first, None), (None, changed.last + 1)):
             rows, defects = reader(directory, Selection(from_offset=low, to_offset=high))
-            wanted = [
-                one for one in truth if (low or 0) <= one < (truth[-1] + 1 if high is None else high)
-            ]
+            end = truth[-1] + 1 if high is None else high
+            wanted = [one for one in truth if (low or 0) <= one < end]
             tried += 1
             if rows != wanted and not defects:
                 silent.append((name, number, bit, low, high, len(rows), len(wanted)))
