@@ -6,10 +6,12 @@ bit of them is wrong: the records are those of the sound log, or a finding names
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.batches.reader import plan_reading
@@ -25,6 +27,8 @@ from tests.sampling import sampled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+
+    from tests.conftest import Result
 
 BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
@@ -188,3 +192,51 @@ def test_every_bit_that_no_checksum_covers(
                 silent.append((name, number, bit, low, high, len(rows), len(wanted)))
     assert not silent, f"{len(silent)} of {tried}: {silent[:10]}"
     assert tried > len(LOGS) * 3
+
+
+COMMANDS: Final = {
+    "dump-segment": ("PATH", "--format", "ndjson"),
+    "find": ("PATH", "--value-regex", ".", "--format", "ndjson"),
+    "export": ("PATH", "--to", "OUT"),
+    "sql": ('select count(*), sum("offset") from records', "PATH"),
+    "profile": ("PATH", "--format", "json"),
+    "lookup-offset": ("PATH", "OFFSET"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_all_records_and_says_which_batch_is_displaced(
+    command: str, tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """A batch in the middle claims an offset far above the end: nothing after it is lost."""
+    parts = LOGS["uncompacted"]
+    changed = parts[len(parts) // 2]
+    write(tmp_path / "sound" / "orders-0", parts)
+    write(tmp_path / "hurt" / "orders-0", parts, changed, bit=4)  # of the highest byte
+    answers = []
+    for name in ("sound", "hurt"):
+        values = {
+            "PATH": tmp_path / name / "orders-0", "OUT": tmp_path / name / "out",
+            "OFFSET": changed.last,
+        }  # fmt: skip
+        answers.append(kafkalog(command, *(values.get(one, one) for one in COMMANDS[command])))
+    sound, hurt = answers
+    assert (sound.status, hurt.status) == (0, 1), (sound, hurt)
+    said = hurt.stdout.decode() + hurt.stderr
+    assert "batch-offset-displaced" in said or (command == "profile" and "1 defect" in said)
+    if command == "export":
+        files = [tmp_path / name / "out" for name in ("sound", "hurt")]
+        rows = [
+            pq.read_table(next(one.rglob("*.parquet")), columns=["offset"])["offset"].to_pylist()
+            for one in files
+        ]
+        assert rows[0] == rows[1] == [n for one in parts for n in range(one.first, one.last + 1)]
+    elif command in ("sql", "lookup-offset"):
+        assert hurt.stdout == sound.stdout
+    elif command in ("dump-segment", "find"):
+        numbers = [
+            [row["offset"] for row in map(json.loads, answer.stdout.splitlines())
+             if row.get("type") != "defect" and "offset" in row and "reference" not in row]
+            for answer in answers
+        ]  # fmt: skip
+        assert numbers[0] == numbers[1] != []
