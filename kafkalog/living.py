@@ -118,11 +118,16 @@ class LivingWalk:
         """Record that the segment could be read only up to an offset; `check` raises the error."""
         self._error, self.next_offset = error, next_offset
 
-    def check(self, next_offset: int) -> None:
-        """Record that everything up to an offset was read; raise the error if it was not."""
+    def check(self, next_offset: int | None) -> None:
+        """Record that everything up to an offset was read; raise the error if it was not.
+
+        The offset is None after a batch that nobody knows the place of.
+        """
         error, self._error = self._error, None
         if error is not None:
             raise error
+        if next_offset is None:
+            return
         self.next_offset = next_offset
         if self.plan.reached is not None:
             self.plan.reached(next_offset)

@@ -160,7 +160,8 @@ class Batch:
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
-    `crc_valid` is None if the checksum was not computed.
+    `crc_valid` is None if the checksum was not computed. `misplaced` is what is wrong with its base
+    offset in the file, if the batches around it show that; see `order.Order`.
 
     Never assign to a field. It is not frozen because a frozen one takes eight times as long to
     make, and a walk makes one per batch.
@@ -184,6 +185,17 @@ class Batch:
     base_sequence: int
     count: int
     crc_valid: bool | None = None
+    misplaced: Defect | None = None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether its offsets are right, as far as the batches around it show."""
+        return self.misplaced is None or self.misplaced.reference == "batch-offset-displaced"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its records and its offsets are right, as far as that was checked."""
+        return self.crc_valid is not False and self.has_place
 
     @property
     def end_position(self) -> int:

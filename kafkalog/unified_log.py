@@ -406,10 +406,8 @@ class UnifiedLog:
             if transactional and survey is not None and not survey.has_transactions:
                 continue
             with self.open_segment(segment) as opened:
-                for found in opened.scan_from(offset):
-                    if isinstance(found, Defect):
-                        self._passed_over(found)
-                    elif found.last_offset >= offset:
+                for found in opened.batches(opened.start_before(offset)):
+                    if found.last_offset >= offset:
                         yield found, opened
 
     def aborted_transactions(self) -> list[AbortedTransaction]:

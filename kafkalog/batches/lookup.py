@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.late_classes import dataclass
 from kafkalog import tiers
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.batches.segment import batch_for
 from kafkalog.batches.sketches import searched
 from kafkalog.batches.timestamps import is_recovered, largest_timestamps
 from kafkalog.living import about_a_log
@@ -149,7 +150,7 @@ def _lookup_offset(log: UnifiedLog, offset: int, isolation: Isolation) -> Lookup
         search.note("segment", segment.log.path, detail, None)
         with log.open_segment(segment) as opened:
             position = search.start_position(opened, offset)
-            batch = opened.find_batch(position, offset)
+            batch = batch_for(offset, opened.batches(opened.start_before(offset)))
             # Also by compaction: a segment may end in a gap, and Kafka goes on in the next one.
             if batch is None:
                 search.note("scan", segment.log.path, f"no batch from position {position}", None)
@@ -341,8 +342,8 @@ def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
         return replace(answer, reason="there is no segment")
     with log.open_segment(best_segment) as opened:
         start = search.start_position(opened, best[1])
-        for batch in opened.batches(start):
-            if batch.max_timestamp != best[0]:
+        for batch in opened.batches(opened.start_before(best[1])):
+            if batch.position < start or batch.max_timestamp != best[0]:
                 continue
             # Magic 0 has no timestamp to match.
             if not batch.magic:
@@ -369,11 +370,12 @@ def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) ->
         if entry is not None and opened.use_index:
             offset = entry.offset
     # Records below the log start are no answer, though they lie in the segment.
-    start = search.start_position(opened, max(offset, log.log_start_offset))
-    for batch in opened.batches(start):
+    offset = max(offset, log.log_start_offset)
+    start = search.start_position(opened, offset)
+    for batch in opened.batches(opened.start_before(offset)):
         # The header is believed: a record that is later than its batch says is passed over by
         # Kafka, too.
-        if batch.max_timestamp < timestamp:
+        if batch.position < start or batch.max_timestamp < timestamp:
             continue
         for record in decode_records(opened.source, batch):
             if record.timestamp >= timestamp and record.offset >= log.log_start_offset:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
+from kafkalog.batches.order import Order
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
@@ -28,21 +29,21 @@ _TAIL_SIZE: Final = 1 << 17
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
     """Yield positions of batches between two others, so that parts have about the requested size.
 
-    Without an offset index there are none. An entry that does not point to a sound batch is
-    skipped.
+    Without an offset index there are none. An entry that does not point to a sound batch, whose
+    offsets are in order, is skipped.
     """
     index = opened.offset_index if start + size_bytes < end else None
     if index is None:
         return
     before = start
     while before + size_bytes < end:
-        position = _position_from(index, before + size_bytes)
-        while position is not None and checked_position(opened, position) is None:
-            position = _position_from(index, position + 1)
-        if position is None or position >= end:
+        number = index.first_at(before + size_bytes)
+        while number < index.entry_count and not opened.leads_to(number):
+            number += 1
+        if number >= index.entry_count or index.entry(number).position >= end:
             return
-        yield position
-        before = position
+        before = index.entry(number).position
+        yield before
 
 
 def checked_position(opened: OpenSegment, position: int) -> int | None:
@@ -51,12 +52,6 @@ def checked_position(opened: OpenSegment, position: int) -> int | None:
         if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
             return position
     return None
-
-
-def _position_from(index: OffsetIndex, position: int) -> int | None:
-    """Return the lowest position in an index at or above a position."""
-    number = index.first_at(position)
-    return index.entry(number).position if number < index.entry_count else None
 
 
 def gaps_between(
@@ -161,6 +156,27 @@ class OpenSegment:
         # same append, so the batch may end before it.
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
 
+    def leads_to(self, number: int) -> bool:
+        """Return whether an index entry points to a sound batch with offsets in order.
+
+        The batches from the entry before it on, and the one after it, are the witnesses.
+        """
+        assert self.offset_index is not None, "it has the entry"
+        entry, following = self.offset_index.entry(number), self.segment.next_base_offset
+        if checked_position(self, entry.position) is None:
+            return False
+        start = self.offset_index.entry(number - 1).position if number else 0
+        expected = self.segment.base_offset
+        for found in scan_batches(self.source, min(start, entry.position)):
+            if isinstance(found, Defect) or found.base_offset < expected:
+                return False
+            expected = found.next_offset
+            if following is not None and expected > following:
+                return False
+            if found.position >= entry.position and expected > entry.offset + 1:
+                return found.position > entry.position
+        return True
+
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None before magic 2 or at damage."""
         with suppress(KafkaLogError):
@@ -169,41 +185,40 @@ class OpenSegment:
             return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
         return None
 
+    def start_before(self, offset: int) -> int:
+        """Return where to start to read what is at `offset`: an index entry before the one below.
+
+        A batch before the wanted one says whether that has its true offset.
+        """
+        below = self.index_entry(offset)
+        earlier = None if below is None else self.index_entry(below.offset - 1)
+        return earlier.position if earlier else 0
+
     def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
         """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """Yield the batches from a position on, passing over defects."""
-        yield from self._batches(scan_batches(self.source, start))
+        """Yield the batches from a position on, with their true offsets; pass over defects."""
+        base, following = self.segment.base_offset, self.segment.next_base_offset
+        order = Order(self.source, None, base, following, check_crc=False)
+        yield from self._batches(order.scan(start))
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
-            if isinstance(found, Batch):
+            defect = found.misplaced if isinstance(found, Batch) else found
+            if defect is not None and self._damaged is not None:
+                self._damaged(defect)
+            if isinstance(found, Batch) and found.is_sound:
                 yield found
-            elif self._damaged is not None:
-                self._damaged(found)
 
     def find_batch(self, start: int, offset: int) -> Batch | None:
         """Return the batch that a fetch of `offset` returns, searched from position `start` on.
 
-        Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+        It has the offsets of its header.
         """
-        previous = None
-        for found in self.batches(start):
-            # The base offset is compared first, as since Kafka 4.1: that decides where offsets go
-            # back.
-            if found.base_offset == offset and not _is_wrapper(found):
-                return found
-            if found.last_offset >= offset and _is_wrapper(found):
-                return found
-            if found.base_offset > offset:
-                if previous and previous.last_offset >= offset:
-                    return previous
-                return found
-            previous = found
-        return previous if previous and previous.last_offset >= offset else None
+        return batch_for(offset, self._batches(scan_batches(self.source, start)))
 
     def next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
@@ -294,6 +309,26 @@ class OpenSegment:
         """Return whether a batch contains an offset."""
         batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
         return any(one.base_offset <= offset <= one.last_offset for one in batches)
+
+
+def batch_for(offset: int, batches: Iterable[Batch]) -> Batch | None:
+    """Return the batch that a fetch of an offset returns.
+
+    Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+    """
+    previous = None
+    for found in batches:
+        # The base offset is compared first, as since Kafka 4.1: that decides where offsets go back.
+        if found.base_offset == offset and not _is_wrapper(found):
+            return found
+        if found.last_offset >= offset and _is_wrapper(found):
+            return found
+        if found.base_offset > offset:
+            if previous and previous.last_offset >= offset:
+                return previous
+            return found
+        previous = found
+    return previous if previous and previous.last_offset >= offset else None
 
 
 def _is_wrapper(batch: Batch) -> bool:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import align, scan_batches
+from kafkalog.batches.framing import align
+from kafkalog.batches.order import Order
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
@@ -103,6 +104,7 @@ class ReadPlan:
         reached: called with the offset after each batch that was used, or after several.
         is_unchanged: whether positions in the selection still fit the file; None if nothing was
             planned by position.
+        low: the lowest offset that can be there; None if only the segments' names say it.
     """
 
     segments: tuple[Segment, ...]
@@ -112,6 +114,13 @@ class ReadPlan:
     again: Callable[[int | None], ReadPlan] | None = None
     reached: Callable[[int], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
+    low: int | None = None
+
+    def order(self, opened: OpenSegment) -> Order:
+        """Return what judges the offsets of the batches of a segment."""
+        segment = opened.segment
+        low = max(segment.base_offset, self.low or 0)
+        return Order(opened.source, self.selection.max_bytes, low, segment.next_base_offset)
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Return whether a defect is real, not the effect of `max_bytes` or of an append."""
@@ -119,7 +128,8 @@ class ReadPlan:
             return True
         end = self.selection.max_bytes
         if end is not None and end < source.size_bytes:
-            return False
+            # Where a batch begins, the one before it ends: then its length is wrong.
+            return align(source, end) == end
         # The last batch of a log that a broker appends to may be there by half.
         return not is_being_written(source, os.path.dirname(os.path.dirname(source.path)))
 
@@ -131,6 +141,8 @@ class ReadPlan:
         """Return whether the batch, and so all that follow, is after the last wanted offset."""
         if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
             return False
+        if not batch.is_sound:
+            return False  # nobody knows where it belongs
         return batch.magic >= 2 or not batch.compression  # else only the last offset is known
 
     def wants(self, batch: Batch) -> bool:
@@ -192,7 +204,7 @@ def planned_batches(
             if batch.magic < 2 and batch.compression:
                 batch = _resolved(opened, batch)
             yield batch
-            yield from crc_defects(batch)
+            yield from batch_defects(batch)
             rows += 1
             if rows == plan.selection.limit:
                 return
@@ -210,8 +222,8 @@ def planned_records(
         if isinstance(batch, Defect):
             yield batch
             continue
-        yield from crc_defects(batch)
-        if plan.selection.sound and batch.crc_valid is False:
+        yield from batch_defects(batch)
+        if plan.selection.sound and not batch.is_sound:
             continue
         next_offset = batch.base_offset
         try:
@@ -251,8 +263,10 @@ def plan_size(plan: ReadPlan) -> int:
     return total
 
 
-def crc_defects(batch: Batch) -> Iterator[Defect]:
-    """Yield the defect of a batch whose checksum was computed and does not match."""
+def batch_defects(batch: Batch) -> Iterator[Defect]:
+    """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
+    if batch.misplaced is not None:
+        yield batch.misplaced
     if batch.crc_valid is False:
         yield make_defect(
             "batch-crc-mismatch",
@@ -302,7 +316,7 @@ def _selected_of(
     plan = walk.plan
     walk.require_unchanged(opened.source)
     start = start_position(opened, plan.selection)
-    for found in scan_batches(opened.source, start, plan.selection.max_bytes, check_crc=True):
+    for found in plan.order(opened).scan(start):
         if progress is not None:
             progress(found.size_bytes or 0)
         if isinstance(found, Defect):
@@ -315,7 +329,9 @@ def _selected_of(
             return
         if plan.wants(found):
             yield found, opened
-        walk.check(found.next_offset)
+        elif found.misplaced is not None and not found.has_place:
+            yield found.misplaced, opened  # its records may be wanted ones
+        walk.check(found.next_offset if found.has_place else None)
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
@@ -332,8 +348,7 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
             offset = max(offset or 0, entry.offset)
     if offset is None or offset <= opened.segment.base_offset:
         return 0
-    entry_below = opened.index_entry(offset)
-    return entry_below.position if entry_below else 0
+    return opened.start_before(offset)
 
 
 def record_matches(record: Record, selection: Selection) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.batches.selection import crc_defects, defect_of
+from kafkalog.batches.selection import batch_defects, defect_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect
@@ -219,7 +219,7 @@ class ChecksumsMatch(SegmentCheck):
             return
         for i in np.flatnonzero(~columns.crc_valid).tolist():
             batch = h.batch_at(columns.headers, i, self.log.path, crc_valid=False)
-            for defect in crc_defects(batch):
+            for defect in batch_defects(batch):
                 yield i, defect
 
 

@@ -9,6 +9,7 @@ reused for a later chunk.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
+from kafkalog.batches.framing import UP_TO_MAGIC
 from kafkalog.batches.records import HEADERS_MAX, decode_records, too_many_headers
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
@@ -156,7 +158,8 @@ class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
     If it `waits`, other chunks are being decoded too, so large batches are deferred. `shown` is for
-    text formats: the last batch whose line was written.
+    text formats: the last batch whose line was written. `following` is the base offset of the batch
+    after them; None if none follows, or its header is odd.
     """
 
     path: str
@@ -166,6 +169,7 @@ class Chunk:
     workspace: Workspace
     waits: bool = False
     shown: int = -1
+    following: int | None = None
     _crc_valid: NDArray[np.bool_] | None = None
 
     @property
@@ -177,6 +181,7 @@ class Chunk:
         """Keep only the first `count` batches."""
         if count < self.count:
             self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
+            self.following = int(self.headers[k.BASE_OFFSET, count])
             self.count = count
             if self._crc_valid is not None:
                 self._crc_valid = self._crc_valid[:count]
@@ -444,7 +449,23 @@ class ChunkReader:
             return None
         chunk = Chunk(self._source.path, self.position, used, count, workspace)
         self.position += used
+        chunk.following = self._following(workspace, used, size)
         is_packed = (chunk.headers[k.ATTRIBUTES] & c.COMPRESSION_MASK).any()
         size_max = 2 * self._size_max if self._doubled and not is_packed else self._size_max
         self._size = min(2 * self._size, size_max)
         return chunk
+
+    def _following(self, workspace: Workspace, used: int, size: int) -> int | None:
+        """Return the base offset of the batch at the position, whose header may have been read."""
+        left = self.end - self.position
+        if left <= c.HEADER_SIZE_UP_TO_MAGIC:
+            return None
+        head = workspace.arena[used : min(used + c.HEADER_SIZE_UP_TO_MAGIC, size)].tobytes()
+        if len(head) < c.HEADER_SIZE_UP_TO_MAGIC:
+            with suppress(BytesUnreadableError):
+                head = self._source.read_apart(self.position, c.HEADER_SIZE_UP_TO_MAGIC)
+        if len(head) < c.HEADER_SIZE_UP_TO_MAGIC:
+            return None
+        base, length, magic = UP_TO_MAGIC.unpack(head)
+        is_framed = 0 <= magic <= 2 and c.MESSAGE_V0_LENGTH_MIN <= length <= left - c.LOG_OVERHEAD
+        return int(base) if is_framed else None

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafkalog.batches.framing import Frames
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.batches.selection import ReadPlan, start_position
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Rows
-from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind
+from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind, in_order
 from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.engine import Crew
 from kafkalog.jit.fast_path import default_threads
@@ -145,14 +144,15 @@ class _SegmentScan:
         self._source = opened.source
         walk.require_unchanged(opened.source)
         start = start_position(opened, plan.selection)
-        frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
+        order = plan.order(opened)
         self._walk = Walk(
-            ChunkReader(opened.source, start, frames.end),
+            ChunkReader(opened.source, start, order.frames.end),
             lanes,
             work.steps,
-            frames.at,
+            order.at,
             check_crc=True,
-            cut=lambda chunk: first_behind(chunk.headers, plan),
+            cut=lambda chunk: in_order(order, chunk, first_behind(chunk.headers, plan)),
+            order=order,
         )
 
     def stop(self) -> None:
@@ -185,7 +185,9 @@ class _SegmentScan:
                 continue
             if self._plan.wants(found):
                 yield from self._work.of_batch(self._source, found)
-            self._living.check(found.next_offset)
+            elif found.misplaced is not None and not found.has_place:
+                yield Part(None, 0, 0, (Event(0, found.misplaced),))  # it may hold wanted records
+            self._living.check(found.next_offset if found.has_place else None)
 
 
 # Approximate size of a record or a batch as a Python object.

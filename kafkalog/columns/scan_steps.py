@@ -22,7 +22,7 @@ from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.batches.selection import EVERYTHING, crc_defects, defect_of, record_matches
+from kafkalog.batches.selection import EVERYTHING, batch_defects, defect_of, record_matches
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.chunks import Chunk, Rows, Turn
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kafkalog.batches.order import Order
     from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.paths.source import Readable
 
@@ -113,6 +114,31 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
     is_wrapper = (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
     behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~is_wrapper
     return int(behind.argmax()) if behind.any() else int(headers.shape[1])
+
+
+def in_order(order: Order, chunk: Chunk, count: int) -> int:
+    """Return how many of the first `count` batches of a chunk are where their offsets belong.
+
+    The twin of `Order.at`, which judges the batch after them. It compares neighbours only, and does
+    not know yet whose checksum is right.
+    """
+    if not count or chunk.position == order.tied:
+        return 0
+    headers = chunk.headers
+    base, last = headers[k.BASE_OFFSET, :count], headers[k.LAST_OFFSET, :count]
+    limit = chunk.following if count == chunk.count else int(headers[k.BASE_OFFSET, count])
+    high = c.INT64_MAX if order.high is None else order.high
+    fits = last >= base
+    fits[0] &= base[0] >= order.next_offset
+    if limit is not None:
+        fits[-1] &= last[-1] < min(limit, high)
+    else:  # before damage: judged by what comes after that
+        fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
+    fits[:-1] &= last[:-1] < np.minimum(base[1:], high)
+    kept = count if fits.all() else int(fits.argmin())
+    if kept:
+        order.next_offset = int(last[kept - 1]) + 1
+    return kept
 
 
 def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.bool_]:
@@ -322,9 +348,9 @@ class RecordWork:
             yield from _with_events(self.format.of_rows(chosen, chunk), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        for defect in crc_defects(batch):
+        for defect in batch_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
-        if self.plan.selection.sound and batch.crc_valid is False:
+        if self.plan.selection.sound and not batch.is_sound:
             return
         found = decode_records(source, batch)
         failure: Defect | None = None
@@ -385,7 +411,7 @@ class BatchWork:
         before = np.concatenate(([0], np.cumsum(wanted[first:last]))).tolist()
         bad = np.flatnonzero(wanted[first:last] & ~chunk.crc_valid[first:last]).tolist()
         events = [
-            Event(before[i + 1], next(crc_defects(chunk.batch(first + i))), trails=True)
+            Event(before[i + 1], next(batch_defects(chunk.batch(first + i))), trails=True)
             for i in bad
         ]
         yield from _with_events(self.format.of_batches(chunk, first, last, wanted), events)
@@ -395,7 +421,7 @@ class BatchWork:
             with suppress(KafkaLogError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)
         part = self.format.of_batch(batch)
-        part.events = tuple(Event(1, defect, trails=True) for defect in crc_defects(batch))
+        part.events = tuple(Event(1, defect, trails=True) for defect in batch_defects(batch))
         yield part
 
 
@@ -405,7 +431,7 @@ def defects_of(rows: Rows, chunk: Chunk, bad: Mask) -> list[Event]:
     A wrong checksum (`bad`: which batches have one) is reported before defects in its records.
     """
     told = [
-        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i))))
+        (rows.row_of(i), i, 0, next(batch_defects(chunk.batch(i))))
         for i in np.flatnonzero(bad).tolist()
         if i in rows.started
     ]

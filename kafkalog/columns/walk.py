@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
+    from kafkalog.batches.order import Order
     from kafkalog.engine import Crew
 
 
@@ -48,11 +49,12 @@ class Result:
 
 @dataclass(slots=True)
 class Task:
-    """A chunk that is being processed."""
+    """A chunk that is being processed; no offset in it is below `low`."""
 
     chunk: Chunk
     steps: Iterator[Any]
     future: Future[Result]
+    low: int
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class Walk:
             is wrong; the walk continues after it. If None, the walk ends there.
         check_crc: whether a wrong checksum is irregular.
         cut: returns how many batches of a chunk are wanted; the rest is left to `judge`.
+        order: judges the offsets of batches, with `judge` and `cut`.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Walk:
         *,
         check_crc: bool = False,
         cut: Callable[[Chunk], int] | None = None,
+        order: Order | None = None,
     ) -> None:
         self.reader = reader
         self._lanes = lanes
@@ -99,6 +103,7 @@ class Walk:
         self._judge = judge
         self._check_crc = check_crc
         self._cut = cut
+        self._order = order
         self._tasks: deque[Task] = deque()
         self._is_blocked = False
         self._error: KafkaLogError | None = None
@@ -199,6 +204,9 @@ class Walk:
             self.reader.resume(position)
             self._is_blocked = self._judge is None
             self._error = None
+            if self._order is not None:
+                before = chunk.headers[k.LAST_OFFSET, ordinal - 1] + 1 if ordinal else task.low
+                self._order.next_offset = int(before)
             if isinstance(found, Defect):
                 self._resume_after(found)
             chunk.cut(ordinal)
@@ -227,6 +235,7 @@ class Walk:
             except KafkaLogError as error:
                 self._error = error
                 chunk = None
+            low = 0 if self._order is None else self._order.next_offset
             if chunk is not None and self._cut is not None:
                 wanted = self._cut(chunk)
                 if wanted < chunk.count:
@@ -239,7 +248,7 @@ class Walk:
                 return
             chunk.waits = True
             steps = self._steps(chunk)
-            self._tasks.append(Task(chunk, steps, lanes.pool.submit(_advance, steps)))
+            self._tasks.append(Task(chunk, steps, lanes.pool.submit(_advance, steps), low))
 
 
 def _advance(steps: Iterator[Any]) -> Result:

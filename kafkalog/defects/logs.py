@@ -109,7 +109,9 @@ BATCHES: Final = (
               "A batch decompresses to more than 512 MiB, or a record has more than 1,048,576 "
               "headers.", "Nothing: only its memory limits it.",
               arises="The batch compresses extremely well: by chance, or to attack readers."),
-    Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before it.",
+    Reference("batch-offset-not-increasing", _D,
+              "A batch does not start after the one before it, or not before the one after it. "
+              "Tables leave it out.",
               "Not noticed; consumers see records twice or never.",
               "`kafkalog dump-segment --batches` shows the batches around it; `kafkalog salvage` "
               "leaves out those that their neighbours contradict.",
@@ -123,7 +125,7 @@ BATCHES: Final = (
               command=_RUN_SALVAGE, example="The batch starts at offset 3, the segment at 119."),
     Reference("batch-offset-displaced", _D,
               "The base offset of a batch does not fit between its neighbours; exactly one other "
-              "would.",
+              "would, at which it is read.",
               "Not noticed, as no checksum covers it: consumers see wrong offsets, twice or never.",
               _REPLICA, arises=_BITS, command=_RUN_SALVAGE,
               example="The batch has base offset 1099511627776; between its neighbours 126 is "

@@ -19,7 +19,7 @@ from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import Frames, crc_valid, read_batch
-from kafkalog.batches.selection import crc_defects
+from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.living import CHANGES
@@ -270,7 +270,7 @@ class ServedLog:
                     return first, following
             found = Frames(opened.source, check_crc=True).at(position)
             if isinstance(found, Batch):
-                found = next(crc_defects(found), found)
+                found = next(batch_defects(found), found)
             assert isinstance(found, Defect), "it has just been found damaged"
             self._meet(found)
             position += found.size_bytes or 1

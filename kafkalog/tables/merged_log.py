@@ -148,7 +148,7 @@ class MergedLog(UnifiedLog):
             yield replace(
                 self._plain, path=one.segment.log.path, base_offset=one.segment.base_offset,
                 start=one.start, end=one.end, first_offset=one.first_offset,
-                next_offset=one.next_offset,
+                next_offset=one.next_offset, high=one.segment.next_base_offset,
             )  # fmt: skip
 
     def planned(self, wanted: Split, size: int) -> Iterator[Split]:
@@ -164,7 +164,7 @@ class MergedLog(UnifiedLog):
             yield replace(
                 wanted, path=one.path, base_offset=one.base_offset, start=one.start, end=one.end,
                 first_offset=low, next_offset=high, copies=one.copies, lineages=one.lineages,
-                clean_to=one.clean_to, seen=seen,
+                clean_to=one.clean_to, seen=seen, high=one.high,
                 aborted=tuple(some for some in wanted.aborted if some[2] >= low and some[1] < high),
             )  # fmt: skip
 

@@ -292,6 +292,9 @@ def _filled(
                 log_dir=os.path.dirname(one.path),
                 path=one.segment.log.path,
                 base_offset=one.segment.base_offset,
+                first_offset=one.run.first_offset,
+                next_offset=one.run.next_offset,
+                high=one.run.next_offset,
                 start=one.run.start,
                 end=one.run.end,
                 from_offset=max(one.first_offset, plain.from_offset or 0),
@@ -332,4 +335,4 @@ def segment_of(split: Split) -> Segment:
     """Return the segment that a split is of, without its indexes."""
     name = parse_file_name(split.path.rpartition("/")[2])
     log = FileEntry(split.path, name, split.end)
-    return Segment(split.base_offset, log, None, None, None, None)
+    return Segment(split.base_offset, log, None, None, None, split.high)

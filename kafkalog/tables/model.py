@@ -253,6 +253,7 @@ class Split:
         lineages: the leader epochs and their start offsets, by the checkpoints of all of them.
         clean_to: offset below which the cleaner may have made holes; with copies.
         looks_for_gap: whether its reader has to see if offsets are missing after it.
+        high: the offset that no batch of it reaches; None if unknown: a log may have grown since.
     """
 
     table: TableName
@@ -277,6 +278,7 @@ class Split:
     lineages: tuple[tuple[tuple[int, int], ...], ...] = ()
     clean_to: int = 0
     looks_for_gap: bool = False
+    high: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -287,8 +289,6 @@ class Split:
         """Return its fields, from which `from_json` rebuilds it."""
         found = {name: getattr(self, name) for name in _FIELDS_OF_SPLITS}
         found["seen"] = None if self.seen is None else asdict(self.seen)
-        if not self.looks_for_gap:
-            del found["looks_for_gap"]  # as in plans of earlier releases
         return found
 
     @classmethod

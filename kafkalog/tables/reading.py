@@ -211,8 +211,9 @@ def plan_of_split(split: Split, losses: Losses) -> ReadPlan:
     again = partial(_plan_again, split, losses) if is_known else None
     is_unchanged = None if split.seen is None else split.seen.require_same
     return ReadPlan(
-        (segment_of(split),), selection, aborted, again=again, is_unchanged=is_unchanged
-    )
+        (segment_of(split),), selection, aborted, again=again, is_unchanged=is_unchanged,
+        low=split.first_offset,
+    )  # fmt: skip
 
 
 def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPlan:
@@ -231,8 +232,10 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
         from_position=None,
         max_bytes=None,
     )
-    segments = {one.path: segment_of(one) for one in found}
-    return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None)
+    # Read to their ends, whatever parts they were listed in.
+    segments = {one.path: segment_of(replace(one, high=None)) for one in found}
+    return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None,
+                   low=None)  # fmt: skip
 
 
 def _converted(batch: Any, split: Split, schema: Any) -> Any:

@@ -224,6 +224,7 @@ class _LogSplits:
                     start=first, end=last, aborted=aborted, first_offset=first_offset,
                     next_offset=next_offset, seen=None,
                     looks_for_gap=self.are_for_gaps and last == size and not is_active,
+                    high=following if last == bounds[-1] else next_offset,
                 )  # fmt: skip
 
     def _seen(self, source: Source, start: int, end: int) -> Sighting | None:

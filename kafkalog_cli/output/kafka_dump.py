@@ -151,9 +151,9 @@ class KafkaDump:
         batch = replace(batch, crc_valid=crc_valid(source, batch))
         text.put_line(text.batch_line(batch))
         if not batch.crc_valid:
-            from kafkalog.batches.selection import crc_defects
+            from kafkalog.batches.selection import batch_defects
 
-            for defect in crc_defects(batch):
+            for defect in batch_defects(batch):
                 self._defect(defect)
         return self._records(source, batch, previous) if self.options.deep else previous
 

@@ -18,6 +18,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from tests.bad_disk import SECTOR, BadDisk
+from tests.builders import repeated
 from tests.sampling import new_seed
 from tests.sweeps import covers
 
@@ -44,7 +45,7 @@ def log(tmp_path: Path) -> Path:
         if path.name != NAME:
             path.unlink()
     data = (target / NAME).read_bytes()
-    (target / NAME).write_bytes(data * (1 + 250_000 // len(data)))
+    (target / NAME).write_bytes(repeated(data, 1 + 250_000 // len(data)))
     return target / NAME
 
 

@@ -195,7 +195,8 @@ def test_record_batches_stay_small_and_in_order(tmp_path: Path):
     big = [batch(i * 1000, [record(n, b"k" * 20, bytes(180)) for n in range(1000)])
            for i in range(8)]  # fmt: skip
     big[3] = flip(big[3], 8 * 1000)
-    path = write_log(tmp_path, *big, batch(8000, [record(0, None, bytes(3 << 20))]), big[0])
+    last = batch(8001, [record(n, b"k" * 20, bytes(180)) for n in range(1000)])
+    path = write_log(tmp_path, *big, batch(8000, [record(0, None, bytes(3 << 20))]), last)
     assert_twins(path, batch_rows=700, threads=2)
     rows, [defect] = by_kernels(path, columns=["offset"])
     assert rows == [{"offset": row["offset"]} for row in by_reference(path)[0]]

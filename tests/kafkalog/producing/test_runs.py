@@ -110,9 +110,11 @@ class Sending:
 def logs(tmp_path: Path) -> Path:
     """A log directory with gaps between offsets."""
     for number in range(LOGS):
-        records = [record(2 * at, b"%d" % at) for at in range(RECORDS)]
-        some = [batch(1000 * number, records[:15], last_delta=28)]
-        some += [batch(1000 * number, records[15:], last_delta=2 * RECORDS)]
+        some = []
+        for first, end in ((0, 15), (15, RECORDS)):
+            records = [record(2 * (at - first), b"%d" % at) for at in range(first, end)]
+            last = 28 if not first else 2 * (RECORDS - first)
+            some.append(batch(1000 * number + 2 * first, records, last_delta=last))
         write_log(tmp_path / "kafka" / f"orders-{number}", *some)
     (tmp_path / "kafka" / "meta.properties").write_text("version=1\nnode.id=1\n")
     return tmp_path / "kafka"

@@ -1,0 +1,200 @@
+"""The order of offsets in a segment, which no checksum covers: which batch is out of place.
+
+Follows `UnifiedLog.append` of Kafka 4.3, which gives a batch the offsets after those of the batch
+before it. Only the cleaner leaves gaps.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.batches.framing import Frames, crc_valid, read_batch
+from kafkalog.defects import make_defect
+from kafkalog.errors import BytesUnreadableError
+from kafkalog.model import Batch, Defect, wrap_int64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.paths.source import Source
+
+_WITNESSES: Final = 2
+_LOOKS_MAX: Final = 16
+"""How many places after a batch are looked at for witnesses, whatever damage lies between."""
+NOWHERE: Final = -1
+"""A position that no batch has."""
+
+
+class Order:
+    """Judges the batches of a segment, or of a part of one, in the order of the file.
+
+    A batch begins at `next_offset` or above, and ends below the batch after it. Where two batches
+    contradict each other, the ones around them decide which of the two is out of place, and whether
+    there is only one place for it. A batch with a wrong checksum contradicts nobody.
+
+    Attributes:
+        next_offset: the lowest offset that the next batch can have.
+        high: the offset that no batch reaches; None if unknown.
+        tied: position of a batch that contradicts the one before it as much as that one it.
+
+    Args:
+        source: the log.
+        end: where it ends; None for the end of the file.
+        low: the lowest offset that can be there.
+        high: see above.
+        check_crc: verify every checksum; if not, only of batches that contradict others.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        end: int | None,
+        low: int,
+        high: int | None,
+        *,
+        check_crc: bool = True,
+    ) -> None:
+        self.next_offset, self.high, self.tied = low, high, NOWHERE
+        self._source, self._low = source, low
+        self.frames = Frames(source, end, check_crc=check_crc)
+        # What lies ahead is looked at twice, which must not use up the effort for searches.
+        self._ahead = Frames(source, end, check_crc=True)
+
+    def at(self, position: int) -> Batch | Defect:
+        """Return what is at a position: a batch, with its true offsets if these are known.
+
+        Positions must be requested in ascending order.
+        """
+        found = self.frames.at(position)
+        if isinstance(found, Defect) or found.crc_valid is False:
+            return found
+        limit = self._limit(found)
+        is_high_enough = self.next_offset <= found.base_offset <= found.last_offset
+        if is_high_enough and position != self.tied and _is_below(found.last_offset, limit):
+            return self._taken(found)
+        if found.crc_valid is None and not crc_valid(self._source, found):
+            return found
+        return self._judged(found, self._witnesses(found))
+
+    def scan(self, position: int) -> Iterator[Batch | Defect]:
+        """Yield what is from a position on, in the order of the file."""
+        while position < self.frames.end:
+            found = self.at(position)
+            yield found
+            position += found.size_bytes or 0
+
+    def _limit(self, batch: Batch) -> int | None:
+        """Return the offset that a batch does not reach, by the next header as it stands."""
+        with suppress(BytesUnreadableError):
+            after = read_batch(self._source, batch.end_position, self.frames.end)
+            if isinstance(after, Batch):
+                return _lower(after.base_offset, self.high)
+        witnesses = self._witnesses(batch)
+        return _lower(witnesses[0].base_offset, self.high) if witnesses else self.high
+
+    def _witnesses(self, batch: Batch) -> list[Batch]:
+        """Return the next sound batches, whatever damage is before them."""
+        found: list[Batch] = []
+        position = batch.end_position
+        for _ in range(_LOOKS_MAX):
+            if position >= self._ahead.end or len(found) == _WITNESSES:
+                break
+            one = self._ahead.at(position)
+            if isinstance(one, Batch) and one.crc_valid:
+                found.append(one)
+            position += one.size_bytes or 0
+        return found
+
+    def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch:
+        first, last, length = batch.base_offset, batch.last_offset, _length(batch)
+        after = witnesses[0] if witnesses else None
+        limit = self.high if after is None else _lower(after.base_offset, self.high)
+        is_tied, self.tied = batch.position == self.tied, NOWHERE
+        # Only one place is left for it.
+        fits = limit == self.next_offset + length and not _is_wrapper(batch) and not is_tied
+        could_move = _is_below(self.next_offset + length - 1, limit)
+        is_within = self.next_offset <= first <= last and _is_below(last, self.high)
+        if is_within and not is_tied and after is not None:
+            if last < after.base_offset:
+                return self._taken(batch)
+            end = self.high if len(witnesses) == 1 else _lower(witnesses[1].base_offset, self.high)
+            after_length = _length(after)
+            after_could_move = _is_below(last + after_length, end)
+            after_fits = end == last + 1 + after_length and not _is_wrapper(after)
+            if after_could_move and (
+                first == self.next_offset or not could_move or (after_fits and not fits)
+            ):
+                return self._taken(batch)
+            if after_could_move and (after_fits or not fits):
+                self.tied = after.position
+                fits = False
+        elif is_within and not is_tied:
+            return self._taken(batch)
+        if fits:
+            first, self.next_offset = self.next_offset, self.next_offset + length
+            return replace(
+                batch,
+                base_offset=first,
+                last_offset=first + length - 1,
+                misplaced=_displaced(batch, first),
+            )
+        goes_on = len(witnesses) == _WITNESSES and (
+            last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
+        )
+        misplaced = self._out_of_order(batch)
+        if goes_on and witnesses[1].base_offset < self.next_offset:
+            self.next_offset = last + 1  # an earlier batch was too high: these three agree
+        return replace(batch, misplaced=misplaced)
+
+    def _taken(self, batch: Batch) -> Batch:
+        self.next_offset = batch.last_offset + 1
+        return batch
+
+    def _out_of_order(self, batch: Batch) -> Defect:
+        first, last = batch.base_offset, batch.last_offset
+        reference = "batch-offset-not-increasing"
+        detail = f"The batch has offsets {first} to {last}, after {self.next_offset - 1}."
+        if first < self._low:
+            reference = "batch-below-base-offset"
+            detail = f"The batch starts at offset {first}, the segment at {self._low}."
+        elif first >= self.next_offset:
+            detail = f"The batch has offsets {first} to {last}, and lower ones follow."
+        return make_defect(
+            reference,
+            batch.path,
+            detail,
+            position=batch.position,
+            offset=first,
+            size_bytes=batch.size_bytes,
+        )
+
+
+def _displaced(batch: Batch, first: int) -> Defect:
+    return make_defect(
+        "batch-offset-displaced",
+        batch.path,
+        f"The batch has base offset {batch.base_offset}; between its neighbours {first} is right.",
+        position=batch.position,
+        offset=batch.base_offset,
+        size_bytes=batch.size_bytes,
+    )
+
+
+def _length(batch: Batch) -> int:
+    """Return how many offsets a batch takes, at least."""
+    return wrap_int64(batch.last_offset - batch.base_offset) + 1
+
+
+def _is_wrapper(batch: Batch) -> bool:
+    """Return whether the header states only the last offset, and so not how many there are."""
+    return batch.magic < 2 and batch.compression != 0
+
+
+def _is_below(offset: int, limit: int | None) -> bool:
+    return limit is None or offset < limit
+
+
+def _lower(offset: int, limit: int | None) -> int:
+    return offset if limit is None else min(offset, limit)
