@@ -61,7 +61,7 @@ wheel: $(STAMP)  ## the wheel and the archive of the sources, in dist
 bundle: $(STAMP)  ## a folder for hosts without Python, and its archive, in dist
 	$(BIN)/python -m delivery.bundle $(if $(EXTRAS),--extras $(EXTRAS))
 
-bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performance.md: half an hour
+bench: $(STAMP)  ## measure everything beside Kafka's tools, for docs/performance.md: up to an hour and a half
 	$(BIN)/python -m benchmarks --into benchmarks/results/kafka.json
 	$(BIN)/python -m docgen
 

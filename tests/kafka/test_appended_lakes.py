@@ -251,7 +251,7 @@ def test_tables_beside_a_working_broker(
         table = Table(broker.log_dir, tmp_path / "table", form)
         statuses = defaultdict(int)
         for _ in range(RUNS):
-            time.sleep(chance.random() * 2)
+            time.sleep(chance.random() * 2)  # for the broker to go on: the runs are to differ
             kills = chance.random() < 0.5
             merges = chance.random() < 0.4
             status = table.run(

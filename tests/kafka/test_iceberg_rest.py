@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.kafka import broker_data
 from tests.kafkalog.lake.catalogs import require_growth
-from tests.spark.cluster import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.conftest import Result
 
 pytestmark = pytest.mark.kafka
 
 HOME: Final = broker_data.HERE / "iceberg"
-START_S: Final = 60
+LISTENS: Final = "0A"
+"""A status in Linux's tables of sockets."""
 
 
 @contextmanager
 def rest_catalog(place: Path) -> Iterator[str]:
     """Run the server; yield its address."""
     broker_data.build(HOME)
-    port = free_port()
     own = {
-        "CATALOG_REST_PORT": str(port),
+        "CATALOG_REST_PORT": "0",
         "CATALOG_URI": f"jdbc:sqlite:{place}/catalog.db",
         "CATALOG_WAREHOUSE": f"file://{place}/tables",
     }
@@ -45,22 +43,28 @@ def rest_catalog(place: Path) -> Iterator[str]:
         subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | own) as server,
     ):
         try:
-            until = time.monotonic() + START_S
-            while not _answers(port):
-                assert server.poll() is None, log.read_text()
-                assert time.monotonic() < until, log.read_text()
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
+            until(
+                lambda: _port_of(server.pid),
+                failed=lambda: server.poll() is not None and log.read_text(),
+            )
+            yield f"http://127.0.0.1:{_port_of(server.pid)}"
         finally:
             server.terminate()
 
 
-def _answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/config"):
-            return True
-    except OSError:
-        return False
+def _port_of(pid: int) -> int | None:
+    """Return the port on which a process listens; the server tells it nowhere."""
+    process = Path(f"/proc/{pid}")
+    sockets = set()
+    for descriptor in process.glob("fd/*"):
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            sockets.add(str(descriptor.readlink()))
+    for table in ("tcp", "tcp6"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            _, local, _, status, *_, inode = line.split()[:10]
+            if status == LISTENS and f"socket:[{inode}]" in sockets:
+                return int(local.rpartition(":")[2], 16)
+    return None
 
 
 def test_rest(java_tools: None, tmp_path: Path, kafkalog: Callable[..., Result]) -> None:

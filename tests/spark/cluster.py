@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -152,14 +151,6 @@ def running_processes() -> Iterator[tuple[int, int, bytes]]:
             except (OSError, UnicodeDecodeError):
                 continue  # it has ended meanwhile
             yield int(entry.name), parent, command
-
-
-def free_port() -> int:
-    """Return an unused port of loopback."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port
 
 
 def wait_for(log: Path, pattern: str) -> re.Match[str]:

@@ -16,7 +16,7 @@ import select
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource, spark_session
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tests.spark.cluster import Cluster
 
+T = TypeVar("T")
 Done = tuple[int, str, str]
 """Exit status, stdout and stderr."""
 
@@ -81,11 +82,12 @@ class CommandSession:
         """Start a command; call `end` afterwards."""
         self._say({"cwd": str(cwd), "words": [*map(str, words), "--master", self._master]})
 
-    def wait_for(self, is_so: Callable[[], object]) -> None:
-        """Wait for a condition while the command is still at work."""
-        while not is_so():
+    def wait_for(self, look: Callable[[], T]) -> T:
+        """Wait for something true while the command is still at work; return it."""
+        while not (found := look()):
             assert not self._has_answered(), "it has ended already"
             time.sleep(0.02)  # looking takes some of the processors that the job needs
+        return found
 
     def end(self) -> Done:
         """Return the result of the started command."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from tests.builders import batch, copy_tree, flip, record
 from tests.spark.cluster import REPOSITORY, running_processes
+from tests.waiting import cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,17 +78,32 @@ def tree(place: Path) -> dict[str, bytes]:
     }
 
 
+def task_seconds(cluster: Cluster, application: str) -> dict[int, float]:
+    """Return for how long each process of an application's tasks has worked."""
+    executors, running = cluster.executors(application), [*running_processes()]
+    daemons = {pid for pid, parent, _ in running if parent in executors}
+    found = {}
+    for pid, parent, _ in running:
+        if parent in daemons:
+            with suppress(FileNotFoundError):  # it has ended meanwhile
+                found[pid] = cpu_seconds(pid)
+    return found
+
+
 def test_verify(
     cluster: Cluster, commands: CommandSession, log_dir: Path, kafkalog: Callable[..., Any]
 ) -> None:
     """The same findings in the same order, in pieces, although an executor is killed."""
     words = ("verify", "--level", "deep", "--format", "ndjson", log_dir)
     here = kafkalog(*words)
+    before = task_seconds(cluster, commands.application)
+
+    def at_work() -> int | None:
+        now = task_seconds(cluster, commands.application)
+        return next((pid for pid in now if now[pid] > before.get(pid, 0)), None)
+
     commands.start(log_dir, *words, "--engine", "spark")
-    commands.wait_for(lambda: cluster.executors(commands.application))
-    began = time.monotonic()
-    commands.wait_for(lambda: time.monotonic() > began + 1)
-    cluster.kill_an_executor(commands.application)
+    cluster.kill_an_executor(task=commands.wait_for(at_work))
     status, stdout = quietly(commands.end())
     found = rows_of(stdout, log_dir)
     assert (status, here.status) == (1, 1)

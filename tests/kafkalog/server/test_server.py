@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
+import math
 import random
+import selectors
 import socket
 import struct
 from pathlib import Path
@@ -14,6 +18,10 @@ import pytest
 from formats.error_codes import ErrorCode
 from formats.message_table import requests
 from kafkalog.server.apis import REFUSALS
+from kafkalog.server.catalog import Catalog
+from kafkalog.server.connection import Connection
+from kafkalog.server.model import Address, ServeListener, ServeOptions
+from kafkalog.server.run import Server
 from tests.kafkalog.server.protocol import Connected, serving
 
 if TYPE_CHECKING:
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
 
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "log-dir"
+STOP_SECONDS_MAX = 10
+"""`docker stop` kills what has not ended by then."""
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +223,51 @@ def test_a_connection_that_has_just_been_accepted_is_closed(_: int):
     for one in opened:
         one.close()
     gc.collect()
+
+
+class JumpingSelector(selectors.DefaultSelector):
+    """Does not sleep until the next timer of an event loop: sets the loop's clock to it."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if not found:
+            self.now_s += math.inf if timeout is None else timeout
+            assert self.now_s < STOP_SECONDS_MAX
+        return found
+
+
+def test_a_connection_that_does_not_end_holds_up_the_end_for_seconds_only(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The clock is that of the event loop."""
+    released = asyncio.Event()
+
+    async def go_on(_: Connection) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await released.wait()
+        await released.wait()
+
+    async def serve_and_stop() -> None:
+        options, listener = ServeOptions(listen=Address("127.0.0.1", 0)), ServeListener()
+        server = Server(Catalog([str(EXAMPLE)], options, listener), options, listener)
+        await server.start()
+        with Connected(server.address):
+            while not server._connections:
+                await asyncio.sleep(0)
+            server.stop()
+            await server.run()
+        going_on = list(server._connections)
+        released.set()
+        await asyncio.gather(*going_on)
+        assert len(going_on) == 1
+
+    monkeypatch.setattr(Connection, "run", go_on)
+    selector = JumpingSelector()
+    with contextlib.closing(asyncio.SelectorEventLoop(selector)) as loop:
+        monkeypatch.setattr(loop, "time", lambda: selector.now_s)
+        loop.run_until_complete(serve_and_stop())
 
 
 def test_more_connections_than_permitted_are_told_once():
