@@ -160,8 +160,8 @@ class Batch:
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message, which is its last offset; see `records.resolve_batch`.
-    `crc_valid` is None if the checksum was not computed. `misplaced` is what is wrong with its base
-    offset in the file, if the batches around it show that; see `order.Order`.
+    `crc_valid` is None if the checksum was not computed. `header_defect` is what is wrong
+    with the part of its header that no checksum covers, as readers see it; see `order.Order`.
 
     Never assign to a field. It is not frozen because a frozen one takes eight times as long to
     make, and a walk makes one per batch.
@@ -185,12 +185,13 @@ class Batch:
     base_sequence: int
     count: int
     crc_valid: bool | None = None
-    misplaced: Defect | None = None
+    header_defect: Defect | None = None
 
     @property
     def has_place(self) -> bool:
         """Whether its offsets are right, as far as the batches around it show."""
-        return self.misplaced is None or self.misplaced.reference == "batch-offset-displaced"
+        misplaced = "batch-offset-not-increasing", "batch-below-base-offset"
+        return self.header_defect is None or self.header_defect.reference not in misplaced
 
     @property
     def is_sound(self) -> bool:

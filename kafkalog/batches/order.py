@@ -1,7 +1,8 @@
-"""The order of offsets in a segment, which no checksum covers: which batch is out of place.
+"""What no checksum covers in the header of a batch: its base offset, its length, its magic.
 
-Follows `UnifiedLog.append` of Kafka 4.3, which gives a batch the offsets after those of the batch
-before it. Only the cleaner leaves gaps.
+Offsets rise: `UnifiedLog.append` of Kafka 4.3 gives a batch the offsets after those of the batch
+before it, and only the cleaner leaves gaps. A length or a magic is wrong if the checksum is right
+with another one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.batches.framing import Frames, crc_valid, read_batch
+from formats import constants as c
+from kafkalog.batches.framing import (
+    UP_TO_MAGIC,
+    Frames,
+    batch_of_header,
+    crc_valid,
+    read_batch,
+)
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
@@ -20,6 +28,11 @@ if TYPE_CHECKING:
 
     from kafkalog.paths.source import Source
 
+_MAGIC: Final = 2
+_SIZES_MIN: Final = tuple(
+    c.LOG_OVERHEAD + one
+    for one in (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
+)
 _WITNESSES: Final = 2
 _LOOKS_MAX: Final = 16
 """How many places after a batch are looked at for witnesses, whatever damage lies between."""
@@ -68,6 +81,8 @@ class Order:
         Positions must be requested in ascending order.
         """
         found = self.frames.at(position)
+        if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
+            found = self._reframed(found)
         if isinstance(found, Defect) or found.crc_valid is False:
             return found
         limit = self._limit(found)
@@ -84,6 +99,27 @@ class Order:
             found = self.at(position)
             yield found
             position += found.size_bytes or 0
+
+    def _reframed(self, found: Batch | Defect) -> Batch | Defect:
+        """Return the batch whose length or magic is wrong, if its checksum proves it."""
+        position, size = found.position or 0, found.size_bytes or 0
+        with suppress(BytesUnreadableError):
+            header = self._source.read(position, c.RECORD_BATCH_OVERHEAD)
+            if len(header) < c.RECORD_BATCH_OVERHEAD:
+                return found
+            offset, length, magic = UP_TO_MAGIC.unpack_from(header)
+            # With the length as it is, or with all that is before the next batch. The checksum of
+            # magic 0 and 1 covers the magic.
+            for right, end in (
+                (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size),
+            ):  # fmt: skip
+                if right < 0 or not _SIZES_MIN[right] <= end <= self.frames.end - position:
+                    continue
+                batch = batch_of_header(self._source.path, position, end, offset, right, header)
+                if crc_valid(self._source, batch):
+                    defect = _misframed(batch, length, magic)
+                    return replace(batch, crc_valid=True, header_defect=defect)
+        return found
 
     def _limit(self, batch: Batch) -> int | None:
         """Return the offset that a batch does not reach, by the next header as it stands."""
@@ -138,15 +174,15 @@ class Order:
                 batch,
                 base_offset=first,
                 last_offset=first + length - 1,
-                misplaced=_displaced(batch, first),
+                header_defect=_displaced(batch, first),
             )
         goes_on = len(witnesses) == _WITNESSES and (
             last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
         )
-        misplaced = self._out_of_order(batch)
+        header_defect = self._out_of_order(batch)
         if goes_on and witnesses[1].base_offset < self.next_offset:
             self.next_offset = last + 1  # an earlier batch was too high: these three agree
-        return replace(batch, misplaced=misplaced)
+        return replace(batch, header_defect=header_defect)
 
     def _taken(self, batch: Batch) -> Batch:
         self.next_offset = batch.last_offset + 1
@@ -176,6 +212,23 @@ def _displaced(batch: Batch, first: int) -> Defect:
         "batch-offset-displaced",
         batch.path,
         f"The batch has base offset {batch.base_offset}; between its neighbours {first} is right.",
+        position=batch.position,
+        offset=batch.base_offset,
+        size_bytes=batch.size_bytes,
+    )
+
+
+def _misframed(batch: Batch, length: int, magic: int) -> Defect:
+    reference = "magic-unknown"
+    detail = f"The header says magic {magic}; by its checksum {batch.magic} is right."
+    if magic == batch.magic:
+        reference = "batch-length-invalid"
+        detail = f"The length field says {length}; by its checksum "
+        detail += f"{batch.size_bytes - c.LOG_OVERHEAD} is right."
+    return make_defect(
+        reference,
+        batch.path,
+        detail,
         position=batch.position,
         offset=batch.base_offset,
         size_bytes=batch.size_bytes,

@@ -207,7 +207,7 @@ class OpenSegment:
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
-            defect = found.misplaced if isinstance(found, Batch) else found
+            defect = found.header_defect if isinstance(found, Batch) else found
             if defect is not None and self._damaged is not None:
                 self._damaged(defect)
             if isinstance(found, Batch) and found.is_sound:

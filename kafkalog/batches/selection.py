@@ -265,8 +265,8 @@ def plan_size(plan: ReadPlan) -> int:
 
 def batch_defects(batch: Batch) -> Iterator[Defect]:
     """Yield what is wrong with a batch: its base offset, or its checksum if it was computed."""
-    if batch.misplaced is not None:
-        yield batch.misplaced
+    if batch.header_defect is not None:
+        yield batch.header_defect
     if batch.crc_valid is False:
         yield make_defect(
             "batch-crc-mismatch",
@@ -329,8 +329,8 @@ def _selected_of(
             return
         if plan.wants(found):
             yield found, opened
-        elif found.misplaced is not None and not found.has_place:
-            yield found.misplaced, opened  # its records may be wanted ones
+        elif found.header_defect is not None and not found.has_place:
+            yield found.header_defect, opened  # its records may be wanted ones
         walk.check(found.next_offset if found.has_place else None)
 
 

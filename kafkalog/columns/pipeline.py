@@ -185,8 +185,9 @@ class _SegmentScan:
                 continue
             if self._plan.wants(found):
                 yield from self._work.of_batch(self._source, found)
-            elif found.misplaced is not None and not found.has_place:
-                yield Part(None, 0, 0, (Event(0, found.misplaced),))  # it may hold wanted records
+            elif found.header_defect is not None and not found.has_place:
+                # Its records may be wanted ones.
+                yield Part(None, 0, 0, (Event(0, found.header_defect),))
             self._living.check(found.next_offset if found.has_place else None)
 
 

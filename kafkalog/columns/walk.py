@@ -196,7 +196,7 @@ class Walk:
                 found = self._judge(position) if self._judge is not None else None
             except KafkaLogError as error:
                 found = error
-            if isinstance(found, Batch):
+            if isinstance(found, Batch) and found.header_defect is None:
                 continue
             # Chunks behind were framed by a length that is wrong: read again from where the judge
             # says.
@@ -206,8 +206,9 @@ class Walk:
             self._error = None
             if self._order is not None:
                 before = chunk.headers[k.LAST_OFFSET, ordinal - 1] + 1 if ordinal else task.low
-                self._order.next_offset = int(before)
-            if isinstance(found, Defect):
+                is_batch = isinstance(found, Batch) and found.has_place
+                self._order.next_offset = found.next_offset if is_batch else int(before)
+            if isinstance(found, Batch | Defect):
                 self._resume_after(found)
             chunk.cut(ordinal)
             chunk.waits, chunk.shown = False, -1

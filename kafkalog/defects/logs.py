@@ -127,7 +127,9 @@ BATCHES: Final = (
               "The base offset of a batch does not fit between its neighbours; exactly one other "
               "would, at which it is read.",
               "Not noticed, as no checksum covers it: consumers see wrong offsets, twice or never.",
-              _REPLICA, arises=_BITS, command=_RUN_SALVAGE,
+              "If another replica is sound, let the broker fetch this one again; if none is, "
+              "`kafkalog salvage` copies the log with the right offset.",
+              arises=_BITS, command=_RUN_SALVAGE,
               example="The batch has base offset 1099511627776; between its neighbours 126 is "
                       "right."),
     Reference("segments-overlap", _D, "A segment contains offsets that belong to the next one.",

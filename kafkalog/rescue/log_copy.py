@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import numpy as np
 
 from formats.file_names import FileKind, FileState, partition_of, segment_file_name
-from kafkalog.batches.framing import find_batch, read_batch
+from kafkalog.batches.framing import INT64, find_batch, read_batch
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -32,6 +32,7 @@ from kafkalog.rescue.pieces import (
     POSITION,
     RECORDS,
     SIZE,
+    STORED_OFFSET,
     Bounds,
     decided_pieces,
 )
@@ -286,13 +287,17 @@ class LogCopy:
 
     def _keep(self, source: Source, pieces: Table, out: BinaryIO | None) -> None:
         self._end_lost(source, int(pieces[BASE_OFFSET, 0]))
+        stored, first = pieces[[STORED_OFFSET, BASE_OFFSET], 0].tolist()
+        is_restored = stored != first
+        if is_restored:
+            self._end_copied()
         position, size = int(pieces[POSITION, 0]), _size_of(pieces)
         count, records = pieces.shape[1], int(pieces[RECORDS].sum())
         last_offset = int(pieces[LAST_OFFSET, -1])
         if self._copied is None:
             self._copied = CopiedRange(
-                self._log.path, position, size, self._written, int(pieces[BASE_OFFSET, 0]),
-                last_offset, count, records,
+                self._log.path, position, size, self._written, first, last_offset, count, records,
+                stored if is_restored else None,
             )  # fmt: skip
         else:
             before = self._copied
@@ -305,11 +310,16 @@ class LogCopy:
             )
         if out is not None:
             for chunk in _chunks(source, position, size):
-                out.write(chunk)
                 self._crc = crc32c(chunk, self._crc)
+                if is_restored:
+                    INT64.pack_into(chunk, 0, first)
+                    is_restored = False
+                out.write(chunk)
                 # Of the bytes as they were read, so that `check_copies` finds what the disk made of
                 # them.
                 self._crc_copied = crc32c(chunk, self._crc_copied)
+        if stored != first:
+            self._end_copied()
         self._written += size
         self._batches += count
         self._records += records
@@ -421,8 +431,9 @@ def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryvi
 
 
 def _runs(table: Table) -> list[Table]:
-    """Group consecutive pieces with the same verdict."""
-    stops = np.flatnonzero(np.diff(table[IS_SOUND])) + 1
+    """Group consecutive pieces with the same verdict; what is corrected stays alone."""
+    corrected = table[BASE_OFFSET] != table[STORED_OFFSET]
+    stops = np.flatnonzero((np.diff(table[IS_SOUND]) != 0) | corrected[1:] | corrected[:-1]) + 1
     return np.split(table, stops, axis=1)
 
 

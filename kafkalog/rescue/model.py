@@ -28,10 +28,11 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """Consecutive batches that were copied byte for byte.
+    """Consecutive batches that were copied byte for byte, or one whose base offset was corrected.
 
     `path` is their log, `position` their place in it, `to_position` their place in the new log. All
-    `records` were decoded.
+    `records` were decoded. `stored_offset` is the base offset that a corrected batch had; None for
+    any other.
     """
 
     path: str
@@ -42,6 +43,7 @@ class CopiedRange:
     last_offset: int
     batches: int
     records: int
+    stored_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class SalvageSummary:
 
     `size_bytes` is the size of the logs: copied and lost bytes together. `offsets_lost` counts the
     offsets of lost ranges with known ends; some may never have had a record, as after compaction.
+    `batches_corrected` counts those that got the base offset that their neighbours prove.
     `lost_ranges` excludes preallocated zeros. `records_skipped` are in logs that were left where
     they are, because others have replaced them. `findings` is what `verify` reports about the
     result. `left_over_removed`: whether the leftover of a killed run for the same destination was
@@ -173,6 +176,7 @@ class SalvageSummary:
     records: int = 0
     lost_ranges: int = 0
     offsets_lost: int = 0
+    batches_corrected: int = 0
     records_skipped: int = 0
     files: Counter[Fate] = field(default_factory=Counter)
     findings: int = 0
@@ -195,6 +199,8 @@ class SalvageSummary:
                 self.lost_ranges += 1
                 if row.first_offset is not None and row.last_offset is not None:
                     self.offsets_lost += row.last_offset - row.first_offset + 1
+            case CopiedRange() if row.stored_offset is not None:
+                self.batches_corrected += 1
             case SalvagedFile():
                 self.files[row.fate] += 1
                 self.records_skipped += row.records

@@ -1,7 +1,8 @@
 """A log as pieces in file order, and which of its batches are sound and follow each other.
 
 Offset and leader epoch of a batch are outside its checksum: one flipped bit makes a batch claim the
-place of others. The longest chain in which every batch follows the one before it drops the fewest.
+place of others. The longest chain in which every batch follows the one before it drops the fewest;
+a batch that exactly fills the room between two of it has its offset there.
 
 A batch is sound if its frame, its version and its checksum are right, all its records decode, and
 its offsets and leader epoch fit its neighbours.
@@ -25,7 +26,7 @@ from kafkalog.check.batches import (
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import make_defect
-from kafkalog.model import Defect, Level, Severity
+from kafkalog.model import Defect, Level, Severity, wrap_int64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,8 +139,12 @@ class _Chains:
             rank += rank & -rank
 
 
-(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, EPOCH, RECORDS, IS_SOUND, FIELDS) = range(8)
-"""Rows of a table of pieces, one column per piece."""
+(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, EPOCH, RECORDS, IS_SOUND, STORED_OFFSET, FIELDS) = range(
+    9
+)
+"""Rows of a table of pieces, one column per piece. STORED_OFFSET is the base offset in the file,
+which BASE_OFFSET corrects where the batches around it prove another one.
+"""
 
 WINDOW: Final = 1 << 16
 """Number of pieces examined together; a choice is made for the first half of them."""
@@ -199,7 +204,7 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
     for found in batch_columns(source, Level.DEEP, threads):
         if isinstance(found, Defect):
             column = np.zeros((FIELDS, 1), np.int64)
-            column[:, 0] = (found.position or 0, found.size_bytes or 0, 0, 0, -1, 0, 0)
+            column[[POSITION, SIZE, EPOCH], 0] = found.position or 0, found.size_bytes or 0, -1
             window.add(column, {found.position or 0: found})
         else:
             table = _table_of(found)
@@ -230,6 +235,7 @@ def _table_of(columns: BatchColumns) -> Table:
     table[EPOCH] = headers[h.EPOCH]
     table[RECORDS] = found[h.FOUND].clip(0)
     table[IS_SOUND] = 1
+    table[STORED_OFFSET] = table[BASE_OFFSET]
     return table
 
 
@@ -284,6 +290,9 @@ class _Window:
         sound[outside] = False
         misplaced = _not_in(sound, self._offset_chain(table, sound))
         sound[misplaced] = False
+        restored = self._restore(table, sound, np.sort(np.concatenate((outside, misplaced))))
+        sound[restored] = True
+        outside, misplaced = np.setdiff1d(outside, restored), np.setdiff1d(misplaced, restored)
         strange = _not_in(sound, self._epoch_chain(table, sound, is_end=count == self.count))
         sound[strange] = False
         decided = table[:, :count].copy()
@@ -319,6 +328,32 @@ class _Window:
         which = np.flatnonzero(sound)
         low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
         return which[longest_chain(low, high, self._last_offset)]
+
+    def _restore(
+        self, table: Table, sound: NDArray[np.bool_], candidates: NDArray[np.int64]
+    ) -> list[int]:
+        """Correct the offsets of batches that fill the room between their neighbours exactly.
+
+        Only batches of magic 2 with a leader epoch: the header of compressed messages has no base
+        offset to correct.
+        """
+        restored = []
+        ends = table[POSITION] + table[SIZE]
+        for i in candidates.tolist():
+            is_first, is_last = i == 0, i == table.shape[1] - 1
+            if table[EPOCH, i] < 0 or not (is_first or sound[i - 1]):
+                continue
+            if (not is_first and ends[i - 1] != table[POSITION, i]) or not (
+                is_last or sound[i + 1]
+            ):
+                continue
+            low = (self._last_offset if is_first else int(table[LAST_OFFSET, i - 1])) + 1
+            high = self._bounds.next_base_offset if is_last else int(table[BASE_OFFSET, i + 1])
+            length = wrap_int64(int(table[LAST_OFFSET, i]) - int(table[BASE_OFFSET, i])) + 1
+            if length > 0 and low + length == high:
+                table[BASE_OFFSET, i], table[LAST_OFFSET, i] = low, low + length - 1
+                restored.append(i)
+        return restored
 
     def _epoch_chain(
         self, table: Table, sound: NDArray[np.bool_], *, is_end: bool

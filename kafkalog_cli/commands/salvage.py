@@ -39,7 +39,8 @@ def salvage(
     are left out, and counted.
 
     Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
-    more batches around it contradict its offsets or leader epoch. A broker scans DIR/log once when
+    more batches around it contradict its offsets or leader epoch; if they leave just the room that
+    it takes, its base offset, which no checksum covers, is corrected instead. A broker scans DIR/log once when
     it starts. A partition that cannot be processed is left out, which the exit status shows; the
     others are copied. If the disk is failing, image it first and salvage the image.
 

@@ -39,7 +39,7 @@ _LOG: Final[Field[Any]] = Field("path", TEXT, "in the source")
 COPIED_RANGE: Final = ObjectType[Row](
     "copied_range",
     "`salvage`",
-    "Consecutive batches that were copied byte for byte.",
+    "Consecutive batches that were copied byte for byte, or one whose base offset was corrected.",
     _LOG,
     Field("position", INT, "in that log"),
     Field("size", INT, ""),
@@ -48,6 +48,7 @@ COPIED_RANGE: Final = ObjectType[Row](
     Field("last_offset", INT, "of the last batch"),
     Field("batches", INT, ""),
     Field("records", INT, "each was decoded"),
+    Field("stored_offset", INT | None, "base offset in that log of a batch that was corrected"),
 )
 LOST_RANGE: Final = ObjectType[Row](
     "lost_range",
@@ -128,6 +129,7 @@ SALVAGE_SUMMARY: Final = ObjectType[Row](
     Field("records", INT, "copied"),
     Field("lost_ranges", INT, "without preallocated zeros"),
     Field("offsets_lost", INT, "in ranges with known ends"),
+    Field("batches_corrected", INT, "with the base offset that their neighbours prove"),
     Field("records_skipped", INT, "in skipped logs"),
     Field("files", OBJECT, "by fate"),
     Field("findings", INT, "of `verify` about the result, except notes"),
@@ -219,6 +221,10 @@ def print_totals(summary: SalvageSummary) -> None:
         )
     elif summary.partitions and not summary.partitions_failed:
         lines.append("no record is lost")
+    if corrected := summary.batches_corrected:
+        lines.append(
+            f"base offset corrected, as the batches around prove: {counted(corrected, 'batch')}"
+        )
     if failed := summary.partitions_failed:
         lines.append(f"not copied because the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:

@@ -23,7 +23,7 @@ from kafkalog.log_dir import open_path
 from kafkalog.model import Level, Record, Severity
 from kafkalog.recovery import StartMode, Verdict, predict_start
 from kafkalog.rescue import SalvageSummary, salvage
-from tests.builders import healthy
+from tests.builders import flip, frames, healthy
 from tests.kafkalog.rescue.hurt_logs import (
     KINDS,
     Damage,
@@ -254,3 +254,27 @@ def test_a_healthy_log_is_copied_whole(any_state: State, tmp_path: Path):
             assert (summary.lost_ranges, summary.findings, summary.has_losses) == (0, 0, False)
         for row in rows(manifest_of(destination), "lost_range"):
             assert not healthy(any_state) or row["reason"] == "zero-tail"
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("bit", range(64))
+def test_a_base_offset_that_the_batches_around_prove_is_corrected(tmp_path: Path, bit: int) -> None:
+    """The new logs are those that were there before the bit flipped, byte for byte."""
+    sound = ROOT / "examples" / "log-dir" / "orders-0"
+    for number, name in enumerate(sorted(one.name for one in sound.glob("*.log"))[:-1]):
+        source, target = tmp_path / f"source-{number}" / "orders-0", tmp_path / f"new-{number}"
+        shutil.copytree(sound, source)
+        data = (source / name).read_bytes()
+        places = [position for position, _ in frames(data)]
+        for place in {places[0], places[len(places) // 2], places[-1]}:
+            (source / name).write_bytes(flip(data, 8 * place + bit))
+            summary = salvaged(source, target)
+            assert (summary.batches_corrected, summary.lost_ranges, summary.findings) == (1, 0, 0)
+            [corrected] = [
+                row for row in rows(manifest_of(target), "copied_range") if row["stored_offset"]
+                is not None
+            ]  # fmt: skip
+            assert (corrected["position"], corrected["batches"]) == (place, 1)
+            for log in sound.glob("*.log"):
+                assert (target / "log" / "orders-0" / log.name).read_bytes() == log.read_bytes()
+            shutil.rmtree(target)
