@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import DestinationExistsError, UnwritableError
-from kafkalog.storage import Attempt, Changes, NewFile
+from kafkalog.errors import CorruptDataError, DestinationExistsError, UnwritableError
+from kafkalog.journal.backup import Backup
+from kafkalog.journal.journal import BEGINS, JOURNAL_NAME
+from kafkalog.server import commits_file
+from kafkalog.server.commits_file import CommitsFile
+from kafkalog.storage import AppendedFile, Attempt, Changes, NewFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,3 +171,38 @@ def test_a_task_of_an_ended_run_does_not_begin(tmp_path: Path):
     with pytest.raises(UnwritableError), Attempt(str(tmp_path / "gone"), "result"):
         pytest.fail("the task began")
     assert os.listdir(tmp_path) == []
+
+
+FOREIGN = [
+    b"notes", b"\0" * 10_000, b"{}", b'{"groups": []}', b"first\nlast", b'{"group":"a"}',
+    b'{"type":"run"}', b"\xff" * (1 << 17),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_file_to_append_to_is_ours_before_it_is_cut(tmp_path: Path, content: bytes):
+    """A user may name any file: nothing in it shows that its last line was torn."""
+    file, backup = tmp_path / "file", tmp_path / "backup"
+    backup.mkdir()
+    (backup / JOURNAL_NAME).write_bytes(content)
+    file.write_bytes(content)
+    for opened, path in (
+        (CommitsFile(str(file), []), file),
+        (Backup(str(backup), "compact", None), backup / JOURNAL_NAME),
+    ):
+        with pytest.raises(CorruptDataError, match="kafkalog did not write"):
+            opened.__enter__()
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("begins", [commits_file._BEGINS, BEGINS])
+def test_a_torn_line_is_cut(tmp_path: Path, begins: tuple[bytes, ...]):
+    """A crash leaves any part of the last line, the first line of a file included."""
+    path, line = tmp_path / "file", begins[0] + b'one"}'
+    for before in (b"", line + b"\n"):
+        for end in range(len(line)):
+            path.write_bytes(before + line[:end])
+            with AppendedFile(str(path), begins) as file:
+                assert path.read_bytes() == before
+                file.append(line)
+            assert path.read_bytes() == before + line + b"\n"
