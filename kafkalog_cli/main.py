@@ -109,15 +109,17 @@ def run(argv: list[str]) -> int:
 
 def _without_library(raised: Exception) -> UnsupportedError | None:
     """Return the error for a library of one of our extras that is not installed."""
-    if not isinstance(raised, ModuleNotFoundError) or not raised.name:
+    if not isinstance(raised, ModuleNotFoundError):
         return None
     import re
     from importlib.metadata import requires
 
     from kafkalog.errors import UnsupportedError
 
-    name = raised.name.partition(".")[0]
-    for line in requires("kafkalog") or ():
+    name = (raised.name or "").partition(".")[0]
+    # Extras also name each other, as `kafkalog[arrow]`.
+    lines = () if name == "kafkalog" else requires("kafkalog") or ()
+    for line in lines:
         found = re.match(r"""([\w.-]+).*\bextra == ['"]([\w-]+)""", line)
         if found is not None and found[1].replace("-", "_") == name:
             failure = UnsupportedError(
