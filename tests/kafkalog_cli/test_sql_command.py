@@ -446,16 +446,3 @@ def test_a_query_shows_that_it_runs(kafkalog: Any, monkeypatch: pytest.MonkeyPat
     assert seen == [
         ("running the query …", True), "first row", ("running the query …", False), "first row",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("mebibytes", [900, 1300])
-def test_a_small_address_space_is_refused(mebibytes: int) -> None:
-    """The libraries would end the process with SIGSEGV: `ulimit -v` is seen before they load."""
-    script = "import sys; from kafkalog_cli.main import run; sys.exit(run(sys.argv[1:]))"
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({mebibytes << 20},) * 2)"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{limited}; {script}", "sql", COUNT, LOG_DIR],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (7, "")
-    assert f"the limit of this process is {mebibytes} MiB (ulimit -v)" in done.stderr
