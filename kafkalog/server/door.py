@@ -211,7 +211,8 @@ class _NoSuchFamilyError(Exception):
 
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     try:
-        made = socket.socket(family, socket.SOCK_STREAM)
+        # With its protocol, without which asyncio would leave Nagle's algorithm on.
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise _NoSuchFamilyError from error
     try:

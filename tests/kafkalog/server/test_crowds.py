@@ -89,6 +89,14 @@ def test_an_announced_request_takes_no_room(sent: bytes) -> None:
         assert all(map(is_open, idle))
 
 
+def test_no_answer_waits_for_the_last_one_to_be_acknowledged() -> None:
+    """Nagle's algorithm would hold the end of each answer back for 40 ms."""
+    with serving(EXAMPLE) as running, Wire(running.address) as client:
+        client.tell("ApiVersions", 3)
+        [visit] = running.server._door._visits
+        assert visit.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def logged_in(address: Address) -> Wire:
     client = Wire(address)
     client.tell("SaslHandshake", 1, mechanism="PLAIN")
