@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import urllib.error
 import urllib.parse
-import urllib.request
 from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +20,7 @@ from kafkalog.defects import raise_defect
 from kafkalog.errors import CorruptDataError, NotFoundError, UnreadableError, UsageError
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.model import Defect
-from kafkalog.paths import file_system
+from kafkalog.paths import file_system, http
 from kafkalog.paths.source import read_file
 from kafkalog.targets import open_targets
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 TOPIC: Final = "_schemas"
 _SIZE_MAX: Final = 256 << 20
 _SCHEMA_SIZE_MAX: Final = 16 << 20
-_TIMEOUT_S: Final = 30
 _FORMS: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _ID: Final = re.compile(r"[0-9]{1,19}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID_MAX: Final = (1 << 63) - 1
@@ -192,23 +189,18 @@ def _of_url(url: str, shown: str) -> Any:
     parts = urllib.parse.urlsplit(url)
     # Not in the URL: errors and logs would show the password.
     plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
-    request = urllib.request.Request(  # noqa: S310 # http and https alone get here
-        plain.geturl().rstrip("/") + "/schemas?deleted=true", headers={"Accept": "application/json"}
-    )
+    secrets = {}
     if parts.username is not None:
         user = urllib.parse.unquote(parts.username)
         password = urllib.parse.unquote(parts.password or "")
-        token = b64encode(f"{user}:{password}".encode()).decode()
-        request.add_header("Authorization", f"Basic {token}")
+        secrets["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
-            data = response.read(_SIZE_MAX + 1)  # one byte more, to see that it is too much
-    except (OSError, urllib.error.URLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        words = " ".join(str(reason).split()).rstrip(".")
-        raise UnreadableError(f"The registry does not answer: {words}.", path=shown) from None
-    if len(data) > _SIZE_MAX:
-        raise UnreadableError(f"The registry answers with more than {_SIZE_MAX} bytes.", path=shown)
+        data = http.get(
+            plain.geturl().rstrip("/") + "/schemas?deleted=true", {"Accept": "application/json"},
+            secrets, size_max=_SIZE_MAX,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"The registry does not answer: {error}.", path=shown) from None
     return _list_of(data, shown)
 
 

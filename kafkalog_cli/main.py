@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalog.errors import UnsupportedError
     from kafkalog.paths.requests import Requests
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -100,10 +101,34 @@ def run(argv: list[str]) -> int:
     except OutputError:  # see `close_streams`
         return UnwritableError.exit_code
     except Exception as raised:  # noqa: BLE001 # anything: it is a failure of ours
-        failure = as_internal_error(raised)
+        failure = _without_library(raised) or as_internal_error(raised)
         outcome.show_error(failure)
         return failure.exit_code
     return status
+
+
+def _without_library(raised: Exception) -> UnsupportedError | None:
+    """Return the error for a library of one of our extras that is not installed."""
+    if not isinstance(raised, ModuleNotFoundError):
+        return None
+    import re
+    from importlib.metadata import requires
+
+    from kafkalog.errors import UnsupportedError
+
+    name = (raised.name or "").partition(".")[0]
+    # Extras also name each other, as `kafkalog[arrow]`.
+    lines = () if name == "kafkalog" else requires("kafkalog") or ()
+    for line in lines:
+        found = re.match(r"""([\w.-]+).*\bextra == ['"]([\w-]+)""", line)
+        if found is not None and found[1].replace("-", "_") == name:
+            failure = UnsupportedError(
+                f"This needs {found[1]}, which is not installed.",
+                hint=f"pip install 'kafkalog[{found[2]}]'",
+            )
+            failure.__cause__ = raised
+            return failure
+    return None
 
 
 def _run_within(requests: Requests, argv: list[str]) -> int:

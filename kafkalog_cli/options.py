@@ -179,6 +179,8 @@ BackupOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_RECENT_MS = range(946_684_800_000, 4_102_444_800_000)
+"""From the year 2000 up to 2100."""
 _RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
@@ -196,6 +198,7 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
     """
     # Timestamps of Kafka are int64.
     if re.fullmatch(r"-?\d{1,19}", text) and abs(int(text)) <= INT64_MAX:
+        _suspect_unit(int(text))
         return int(text)
     if match := _RELATIVE.fullmatch(text):
         base = parse_time(now, zone=zone) if now is not None else time.time_ns() // 1_000_000
@@ -211,6 +214,22 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
+
+
+def _suspect_unit(number: int) -> None:
+    """Warn about a number that is a recent time in another unit than milliseconds."""
+    if number in _RECENT_MS:
+        return
+    for unit, per_ms in (("seconds", 0.001), ("microseconds", 1_000), ("nanoseconds", 1_000_000)):
+        meant = round(number / per_ms)
+        if meant in _RECENT_MS:
+            from kafkalog_cli.outcome import show_warning
+
+            moment = datetime.fromtimestamp(meant / 1000, UTC).isoformat(timespec="seconds")
+            show_warning(
+                f"{number} is taken as milliseconds; as {unit} it would be "
+                f"{moment.replace('+00:00', 'Z')}: {meant}."
+            )
 
 
 def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:

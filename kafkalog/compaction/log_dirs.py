@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.configs import TopicConfigs
 
-_CHUNK: Final = 1 << 20
 # The checkpoint entries that a copied partition needs.
 _COPIED_CHECKPOINTS: Final = tuple(OFFSET_CHECKPOINTS)
 
@@ -137,11 +135,7 @@ def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
     """Copy a file with its times, owner and permissions."""
     if entry.error is not None:
         raise RefusedError(f"The file cannot be copied: {entry.error}", path=entry.path)
-    with (
-        open(entry.path, "rb") as source,
-        directory.create(name, entry.mtime_ms, like=entry.path) as copy,
-    ):
-        shutil.copyfileobj(source, copy, _CHUNK)
+    directory.copy(entry.path, name, entry.mtime_ms, clones=False, like=entry.path)
 
 
 def _copy_offsets(partition: PartitionDir, directory: NewDirectory) -> None:

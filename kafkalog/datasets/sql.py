@@ -10,6 +10,7 @@ import importlib.util
 import os
 import queue
 import re
+import resource
 import tempfile
 import threading
 import uuid
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MEMORY_SIZE: Final = 1 << 30
 """What DuckDB may hold before it uses files."""
+ADDRESS_SPACE_MIN: Final = 1600 << 20
+"""Below 1.5 GiB, DuckDB and Arrow ended in SIGSEGV, SIGABRT, or while they were imported."""
 
 TABLES: Final = (*TableName, *StateTable)
 _ROWS: Final = 8192
@@ -50,6 +53,17 @@ class Statement(NamedTuple):
     text: str
 
 
+def _require_address_space() -> None:
+    """Raise where DuckDB and Arrow would be ended by the kernel, in the middle of anything."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE_MIN:
+        raise LimitExceededError(
+            f"SQL needs {ADDRESS_SPACE_MIN >> 20} MiB of address space, and the limit of this "
+            f"process is {limit >> 20} MiB (ulimit -v).",
+            hint="Raise that limit; --memory-limit says how much memory a query may use.",
+        )
+
+
 class Database:
     """The tables of some logs, and what statements create in memory; use it as a context manager.
 
@@ -62,6 +76,7 @@ class Database:
 
     Raises:
         UnsupportedError: DuckDB or pyarrow is missing.
+        LimitExceededError: the address space of this process is too small for them.
 
     Cost:
         `memory_size`, and what `kafkalog.dataset` needs. What does not fit goes to files in the
@@ -70,6 +85,7 @@ class Database:
 
     def __init__(self, tables: Tables, *, memory_size: int = MEMORY_SIZE) -> None:
         require_duckdb()
+        _require_address_space()
         import duckdb
 
         self.tables = replace(tables, before_each=self._go_on)

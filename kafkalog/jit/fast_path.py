@@ -51,13 +51,20 @@ def kernels_work() -> bool:
     return True
 
 
-def require_arrow() -> None:
-    """Raise `UnsupportedError` if pyarrow is missing."""
+def require_arrow(extras: str = "arrow", note: str | None = None) -> None:
+    """Raise `UnsupportedError` if pyarrow is missing.
+
+    Args:
+        extras: what to install, for the error.
+        note: what else to do, for the error.
+    """
     import importlib.util
 
     if importlib.util.find_spec("pyarrow") is None:
         raise UnsupportedError(
-            "Reading into Arrow columns needs pyarrow.", hint="pip install 'kafkalog[arrow]'"
+            "Reading into Arrow columns needs pyarrow, which is not installed.",
+            note=note,
+            hint=f"pip install 'kafkalog[{extras}]'",
         )
 
 

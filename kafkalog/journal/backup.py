@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from formats import file_names
 from kafkalog.errors import DestinationExistsError, RefusedError, UnwritableError, UsageError
 from kafkalog.journal.journal import (
+    BEGINS,
     JOURNAL_NAME,
     Journal,
     PartitionEntry,
@@ -70,7 +71,7 @@ class Backup:
         with ExitStack() as held:
             # Opened, and so locked, before it is read: another run with this backup cannot append
             # meanwhile.
-            self._file = held.enter_context(AppendedFile(journal))
+            self._file = held.enter_context(AppendedFile(journal, BEGINS))
             found = read_journal(journal)
             if found is not None and not found.is_of(self._command, self._log_dir):
                 raise _another_run(journal, found)

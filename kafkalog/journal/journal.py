@@ -67,6 +67,8 @@ TOP_FILES: Final = (
     *OFFSET_CHECKPOINTS,
 )
 """Files at the top of a log directory that a run may replace as a whole."""
+BEGINS: Final = (b'{"type":"',)
+"""What each line begins with."""
 LINE_SIZE_MAX: Final = 1 << 24
 """Maximum size of a line: enough for several hundred thousand files of a partition."""
 _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength

@@ -12,6 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, UnwritableError
 from kafkalog.journal import top_files
 from kafkalog.journal.journal import (
+    BEGINS,
     PartitionState,
     encoded,
     journal_path,
@@ -367,7 +368,7 @@ def undo(
             # The journal says which directory to lock, so it is read once before and once behind
             # the lock.
             held.enter_context(LogDirLock(journal.log_dir, writes=in_place))
-        file = held.enter_context(AppendedFile(path)) if in_place else None
+        file = held.enter_context(AppendedFile(path, BEGINS)) if in_place else None
         locked, journal = journal.log_dir, _journal(path)  # another run may have written it since
         if journal.log_dir != locked:
             raise ChangedSinceError(

@@ -33,6 +33,10 @@ _HEAD: Final = Fields(
         "logs": Items(Row((_NAME, _NAME, Anything()))),
     }
 )
+_BEGINS: Final = tuple(
+    f'{{"{name}": '.encode()
+    for name in ("kafkalog_replay", "cluster", "records", "resumed", "complete")
+)
 _LINE: Final = Either(
     (
         _HEAD,
@@ -68,7 +72,7 @@ class ProgressFile:
     def __init__(
         self, path: str, asked: Mapping[str, Any], logs: Sequence[tuple[str, str, int | None]]
     ) -> None:
-        self._file = AppendedFile(path)
+        self._file = AppendedFile(path, _BEGINS)
         self._path = path
         self._asked = dict(asked)
         self._logs = [list(one) for one in logs]
@@ -79,9 +83,6 @@ class ProgressFile:
         self.is_complete = False
 
     def __enter__(self) -> Self:
-        is_new = not os.path.lexists(self._path)
-        if not is_new:
-            self._lines()  # before anything is cut off: it may be any file
         self._file.__enter__()
         try:
             self._load()
@@ -195,9 +196,9 @@ class ProgressFile:
             raise UnreadableError(
                 f"The progress file cannot be read: {reason}.", path=self._path
             ) from error
-        *whole, torn = data.split(b"\n")
+        whole = data.split(b"\n")[:-1]
         try:
-            if len(data) > _SIZE_MAX or (not whole and torn and not _begins_a_head(torn)):
+            if len(data) > _SIZE_MAX:
                 raise ValueError("it is something else")
             found = [parsed(line) for line in whole]
             for number, one in enumerate(found):
@@ -209,8 +210,3 @@ class ProgressFile:
                 hint="Name another file.",
             ) from error
         return found
-
-
-def _begins_a_head(torn: bytes) -> bool:
-    start = json.dumps({"kafkalog_replay": _VERSION})[:-1].encode()
-    return start.startswith(torn[: len(start)])

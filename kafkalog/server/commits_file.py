@@ -25,7 +25,7 @@ _NAME_MAX: Final = 1 << 15  # the protocol's short strings have an int16 length
 _FILE_SIZE_MAX: Final = 512 << 20
 _ANEW_FROM: Final = 16 << 20
 _ANEW_FACTOR: Final = 4
-
+_BEGINS: Final = (b'{"group":',)
 
 _LINE: Final = Fields({
     "group": Text(length_max=_NAME_MAX),
@@ -58,7 +58,7 @@ class CommitsFile:
         require_outside(path, sources)
         self.path = path
         self._opened = ExitStack()
-        self._file = AppendedFile(path)
+        self._file = AppendedFile(path, _BEGINS)
         self._size = 0
 
     def __enter__(self) -> CommitsFile:
@@ -66,7 +66,7 @@ class CommitsFile:
         return self
 
     def _open(self) -> None:
-        self._file = self._opened.enter_context(AppendedFile(self.path))
+        self._file = self._opened.enter_context(AppendedFile(self.path, _BEGINS))
         self._size = os.path.getsize(self.path)
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,6 @@ Kafka 4.3: what is malformed ends the connection, and nothing else.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import struct
 import time
 from functools import partial
@@ -18,14 +17,16 @@ from formats.error_codes import ErrorCode
 from formats.message_codec import Input, Output, decoder, encoder
 from kafkalog.server.meter import Meter
 from kafkalog.server.model import Begun, Client, as_it_is, nothing
+from kafkalog.server.room import OWN_SIZE
 from kafkalog.server.security import BEFORE_AUTHENTICATION
 from kafkalog.server.sending import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kafkalog.server.model import Answer, Api
     from kafkalog.server.pace import Pace
+    from kafkalog.server.room import Room
     from kafkalog.server.security import SaslPlain
 
 REQUEST_SIZE_MAX: Final = 16 << 20
@@ -33,12 +34,12 @@ REQUEST_SIZE_MAX: Final = 16 << 20
 _SMALL_SIZE: Final = 1 << 12
 """Larger requests wait for room, so that many clients cannot fill the memory."""
 _GROWTH: Final = 32  # how many bytes of memory a byte of a request may take
-_LARGE_SECONDS_MAX: Final = 60
+_REQUEST_SECONDS_MAX: Final = 60
 _IDLE_SECONDS_MAX: Final = 600
 """`connections.max.idle.ms` of a broker, by default."""
 _STRANGER_SIZE_MAX: Final = 512 << 10  # `sasl.server.max.receive.size`, by default
 _STRANGER_SECONDS_MAX: Final = 30
-"""Who has not authenticated yet is not waited for longer."""
+"""A client that has not authenticated, or never asked, is not waited for longer."""
 _GONE_SECONDS: Final = 0.5
 """How often it is seen whether a client still waits for its answer."""
 _SIZE: Final = struct.Struct(">i")
@@ -51,49 +52,6 @@ class MalformedRequestError(Exception):
     """The bytes are no request; the connection ends."""
 
 
-class Room:
-    """Memory for requests, shared by all connections.
-
-    Args:
-        size: how many bytes there are.
-    """
-
-    def __init__(self, size: int = 64 << 20) -> None:
-        self._size = self._left = size
-        self._changed = asyncio.Condition()
-        self._telling: set[asyncio.Task[None]] = set()
-
-    @contextlib.asynccontextmanager
-    async def taken(self, size: int) -> AsyncIterator[Callable[[], None]]:
-        """Take some while the block runs; wait until there is as much.
-
-        The block gets a function that gives it back earlier.
-        """
-        # Whatever it wants, a request alone fits.
-        wanted = min(size, self._size)
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._left >= wanted)
-            self._left -= wanted
-
-        def give_back() -> None:
-            nonlocal wanted
-            self._left += wanted
-            wanted = 0
-            # `notify_all` needs the lock, for which this caller cannot wait.
-            task = asyncio.create_task(self._tell())
-            self._telling.add(task)  # asyncio keeps only weak references to tasks
-            task.add_done_callback(self._telling.discard)
-
-        try:
-            yield give_back
-        finally:
-            give_back()
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-
 class Connection:
     """Answers the requests of one client until it goes away.
 
@@ -102,7 +60,9 @@ class Connection:
         apis: what is answered, by API key.
         pace: limits how fast bytes are sent.
         room: what larger requests take memory from.
+        strangers_room: the same, for those of clients that have not authenticated.
         identified: called once, when the client has said who it is.
+        known: called once, when it has authenticated, or was answered where nobody has to.
         meter: counts what is answered.
         guard: says who may ask what; None for everybody.
         by_kernel: whether the kernel may send bytes of files.
@@ -115,7 +75,9 @@ class Connection:
         apis: Mapping[int, Api],
         pace: Pace,
         room: Room,
+        strangers_room: Room,
         identified: Callable[[Client], object] = lambda _: None,
+        known: Callable[[], object] = nothing,
         meter: Meter | None = None,
         guard: SaslPlain | None = None,
         *,
@@ -125,9 +87,10 @@ class Connection:
         self._writer = writer
         self._sender = Sender(writer, pace, by_kernel=by_kernel)
         self._apis = apis
-        self._room = room
+        self._rooms = strangers_room, room
         self._identified = identified
-        self._is_identified = False
+        self._known = known
+        self._is_identified = self._is_known = False
         self._meter = meter or Meter()
         self._guard = guard
         host, port = writer.get_extra_info("peername")[:2]
@@ -142,38 +105,69 @@ class Connection:
         """
         with self._sender:
             while await self._answer_one():
-                pass
+                if not self._is_known and self._has_authenticated():
+                    self._is_known = True
+                    self._known()
+
+    def _has_authenticated(self) -> bool:
+        return self._guard is None or self._guard.knows(self.client)
 
     async def _answer_one(self) -> bool:
         """Answer the next request; return whether there may be more."""
-        is_stranger = self._guard is not None and not self._guard.knows(self.client)
         try:
-            async with asyncio.timeout(_STRANGER_SECONDS_MAX if is_stranger else _IDLE_SECONDS_MAX):
-                head = await self._reader.readexactly(_SIZE.size)
+            async with asyncio.timeout(
+                _IDLE_SECONDS_MAX if self._is_known else _STRANGER_SECONDS_MAX
+            ):
+                begin = await self._reader.readexactly(1)
         # The client has gone, or was silent too long.
         except (asyncio.IncompleteReadError, TimeoutError):
             return False
-        (size,) = _SIZE.unpack(head)
-        if not _HEADER.size <= size <= (_STRANGER_SIZE_MAX if is_stranger else REQUEST_SIZE_MAX):
-            raise MalformedRequestError(f"a request of {size} bytes")
+        is_stranger = not self._has_authenticated()
+        task = asyncio.current_task()
+        assert task is not None, "a connection is a task"
+        room = self._rooms[not is_stranger]
         try:
-            if size <= _SMALL_SIZE:
-                return await self._answer(await self._received(size))
-            async with self._room.taken(size * _GROWTH) as give_back:
+            data = await self._received(begin, is_stranger, task, room)
+            if len(data) <= _SMALL_SIZE:
+                return await self._answer(data)
+            async with room.taken(len(data) * _GROWTH) as give_back:
+                room.arrivals.release(task)
                 self.client.forget_request = give_back
                 try:
-                    return await self._answer(await self._received(size))
+                    return await self._answer(data)
                 finally:
                     self.client.forget_request = nothing
         except asyncio.IncompleteReadError:  # it went in the middle of a request
             return False
+        finally:
+            room.arrivals.release(task)
 
-    async def _received(self, size: int) -> bytes:
+    async def _received(
+        self, begin: bytes, is_stranger: bool, task: asyncio.Task[object], room: Room
+    ) -> bytes:
+        """Return a request that has begun, without its size."""
         try:
-            async with asyncio.timeout(_LARGE_SECONDS_MAX):
-                return await self._reader.readexactly(size)
+            async with asyncio.timeout(
+                _STRANGER_SECONDS_MAX if is_stranger else _REQUEST_SECONDS_MAX
+            ):
+                head = begin + await self._reader.readexactly(_SIZE.size - len(begin))
+                (size,) = _SIZE.unpack(head)
+                size_max = _STRANGER_SIZE_MAX if is_stranger else REQUEST_SIZE_MAX
+                if not _HEADER.size <= size <= size_max:
+                    raise MalformedRequestError(f"a request of {size} bytes")
+                if size <= OWN_SIZE:
+                    return await self._reader.readexactly(size)
+                data = bytearray()
+                while len(data) < size:
+                    piece = await self._reader.read(min(size - len(data), OWN_SIZE))
+                    if not piece:
+                        raise asyncio.IncompleteReadError(b"", size)
+                    data += piece
+                    # What a client announces costs nothing until it comes.
+                    room.arrivals.hold(task, len(data))
+                return bytes(data)
         except TimeoutError:
-            raise MalformedRequestError(f"{size} bytes did not come in time") from None
+            raise MalformedRequestError("a request did not come in time") from None
 
     async def _answer(self, data: bytes) -> bool:
         key, version, correlation = _HEADER.unpack_from(data)

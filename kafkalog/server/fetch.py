@@ -17,7 +17,7 @@ from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
 from kafkalog.server.catalog import NO_EPOCH, epoch_end_served
-from kafkalog.server.model import NODE_ID, Api, Begun, FileRange
+from kafkalog.server.model import NODE_ID, Api, Begun, FileRange, nothing
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FETCH_SIZE_MAX: Final = 55 << 20
 """`fetch.max.bytes` of a broker by default."""
 _WAIT_SECONDS_MAX: Final = 60
+_LARGE_WAIT_SECONDS_MAX: Final = 1
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _OPENING_SECONDS: Final = 0.5
 """How much work a response may wait for, of logs that are opened; others come in the next one."""
@@ -85,7 +86,10 @@ class Fetch:
         # There are no sessions: the client sends its next request whole.
         if request["sessionEpoch"] > 0:
             return {"errorCode": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": []}
-        wait = min(request["maxWaitMs"] / 1000, _WAIT_SECONDS_MAX)
+        # A large request has room that others may wait for.
+        is_small = client.forget_request is nothing
+        wait_max = _WAIT_SECONDS_MAX if is_small else _LARGE_WAIT_SECONDS_MAX
+        wait = min(request["maxWaitMs"] / 1000, wait_max)
         deadline = time.monotonic() + wait
         enough = min(request["minBytes"], request["maxBytes"], FETCH_SIZE_MAX)
 

@@ -97,7 +97,7 @@ class ServeOptions:
         follow: whether the files may grow, and fetches wait for more.
         once: whether to end when some client has fetched every partition to its end.
         rate: bytes per second for all clients together; None for no limit.
-        max_connections: connections above this number are closed at once.
+        max_connections: one more closes a silent one, or is closed at once.
         groups_file: where committed offsets outlive the server; None for memory only.
         read_only_groups: whether commits are refused.
         tls: files with the certificate and its key; None for no TLS.

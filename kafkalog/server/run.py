@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.message_schema import MessageError
@@ -18,7 +19,8 @@ from kafkalog.errors import (
 )
 from kafkalog.server.apis import api_table
 from kafkalog.server.catalog import Catalog
-from kafkalog.server.connection import Connection, MalformedRequestError, Room
+from kafkalog.server.connection import Connection, MalformedRequestError
+from kafkalog.server.door import Door
 from kafkalog.server.fetch import Fetch
 from kafkalog.server.group_apis import served_groups
 from kafkalog.server.metadata import Metadata
@@ -26,6 +28,7 @@ from kafkalog.server.meter import Meter, Metered, PrometheusMeter
 from kafkalog.server.model import Address, Api, ServeListener, ServeOptions
 from kafkalog.server.offsets import Offsets
 from kafkalog.server.pace import Pace
+from kafkalog.server.room import STRANGERS_SIZE, Room
 from kafkalog.server.security import SaslPlain, tls_context
 from kafkalog.wording import counted
 
@@ -35,14 +38,11 @@ if TYPE_CHECKING:
     from kafkalog.parents import Parent
     from kafkalog.server.catalog import ServedPartition
     from kafkalog.server.configs import Configs
+    from kafkalog.server.door import Visit
     from kafkalog.server.model import Answer, Client
 
-_GRACE_SECONDS: Final = 5
 _LAST_RESPONSE_SECONDS: Final = 1
-_HANDSHAKE_SECONDS_MAX: Final = 10
 _CLIENTS_NAMED_MAX: Final = 1000
-_ACCEPT_STEPS: Final = 8
-"""A connection that was accepted has begun this many turns of the loop later."""
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104 # names them, binds nothing
 
 
@@ -78,11 +78,10 @@ class Server:
         self._guard = None if options.sasl_file is None else SaslPlain.from_file(options.sasl_file)
         self._tls = None if options.tls is None else tls_context(*options.tls)
         self._opened = contextlib.AsyncExitStack()
-        self._connections: set[asyncio.Task[None]] = set()
-        self._room = Room()
+        self._door = Door(self._serve, options.max_connections, self._tls, listener.warned)
+        self._room, self._strangers_room = Room(), Room(STRANGERS_SIZE)
         self._configs: Configs | None = None
         self._clients: set[tuple[str, str | None, str]] = set()
-        self._has_refused = False
         self._stopped = asyncio.Event()
         self._unread = {
             (topic.name, index) for topic in catalog.topics.values() for index in topic.partitions
@@ -110,12 +109,8 @@ class Server:
         )
         self.meter.members = lambda: coordinator.member_count
         host, port = options.listen
-        timeout = None if self._tls is None else _HANDSHAKE_SECONDS_MAX
         try:
-            self._server = await asyncio.start_server(
-                self._serve, host or None, port, ssl=self._tls, ssl_handshake_timeout=timeout,
-                start_serving=False,  # answers name the port, known only now
-            )  # fmt: skip
+            bound = await self._door.bind(host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUseError(
@@ -123,7 +118,7 @@ class Server:
                     hint="--listen HOST:PORT, port 0 takes a free one.",
                 ) from error
             raise UsageError(f"Cannot listen on {self.options.listen}: {error}.") from error
-        self.address = Address(host, self._server.sockets[0].getsockname()[1])
+        self.address = Address(host, bound)  # answers name the port
         advertised = self.options.advertise
         if advertised is None:
             advertised = Address(_reachable(host), self.address.port)
@@ -136,7 +131,7 @@ class Server:
             Api("DescribeConfigs", self._describe_configs),
             *([] if self._guard is None else self._guard.apis()),
         ])  # fmt: skip
-        await self._server.start_serving()
+        self._door.open()
         if self.catalog.left_out:
             what = counted(self.catalog.left_out, "internal partition")
             self.listener.noted(f"{what} left out; --internal includes them")
@@ -152,19 +147,10 @@ class Server:
 
     async def run(self) -> None:
         """Serve until `stop` is called; then end the connections."""
-        async with self._opened, self._server:
+        async with self._opened:
             await self._stopped.wait()
-            # A server that is closed leaks a connection that it has accepted, and not begun.
-            for listening in self._server.sockets:
-                self._loop.remove_reader(listening.fileno())
-            for _ in range(_ACCEPT_STEPS):
-                await asyncio.sleep(0)
-            self._server.close()
-            for task in list(self._connections):
-                task.cancel()
-            if self._connections:
-                await asyncio.wait(self._connections, timeout=_GRACE_SECONDS)
-            await asyncio.sleep(0)  # the loop closes their sockets
+            self._door.close()
+            await self._door.end_all()
 
     async def _describe_configs(
         self, request: dict[str, Any], version: int, client: Client
@@ -194,30 +180,18 @@ class Server:
         """Stop once the last response is on its way."""
         self._loop.call_later(_LAST_RESPONSE_SECONDS, self.stop)
 
-    def _refused(self) -> None:
-        """Say once that there are more clients than may connect: they only see a closed socket."""
-        if not self._has_refused:
-            self._has_refused = True
-            self.listener.warned(
-                f"{self.options.max_connections} connections are open, more are closed at once: "
-                "--max-connections N permits N."
-            )
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a connection is a task"
-        if len(self._connections) >= self.options.max_connections:
-            writer.close()
-            self._refused()
-            return
-        self._connections.add(task)
+    async def _serve(self, visit: Visit) -> None:
+        reader, writer = visit.reader, visit.writer
         self.meter.connected()
         try:
-            connection = Connection(
-                reader, writer, self._apis, self.pace, self._room, self._identified,
-                self.meter, self._guard, by_kernel=self.options.by_kernel,
-            )  # fmt: skip
-            await connection.run()
+            # A client that has gone already has no address.
+            if writer.get_extra_info("peername") is not None:
+                connection = Connection(
+                    reader, writer, self._apis, self.pace, self._room, self._strangers_room,
+                    self._identified, partial(self._door.know, visit), self.meter, self._guard,
+                    by_kernel=self.options.by_kernel,
+                )  # fmt: skip
+                await connection.run()
         except (MalformedRequestError, MessageError, OSError, asyncio.CancelledError):
             pass  # the end of this connection
         except RequestsExceededError:
@@ -229,12 +203,11 @@ class Server:
         finally:
             self.meter.disconnected()
             # What a client does not take would hold up the end.
-            if self._stopped.is_set():
+            if self._stopped.is_set() or visit.is_shut_out:
                 writer.transport.abort()
             writer.close()
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
-            self._connections.discard(task)
 
 
 def serve(

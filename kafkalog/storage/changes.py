@@ -13,9 +13,11 @@ from kafkalog.errors import RefusedError
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
     cannot_exchange,
+    copy_bytes,
     exchange,
     exists,
     open_directory,
+    source_opened,
     sync_directory,
     take_after,
     take_after_directory,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 TEMPORARY_SUFFIX = ".tmp"
 """Kafka's own, for checkpoints that are being written: brokers ignore them."""
-# bytes that a copy holds in memory
-_AT_ONCE = 1 << 20
 
 
 class StepKind(StrEnum):
@@ -227,19 +227,12 @@ class Changes:
 
     def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
         """Copy a file, or its beginning, under a name here; a whole copy keeps its time."""
-        try:
-            # O_NONBLOCK: opening a FIFO of that name does not wait for its writer.
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(source, flags), "rb") as original:
-                status = os.fstat(original.fileno())
-                whole = status.st_mtime_ns if size_bytes is None else None
-                left = status.st_size if size_bytes is None else size_bytes
-                with self._create(name, source, whole) as copy:
-                    while left and (data := original.read(min(left, _AT_ONCE))):
-                        copy.write(data)
-                        left -= len(data)
-        except OSError as error:
-            raise unwritable(error, self.path(name)) from error
+        with source_opened(source, os.O_NOFOLLOW) as opened:
+            status = os.fstat(opened)
+            whole = status.st_mtime_ns if size_bytes is None else None
+            wanted = status.st_size if size_bytes is None else size_bytes
+            with self._create(name, source, whole) as copy:
+                copy_bytes(opened, copy.fileno(), source, wanted)
 
     def rename(self, name: str, new_name: str) -> None:
         """Rename a file, replacing any file of that name."""

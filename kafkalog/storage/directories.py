@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 from formats.file_names import staging_name
 from kafkalog.errors import (
     DestinationExistsError,
-    UnreadableError,
     UnwritableError,
     UsageError,
 )
@@ -20,6 +19,7 @@ from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,
     copy_bytes,
+    source_opened,
     sync_directory,
     sync_file_system,
     take_after,
@@ -147,7 +147,14 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def copy(
-        self, source: str, name: str, mtime_ms: int, *, clones: bool, copies: bool = True
+        self,
+        source: str,
+        name: str,
+        mtime_ms: int,
+        *,
+        clones: bool,
+        copies: bool = True,
+        like: str | None = None,
     ) -> bool | None:
         """Copy a local file, with its modification time.
 
@@ -157,26 +164,20 @@ class NewDirectory:
             mtime_ms: its modification time.
             clones: whether the new file may share the blocks of the old one.
             copies: whether the bytes may be copied, too.
+            like: as in `create`.
 
         Returns:
             Whether blocks are shared; None if they cannot be, and nothing may be copied.
 
         Raises:
-            UnreadableError: the file cannot be opened.
-            UnwritableError: the bytes cannot be read or written.
+            NotAKafkaFileError, NotFoundError, UnreadableError: the file cannot be read.
+            UnwritableError: the new one cannot be written.
         """
-        try:
-            opened = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise UnreadableError(f"{error.strerror}.", path=source) from error
-        try:
-            with self.create(name, mtime_ms) as file:
-                if clones and cloned(opened, file.fileno()):
-                    return True
-                if copies:
-                    copy_bytes(opened, file.fileno())
-        finally:
-            os.close(opened)
+        with source_opened(source) as opened, self.create(name, mtime_ms, like=like) as file:
+            if clones and cloned(opened, file.fileno()):
+                return True
+            if copies:
+                copy_bytes(opened, file.fileno(), source, os.fstat(opened).st_size)
         return False if copies else None
 
     def truncate(self, name: str, size_bytes: int) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.engine import Crew
 from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
+from kafkalog.paths.reading_errors import reading_error, require_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -148,23 +149,55 @@ def cloned(source: int, target: int) -> bool:
     return True
 
 
-def copy_bytes(source: int, target: int) -> int:
-    """Copy an open file to another from where they stand; return the number of bytes."""
-    size = 0
+@contextmanager
+def source_opened(path: str, flags: int = 0) -> Iterator[int]:
+    """Open a file that will be copied, and close it when the block ends.
+
+    Raises:
+        NotAKafkaFileError: it is a directory, a device or the like, whose bytes may never end.
+        NotFoundError, UnreadableError: it cannot be opened.
+    """
     try:
-        while count := os.copy_file_range(source, target, _COPIED_AT_ONCE):
-            size += count
+        # O_NONBLOCK: opening a FIFO does not wait for its writer.
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     except OSError as error:
-        # Once some bytes are copied, the file system can do it, and the error is a real one.
-        if size or error.errno not in _CANNOT_CLONE:
-            raise
-    # Where copy_file_range is refused before the first byte.
-    while data := os.read(source, _READ_AT_ONCE):
-        size += len(data)
-        left = memoryview(data)
-        while left:
-            left = left[os.write(target, left) :]
-    return size
+        raise reading_error(error, path) from error
+    try:
+        require_regular(path, os.fstat(opened).st_mode)
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def copy_bytes(source: int, target: int, path: str, size_bytes: int) -> None:
+    """Copy bytes of an open file to another, from where they stand, or as many as there are.
+
+    Args:
+        source: what is read.
+        target: what is written.
+        path: of the source, for its errors.
+        size_bytes: how many bytes: a file that grows meanwhile must not keep this going.
+
+    Raises:
+        UnreadableError: the source cannot be read.
+        OSError: the target cannot be written.
+    """
+    left = size_bytes
+    # Refused for these files, or a failure of either, which the calls below tell apart.
+    with suppress(OSError):
+        while left and (count := os.copy_file_range(source, target, min(left, _COPIED_AT_ONCE))):
+            left -= count
+    while left:
+        try:
+            data = os.read(source, min(left, _READ_AT_ONCE))
+        except OSError as error:
+            raise reading_error(error, path) from error
+        if not data:
+            return
+        left -= len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(target, rest) :]
 
 
 def exists(path: str) -> DestinationExistsError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import struct
 from contextlib import contextmanager
@@ -12,7 +13,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from formats import file_names
 from kafkalog.broker_lock import held_here
-from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
+from kafkalog.errors import (
+    CorruptDataError,
+    DestinationExistsError,
+    LogDirInUseError,
+    UnreadableError,
+)
 from kafkalog.storage.files import NO_LOCKS, sync_directory, take_after_directory, unwritable
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _FLOCK: Final = struct.Struct("hhqqi4x")  # `struct flock` of Linux, 64 bit: type, …, process
+_TORN_SIZE_MAX: Final = 1 << 24
 
 
 class LogDirLock:
@@ -207,15 +214,18 @@ class AppendedFile:
 
     Args:
         path: the file, created if missing.
+        begins: what its lines begin with: a file that ends with anything else keeps it.
 
     Raises:
         DestinationExistsError: another process has it open.
+        CorruptDataError: it ends with something else than part of a line.
         UnwritableError: it cannot be opened or written; a partly written line is cut off, as far as
             that is possible.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, begins: tuple[bytes, ...]) -> None:
         self.path = path
+        self._begins = begins
         self._file = -1
         self._size = 0
 
@@ -225,6 +235,7 @@ class AppendedFile:
             self._file = os.open(self.path, flags, 0o666)
             lock_open(self._file, self.path)
             self._size = self._whole_lines()
+            self._require_torn()
             # A crash may have left half a line, and the next one would be appended to it.
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
@@ -233,7 +244,7 @@ class AppendedFile:
         except OSError as error:
             self.__exit__()
             raise unwritable(error, self.path) from error
-        except DestinationExistsError:
+        except (DestinationExistsError, CorruptDataError):
             self.__exit__()
             raise
         return self
@@ -266,10 +277,36 @@ class AppendedFile:
             end = start
         return 0
 
+    def _require_torn(self) -> None:
+        """Raise unless what follows the last newline is part of a line, or nothing."""
+        left = os.fstat(self._file).st_size - self._size
+        if not left:
+            return
+        tail = os.pread(self._file, min(left, _TORN_SIZE_MAX), self._size)
+        is_begun = any(one.startswith(tail[: len(one)]) for one in self._begins)
+        # A whole document behind other lines lacks its newline; alone it may be anybody's.
+        if is_begun and (self._size or not _is_document(tail)):
+            return
+        raise CorruptDataError(
+            "The file ends with something that kafkalog did not write.",
+            path=self.path,
+            position=self._size,
+            note="Nothing was changed.",
+            hint="Name another file.",
+        )
+
     def __exit__(self, *_: object) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _is_document(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @contextmanager

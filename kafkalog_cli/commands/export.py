@@ -36,13 +36,16 @@ from kafkalog_cli.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.engine import Engine
     from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
+
+_EXTRAS = (TableFormat.DELTA, TableFormat.ICEBERG, TypedForm.AVRO, TypedForm.PROTOBUF)
+"""Each has the name of the extra that it needs."""
 
 
 def export(
@@ -194,14 +197,14 @@ def export(
     kafkalog export orders-0 --to lake --table batches --file-format csv
     kafkalog export orders-0 --to lake --value json --value-schema order.json
     """
-    from kafkalog.jit import fast_path
+    table_format, catalog = _catalog(table_format, warehouse, catalog_conf or [])
+    _require_libraries(table_format, (key, value))
     from kafkalog.lake import Export, ExportRequest, appending
     from kafkalog.lake.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.standard_streams import put_work_first
 
-    fast_path.require_arrow()
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
@@ -218,7 +221,6 @@ def export(
         GROUP_SIZE if row_group_size is None else opt.parse_size(row_group_size),
         bytes_form,
     )
-    table_format, catalog = _catalog(table_format, warehouse, catalog_conf or [])
     decoded = partial(typed_columns, schemas=schemas, topics=topic or ())
     asked = ExportRequest(
         tuple(paths),
@@ -277,6 +279,17 @@ def export(
         _show(summary, writer, outcome)
     is_new = not summary.was_complete
     return outcome.of_work(has_changed=is_new, is_concerned=is_new)
+
+
+def _require_libraries(form: TableFormat, decoded: Iterable[TypedForm | None]) -> None:
+    """Raise `UnsupportedError`, before anything else, without what each export needs."""
+    from kafkalog.jit.fast_path import require_arrow
+
+    wanted = [one for one in (form, *decoded) if one in _EXTRAS]
+    require_arrow(
+        ",".join(dict.fromkeys(wanted)) or "arrow",
+        "`kafkalog dump-segment PATH --format ndjson` (or csv) does without.",
+    )
 
 
 def _catalog(

@@ -62,7 +62,7 @@ def serve(
     )] = None,
     max_connections: Annotated[int, typer.Option(
         "--max-connections", min=1, max=10_000, metavar="N",
-        help="Most connections at a time; further ones are closed at once.",
+        help="Most connections at a time; one more closes a silent one, or is closed at once.",
     )] = CONNECTIONS_MAX,
     groups: Annotated[str | None, typer.Option(
         "--groups", metavar="FILE",

@@ -151,6 +151,9 @@ def _words(found: Comparison, style: Style) -> str:
     words = []
     if (found.left is None) != (found.right is None):
         return f"only in {(found.left or found.right).path}"  # type: ignore[union-attr]
+    if found.verdict == Verdict.OTHER_TOPIC and found.left is not None and found.right is not None:
+        ids = f"topic id {found.left.topic_id} | {found.right.topic_id}"
+        return f"{ids}: offsets of different topics are not compared"
     if found.left is not None and found.identical_up_to is None:
         words.append("no offset in common")
     if found.verdict == Verdict.COMPACTED:

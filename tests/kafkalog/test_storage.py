@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import DestinationExistsError, UnwritableError
-from kafkalog.storage import Attempt, Changes, NewFile
+from kafkalog.errors import (
+    CorruptDataError,
+    DestinationExistsError,
+    NotAKafkaFileError,
+    UnreadableError,
+    UnwritableError,
+)
+from kafkalog.journal.backup import Backup
+from kafkalog.journal.journal import BEGINS, JOURNAL_NAME
+from kafkalog.server import commits_file
+from kafkalog.server.commits_file import CommitsFile
+from kafkalog.storage import AppendedFile, Attempt, Changes, NewDirectory, NewFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,3 +178,110 @@ def test_a_task_of_an_ended_run_does_not_begin(tmp_path: Path):
     with pytest.raises(UnwritableError), Attempt(str(tmp_path / "gone"), "result"):
         pytest.fail("the task began")
     assert os.listdir(tmp_path) == []
+
+
+FOREIGN = [
+    b"notes", b"\0" * 10_000, b"{}", b'{"groups": []}', b"first\nlast", b'{"group":"a"}',
+    b'{"type":"run"}', b"\xff" * (1 << 17),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+def test_a_file_to_append_to_is_ours_before_it_is_cut(tmp_path: Path, content: bytes):
+    """A user may name any file: nothing in it shows that its last line was torn."""
+    file, backup = tmp_path / "file", tmp_path / "backup"
+    backup.mkdir()
+    (backup / JOURNAL_NAME).write_bytes(content)
+    file.write_bytes(content)
+    for opened, path in (
+        (CommitsFile(str(file), []), file),
+        (Backup(str(backup), "compact", None), backup / JOURNAL_NAME),
+    ):
+        with pytest.raises(CorruptDataError, match="kafkalog did not write"):
+            opened.__enter__()
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("begins", [commits_file._BEGINS, BEGINS])
+def test_a_torn_line_is_cut(tmp_path: Path, begins: tuple[bytes, ...]):
+    """A crash leaves any part of the last line, the first line of a file included."""
+    path, line = tmp_path / "file", begins[0] + b'one"}'
+    for before in (b"", line + b"\n"):
+        for end in range(len(line)):
+            path.write_bytes(before + line[:end])
+            with AppendedFile(str(path), begins) as file:
+                assert path.read_bytes() == before
+                file.append(line)
+            assert path.read_bytes() == before + line + b"\n"
+
+
+@pytest.mark.parametrize("fails", ["copy_file_range", "read", "write"])
+def test_a_copy_blames_the_side_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+):
+    """A disk that cannot be read is no reason to look for another target."""
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+
+    def failing(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "copy_file_range", failing)
+    monkeypatch.setattr(os, fails, failing)
+    writing = UnwritableError if fails == "write" else UnreadableError
+    for copy in (
+        lambda: copy_into_new_directory(source, tmp_path / "new"),
+        lambda: Changes(str(tmp_path))._copy(str(source), "again"),
+    ):
+        if fails == "copy_file_range":
+            copy()
+            continue
+        with pytest.raises(writing) as raised:
+            copy()
+        assert (raised.value.path == str(source)) == (fails == "read")
+
+
+def copy_into_new_directory(source: Path, to: Path) -> None:
+    with NewDirectory(str(to)) as directory:
+        directory.copy(str(source), "file", 0, clones=False)
+
+
+@pytest.mark.parametrize("kind", ["device", "FIFO", "directory"])
+def test_only_regular_files_are_copied(tmp_path: Path, kind: str):
+    """Bytes of a device never end; a FIFO would wait."""
+    source = tmp_path / "source"
+    match kind:
+        case "device":
+            source.symlink_to("/dev/zero")
+        case "FIFO":
+            os.mkfifo(source)
+        case _:
+            source.mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(NotAKafkaFileError, match=kind):
+            copy_into_new_directory(source, tmp_path / "new")
+        if kind != "device":  # links are refused there
+            with pytest.raises(NotAKafkaFileError, match=kind):
+                Changes(str(tmp_path))._copy(str(source), "again")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_copy_has_what_was_there_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A source that grows faster than it is copied does not fill the disk."""
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+    read = os.read
+
+    def growing(descriptor: int, size: int) -> bytes:
+        with source.open("ab") as file:
+            file.write(b"more" * 100)
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", growing)
+    monkeypatch.setattr(os, "copy_file_range", lambda *_: os.truncate("/", 0))  # fails
+    copy_into_new_directory(source, tmp_path / "new")
+    assert (tmp_path / "new" / "file").read_bytes() == b"content"

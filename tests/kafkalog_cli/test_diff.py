@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,6 @@ from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -51,6 +51,20 @@ def test_what_differs_is_shown_and_the_rest_is_counted(
     assert result.stderr == "note: 1 partition of 5 identical (--all shows them)\n"
     every = kafkalog("diff", *sides, "--all", "--format", "csv").stdout.decode().splitlines()
     assert len(every) == 6
+
+
+def test_two_topics_are_not_compared(kafkalog: Run) -> None:
+    """Their offsets mean different records, however many they have in common."""
+    found = kafkalog("diff", f"{LOG_DIR}/orders-0", f"{LOG_DIR}/customers-0")
+    [line] = found.stdout.decode().splitlines()[1:]
+    assert (found.status, line.split()[1]) == (1, "other-topic")
+    ids = [
+        (Path(LOG_DIR) / name / "partition.metadata").read_text().split()[-1]
+        for name in ("orders-0", "customers-0")
+    ]
+    said = f"topic id {ids[0]} | {ids[1]}: offsets of different topics are not compared"
+    assert said in " ".join(line.split())
+    assert "in common" not in line
 
 
 def test_records_that_differ_follow_their_partition(

@@ -42,6 +42,23 @@ def metrics_of(path: Path) -> dict[tuple[str, str], float]:
     return found
 
 
+@pytest.mark.parametrize("content", [b"notes", b"notes\n", b"# HELP node_load1 1m load average.\n"])
+def test_metrics_replace_no_file_of_something_else(
+    tmp_path: Path, kafkalog: Kafkalog, content: bytes
+) -> None:
+    """The user named it, which does not prove that it is ours."""
+    file = tmp_path / "notes.txt"
+    file.write_bytes(content)
+    make_log(tmp_path / "log")
+    words = ("export", tmp_path / "log", "--to", tmp_path / "lake", "--append", "--metrics", file)
+    found = kafkalog(*words)
+    assert found.status == 4, found
+    assert "something else than metrics" in found.stderr
+    assert file.read_bytes() == content
+    file.write_bytes(b"")
+    assert kafkalog(*words).status == 0
+
+
 def test_metrics_of_runs(
     tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

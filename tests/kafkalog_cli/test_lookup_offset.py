@@ -12,6 +12,8 @@ from kafkalog.batches import lookup
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.conftest import SCENARIOS, State
 
+PARTITION = "examples/log-dir/orders-0"
+
 # The leader epoch of `latest` is the running leader's own. Where it is not (yet, or any more) in
 # leader-epoch-checkpoint, no reader of the disk can know it.
 EPOCH_OFF_DISK = {
@@ -304,3 +306,25 @@ def test_one_damaged_partition_costs_only_its_answer(tmp_path: Path, kafkalog: A
     assert result.status not in (0, 1)
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["partition"] for row in rows] == [0, 2]
+
+
+@pytest.mark.parametrize(("text", "unit"), [
+    ("1704067460", "seconds"), ("1704067460000000", "microseconds"),
+    ("1704067460000000000", "nanoseconds"),
+])  # fmt: skip
+def test_a_time_in_another_unit_is_suspected(kafkalog: Any, text: str, unit: str) -> None:
+    """It is taken as milliseconds all the same, wherever a command takes a time."""
+    said = f"{text} is taken as milliseconds; as {unit} it would be 2024-01-01T00:04:20Z: "
+    for words in (
+        ("lookup-offset", PARTITION, "--timestamp", text),
+        ("dump-segment", PARTITION, "--from-time", text, "--limit", "1"),
+        ("find", PARTITION, "--key", "user-1", "--to-time", text),
+        ("simulate-retention", PARTITION, "--now", text, "--until", "+1d"),
+        ("lookup-offset", PARTITION, "--timestamp", "-1s", "--now", text),
+    ):
+        assert f"{said}1704067460000." in kafkalog(*words).stderr, words
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "60000", "1704067460000", "2024-01-01", "-2h"])
+def test_other_times_are_not_suspected(kafkalog: Any, text: str) -> None:
+    assert "taken as" not in kafkalog("lookup-offset", PARTITION, "--timestamp", text).stderr

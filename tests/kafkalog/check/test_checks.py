@@ -369,6 +369,7 @@ MADE_IN = {
     "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
+    "owner-differs": "kafkalog/check/test_owners.py",
     "read-from-copy": "kafkalog/tables/test_merging.py",
     "remote-indexes-wrong": "kafka/test_tiers.py",
     "remote-lineage-gap": "kafka/test_joined_tiers.py",

@@ -41,6 +41,14 @@ def a_file_at_the_destination(root: Path) -> None:
     (root / "out" / "mine").touch()
 
 
+def a_device(root: Path) -> None:
+    """Make a log whose bytes never end."""
+    plain(root)
+    log = root / "a" / "t-0" / f"{0:020}.log"
+    log.unlink()
+    log.symlink_to("/dev/zero")
+
+
 def later_metadata(root: Path) -> None:
     plain(root)
     feature = value_of("FeatureLevelRecord", name="metadata.version", featureLevel=31)
@@ -98,6 +106,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], int, str]] = {
     "no partition": (nothing, (), 3, "No partition is found."),
     "no such path": (lambda _: None, (), 3, "No such file or directory"),
     "taken": (a_file_at_the_destination, (), 4, "It exists, and is not an empty directory."),
+    "a device": (a_device, (), 3, "This is a device, not a regular file."),
     "later Kafka": (later_metadata, (), 5, "metadata.version is 31 (4.4-IV0), Kafka 4.3 knows 30"),
     "damaged": (damaged, (), 6, "The partition is damaged: The checksum of a batch is wrong."),
     "magic 3": (magic_3, (), 6, "The partition is damaged:"),

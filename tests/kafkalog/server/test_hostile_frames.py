@@ -29,7 +29,7 @@ from formats.error_codes import ErrorCode
 from formats.message_codec import encode
 from formats.message_table import requests
 from kafkalog.server.connection import REQUEST_SIZE_MAX
-from kafkalog.server.model import CONNECTIONS_MAX, Address
+from kafkalog.server.model import Address
 from tests.builders import copy_tree
 from tests.kafkalog.server.protocol import SECONDS_MAX
 from tests.kafkalog.server.wire import Wire
@@ -283,25 +283,6 @@ def test_hostile_frames_cost_their_connections_only(tmp_path: Path):
         print(f"{FRAMES} frames, {fuzzer.answered} answers")
         assert sent.keys() == {message.name for message, _ in table}
         assert fuzzer.answered > FRAMES / 100, "no frame got as far as an answer"
-
-
-def test_many_connections_leave_room_for_others(tmp_path: Path):
-    """Silent connections keep their places; connections above the limit are closed at once."""
-    room, silent_ones, many = CONNECTIONS_MAX, 50, CONNECTIONS_MAX + 100
-    with served(EXAMPLE, tmp_path) as server, contextlib.ExitStack() as stack:
-        half = struct.pack(">ihh", 100, 3, 1)
-        for _ in range(silent_ones):
-            silent = stack.enter_context(socket.create_connection(server.address, SECONDS_MAX))
-            silent.sendall(half)
-        with contextlib.ExitStack() as more:
-            crowd = [
-                more.enter_context(socket.create_connection(server.address, SECONDS_MAX))
-                for _ in range(many)
-            ]
-            for one in crowd[room - silent_ones :]:
-                with contextlib.suppress(ConnectionError):
-                    assert one.recv(1) == b""
-        eventually_sound(server)
 
 
 def test_clients_that_have_gone_keep_no_places(tmp_path: Path):
