@@ -40,9 +40,10 @@ def salvage(
 
     Batches are copied byte for byte. One is left out if its bytes or records are damaged, or if
     more batches around it contradict its offsets or leader epoch; if they leave just the room that
-    it takes, its base offset, which no checksum covers, is corrected instead. A broker scans DIR/log once when
-    it starts. A partition that cannot be processed is left out, which the exit status shows; the
-    others are copied. If the disk is failing, image it first and salvage the image.
+    it takes, its base offset, which no checksum covers, is corrected instead. A broker scans
+    DIR/log once when it starts. A partition that cannot be processed is left out, which the exit
+    status shows; the others are copied. If the disk is failing, image it first and salvage the
+    image.
 
     With --from-tier the result has the whole log of each partition, and of a log directory also
     the partitions that only the tier has.
