@@ -27,6 +27,7 @@ class ServedSegment(OpenSegment):
     Attributes:
         path: of the log.
         sound: a range of positions whose batches were checked.
+        low: the lowest offset that what follows them can have; None if unknown.
         hints: positions of offsets at which the next fetch may begin.
         held: where bytes of an object begin that were read last, and these: to read them again
             would be another request.
@@ -35,6 +36,7 @@ class ServedSegment(OpenSegment):
     def __init__(self, segment: Segment, damaged: Callable[[Defect], object]) -> None:
         super().__init__(segment, damaged=damaged)
         self.sound = (0, 0)
+        self.low: int | None = None
         self.hints: dict[int, int] = {}
         self.held = (0, b"")
         self.path = segment.log.path

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Final
 from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
-from kafkalog.batches.framing import Frames, crc_valid, read_batch
+from kafkalog.batches.framing import read_batch
+from kafkalog.batches.order import Order
+from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.living import CHANGES
 from kafkalog.model import Batch, Defect, Isolation
+from kafkalog.paths.uris import is_object
 from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.server.open_files import ServedSegment
 from kafkalog.unified_log import UnifiedLog
@@ -39,6 +42,9 @@ _WINDOW_SIZE: Final = 1 << 20
 _TAILS: Final = ("torn-tail", "zero-tail")
 _HEADER: Final = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "magic", "crc", "last_offset_delta"
+)
+_UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
+    "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
 _TRIES_MAX: Final = 3
 
@@ -203,7 +209,7 @@ class ServedLog:
         """
         opened = _segment_of(sent)
         with self._lock, suppress(KafkaLogError, OSError):
-            self._checked(opened, opened.sound[1], _end_ahead(sent, opened))
+            self._checked(opened, opened.sound[1], _end_ahead(sent, opened), opened.low)
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:
         start, end = self.log.fetch_bounds(isolation)
@@ -218,11 +224,11 @@ class ServedLog:
             raise InvalidSizeError
         for segment in self.log.segments[first:]:
             opened = self._files.open(segment, self._meet)
-            position = self._position(opened, offset)
+            position, low = self._position(opened, offset)
             if position is None:
                 continue
             stop = self._stop_position(opened, end)
-            sound = self._sound_range(opened, position, stop, size)
+            sound = self._sound_range(opened, position, stop, size, low)
             if sound is None:
                 continue
             batch, following = sound
@@ -239,14 +245,22 @@ class ServedLog:
             return Slice(records, aborted)
         return Slice(b"", None, is_end=True)
 
-    def _position(self, opened: ServedSegment, offset: int) -> int | None:
-        """Return the position of the batch with an offset, or of the next one in the segment."""
+    def _position(self, opened: ServedSegment, offset: int) -> tuple[int | None, int | None]:
+        """Return the position of the batch with an offset, or of the next one in the segment.
+
+        With it comes the lowest offset that this batch can have; None if unknown.
+        """
         hint = opened.hints.get(offset)
         if hint is not None:
-            return hint if hint < opened.source.size_bytes else None
-        entry = opened.index_entry(offset)
-        batch = opened.find_batch(entry.position if entry else 0, offset)
-        return None if batch is None else batch.position
+            return hint if hint < opened.source.size_bytes else None, offset
+        if is_object(
+            opened.segment.log.path
+        ):  # the batches around it would be requests of their own
+            entry = opened.index_entry(offset)
+            batch = opened.find_batch(entry.position if entry else 0, offset)
+            return None if batch is None else batch.position, None
+        batch = batch_for(offset, opened.batches(opened.start_before(offset)))
+        return (None, None) if batch is None else (batch.position, batch.base_offset)
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
         """Return the position in the segment from which on nothing may be read."""
@@ -254,22 +268,26 @@ class ServedLog:
         size = opened.source.size_bytes
         if end >= (self.log.log_end_offset if following is None else following):
             return size
-        position = self._position(opened, end)
+        position, _ = self._position(opened, end)
         return size if position is None else position
 
     def _sound_range(
-        self, opened: ServedSegment, position: int, stop: int, size: int
+        self, opened: ServedSegment, position: int, stop: int, size: int, low: int | None
     ) -> tuple[Batch, int] | None:
         """Return the first sound batch, and where those end that follow it; None: all are bad."""
         while position < stop:
             first = read_batch(opened, position, opened.source.size_bytes)
             if isinstance(first, Batch):
                 needed = max(size, first.size_bytes)
-                following = self._checked(opened, position, min(stop, position + needed))
+                following = self._checked(opened, position, min(stop, position + needed), low)
                 if following > position:
                     return first, following
-            found = Frames(opened.source, check_crc=True).at(position)
+            found = _judged(opened, position, low)
             if isinstance(found, Batch):
+                if found.is_sound and found.header_defect is not None:
+                    self._tell(found.header_defect)
+                    opened.hint(found.next_offset, found.end_position)
+                    return found, found.end_position
                 found = next(batch_defects(found), found)
             assert isinstance(found, Defect), "it has just been found damaged"
             self._meet(found)
@@ -280,19 +298,23 @@ class ServedLog:
         """Report damage, once per place; raise `DamagedError` if fetches stop there."""
         if defect.reference in _TAILS:
             return  # a broker takes it for the end of the log
+        self._tell(defect)
+        if self._options.on_damage == OnDamage.STOP:
+            raise DamagedError
+
+    def _tell(self, defect: Defect) -> None:
         place = (defect.path, defect.position or 0)
         if place not in self._told:
             self._told.add(place)
             self._listener.damaged(defect)
-        if self._options.on_damage == OnDamage.STOP:
-            raise DamagedError
 
-    def _checked(self, opened: ServedSegment, position: int, end: int) -> int:
+    def _checked(self, opened: ServedSegment, position: int, end: int, low: int | None) -> int:
         """Return where the sound batches end that begin at a position: at `end`, or before it."""
         before, at = opened.sound
         # The range that is known to be sound does not reach the position.
         if not before <= position <= at:
             before = at = position
+            opened.low = low
         if at >= end:
             return end
         source = opened.source
@@ -301,7 +323,7 @@ class ServedLog:
                 window = _window(min(_WINDOW_SIZE, end - at))
                 source.read_into(at, window)
                 opened.hold(at, window)
-                reached = self._walk(opened, window, at)
+                reached, opened.low = self._walk(opened, window, at, opened.low)
                 if reached == at:
                     batch = read_batch(opened, at, source.size_bytes)
                     if not isinstance(batch, Batch):
@@ -310,9 +332,10 @@ class ServedLog:
                         opened.sound = before, at
                         # Its end is checked when somebody wants the whole of it.
                         return end
-                    if not crc_valid(source, batch):
+                    found = _judged(opened, at, opened.low)
+                    if isinstance(found, Defect) or not found.is_sound or found.header_defect:
                         return at
-                    reached = batch.end_position
+                    reached, opened.low = found.end_position, found.next_offset
                 at = reached
         except BytesUnreadableError:
             return at
@@ -320,32 +343,54 @@ class ServedLog:
             opened.sound = before, at
         return end
 
-    def _walk(self, opened: ServedSegment, window: memoryview, start: int) -> int:
-        """Return the position up to which the batches in a window are whole and sound."""
+    def _walk(
+        self, opened: ServedSegment, window: memoryview, start: int, low: int | None
+    ) -> tuple[int, int | None]:
+        """Return the position up to which the batches in a window are whole and sound.
+
+        With it comes the lowest offset that the next one can have. Of two batches that contradict
+        each other, `Order` has to say which one is out of place: the walk ends before both.
+        """
         inner, size = 0, len(window)
-        following_offset = None
+        before = inner, low
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
+            if low is not None and base_offset < low:
+                inner, low = before
+                break
             following = inner + c.LOG_OVERHEAD + length
             if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
                 break
             if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break
-            following_offset = base_offset + delta + 1
+            before = inner, low
+            low = base_offset + delta + 1
             inner = following
-        if following_offset is not None:
-            opened.hint(following_offset, start + inner)
-        return start + inner
+        else:
+            # The header of the next batch is not here, and may contradict the last one.
+            is_file = not is_object(opened.segment.log.path)
+            if is_file and start + inner < opened.source.size_bytes:
+                inner, low = before
+        if inner and low is not None:
+            opened.hint(low, start + inner)
+        return start + inner, low
 
     def _records(self, opened: ServedSegment, first: Batch, end: int) -> FileRange | bytes:
         """Return bytes of a segment, batches of old magics rebuilt in today's."""
         source = opened.source
         batch: Batch | Defect = first
+        if first.header_defect is not None and first.magic >= 2:
+            data = bytearray(source.read(first.position, first.size_bytes))
+            size = first.size_bytes - c.LOG_OVERHEAD
+            epoch = first.partition_leader_epoch
+            _UP_TO_MAGIC.pack_into(data, 0, first.base_offset, size, epoch, first.magic)
+            return bytes(data)
         # Today's clients need magic 2 (docs/guide/serve.md).
         if first.magic >= 2:
             held = opened.held_at(first.position, end - first.position)
             if held is not None:
-                self._walk(opened, memoryview(held), first.position)  # where the next fetch begins
+                # Where the next fetch begins.
+                self._walk(opened, memoryview(held), first.position, None)
             return FileRange(source, first.position, end - first.position, opened, held)
         from kafkalog.batches.records import hold_records
         from kafkalog.compaction.cleaning import rewritten
@@ -392,6 +437,12 @@ class ServedLog:
             if number < index.entry_count:
                 return index.entry(number).offset
         return self.log.log_end_offset if following is None else following
+
+
+def _judged(opened: ServedSegment, position: int, low: int | None) -> Batch | Defect:
+    """Return what is at a position, as readers see it."""
+    base, high = opened.segment.base_offset, opened.segment.next_base_offset
+    return Order(opened.source, None, base if low is None else low, high).at(position)
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:
