@@ -17,7 +17,7 @@ from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, KafkaLogError, ShortageError, UsageError, contained, raised
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
 from kafkalog.targets import open_targets, require_topics, topics_of
@@ -114,6 +114,8 @@ class Comparer:
                     )
                     yield RecordDifference(found.topic, found.partition, offset, left, right,
                                            is_above)  # fmt: skip
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             self.failed(error)
         finally:
@@ -129,7 +131,7 @@ class Comparer:
     def _side(self, partition: PartitionDir) -> Side:
         log = UnifiedLog(self._show(partition).partition)
         topic_id = None
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
         is_noted = log.checkpoint(file_names.HIGH_WATERMARKS) is not None
         return Side(

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.datasets.model import StateTable, Tables
-from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
+from kafkalog.errors import KafkaLogError, OutOfMemoryError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.tables.model import Answer, TableName, columns_for
 
@@ -143,7 +143,7 @@ class Database:
 
         Raises:
             UsageError: DuckDB rejects it, or a part of it fails.
-            LimitExceededError: it needs more memory, and cannot use files instead.
+            OutOfMemoryError: it needs more memory, and cannot use files instead.
             KafkaLogError: the logs cannot be read, as `kafkalog.dataset`.
         """
         self._close_result()
@@ -256,7 +256,7 @@ class _Result:
         if self._failures:
             return self._failures[0]
         if isinstance(raised, duckdb.OutOfMemoryException):
-            return LimitExceededError(
+            return OutOfMemoryError(
                 f"The query needs more memory: {_words(raised)[0]}.",
                 hint="--memory-limit 4GiB gives it more.",
             )

@@ -16,6 +16,7 @@ from kafkalog.errors import (
     UnwritableError,
     UsageError,
 )
+from kafkalog.paths.retry import tried
 from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,
@@ -99,7 +100,7 @@ class NewDirectory:
             # and would remove it (`_remove_left_over`).
             self._lock = lock_directory(self.building)
             try:
-                self._around = os.stat(like) if like is not None else os.fstat(self._lock)
+                self._around = os.fstat(self._lock) if like is None else tried(like, os.stat, like)
                 take_after_directory(self._lock, self._around)
             except OSError:
                 self._discard()
@@ -166,7 +167,7 @@ class NewDirectory:
             UnwritableError: the bytes cannot be read or written.
         """
         try:
-            opened = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            opened = tried(source, os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise UnreadableError(f"{error.strerror}.", path=source) from error
         try:

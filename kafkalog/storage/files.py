@@ -16,7 +16,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.engine import Crew
-from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
+from kafkalog.errors import (
+    DestinationExistsError,
+    OutOfMemoryError,
+    UnsupportedError,
+    UnwritableError,
+)
+from kafkalog.paths.retry import tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -174,9 +180,11 @@ def exists(path: str) -> DestinationExistsError:
     )
 
 
-def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
+def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | OutOfMemoryError:
     """Return the error for a failed write."""
     number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOMEM:
+        return OutOfMemoryError(path=path)
     reason = os.strerror(number) if number else str(error)
     return UnwritableError(f"The path cannot be written: {reason}.", path=path)
 
@@ -191,7 +199,7 @@ def take_after(descriptor: int, like: str) -> None:
 
     Attributes that only root may set are left as they are.
     """
-    status = os.stat(like, follow_symlinks=False)
+    status = tried(like, os.stat, like, follow_symlinks=False)
     assert not stat.S_ISLNK(status.st_mode), f"{like}: a link says nothing of permissions"
     _give(descriptor, status)
     os.chmod(descriptor, stat.S_IMODE(status.st_mode))

@@ -17,6 +17,7 @@ from kafkalog.errors import (
     FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
+    TemporaryError,
     UnreadableError,
     UnsupportedError,
     UsageError,
@@ -177,7 +178,7 @@ def test_a_server_that_goes_away(log_dir: Path) -> None:
             assert source.read(0, 100) == data[:100]
             store.stop()
             port = int(store.endpoint.rpartition(":")[2])
-            with hanging_up(port) as tried, pytest.raises(UnreadableError) as raised:
+            with hanging_up(port) as tried, pytest.raises(TemporaryError) as raised:
                 source.read(len(data) - 100, 100)
     assert raised.value.path == f"s3://{BUCKET}/a-0/00000000000000000000.log"
     assert "\n" not in raised.value.message
