@@ -168,13 +168,17 @@ class Frames:
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
-    """Verify the stored checksum: CRC-32C for magic 2, otherwise CRC-32."""
+    """Verify the stored checksum: CRC-32C for magic 2, otherwise CRC-32.
+
+    Raises:
+        FileChangedError: the file is shorter than when the batch was found in it.
+    """
     checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
         checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
     computed = 0
     while position < batch.end_position:
-        piece = source.read(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
+        piece = source.read_exactly(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
         computed = checksum(piece, computed)
         position += len(piece)
     return computed == batch.crc
