@@ -218,7 +218,7 @@ class _Search:
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             try:
-                chunk = self._source.read(position, wanted)
+                chunk = self._source.read_exactly(position, wanted)
             except BytesUnreadableError:
                 if size > _CHUNK_SIZE_MIN:
                     # Smaller steps, to get as close to the unreadable block as possible.
