@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import fs
 
-from kafkalog.codecs import decompress, lz4, zstd
+from formats.constants import ZSTD
+from kafkalog.codecs import compress, decompress, lz4, zstd
 from kafkalog.codecs.output import refused
 from kafkalog.errors import (
     CorruptDataError,
@@ -25,6 +28,7 @@ from kafkalog.paths import object_clients, object_store
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.retry import Retry, is_busy, retrying, tried
 from kafkalog.paths.source import Source
+from tests.builders import batch, record, write_log
 from tests.counted_store import counted_store
 from tests.sampling import sampled
 
@@ -327,3 +331,33 @@ def test_a_store_that_is_not_there(kafkalog: Run) -> None:
     with retrying(Retry(60, sleep=pytest.fail)), pytest.raises(UnreadableError):
         Source(uri)
     assert kafkalog("ls", uri).status == 3
+
+
+LITTLE_MEMORY = """
+import re, resource, sys
+from kafkalog_cli.main import run
+
+line = ["export", "--engine", "local", "--file-format", "ndjson", "--to"]
+assert run([*line, sys.argv[1] + "-small", sys.argv[2]]) == 0  # loads all that it needs
+used = int(re.search(r"VmSize:\\s*(\\d+)", open("/proc/self/status").read())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20),) * 2)
+sys.exit(run([*line, *sys.argv[1::2]]))
+"""
+
+
+def test_an_export_without_memory_is_not_complete(tmp_path: Path) -> None:
+    """Else a later run would find it complete, without the records that did not fit."""
+    small, large = (
+        write_log(
+            tmp_path / name / "orders-0",
+            batch(payload=compress(record(value=bytes(size)), ZSTD), attributes=ZSTD, count=1),
+        )
+        for name, size in (("small", 1), ("large", 200 << 20))
+    )
+    to = tmp_path / "to"
+    line = [sys.executable, "-c", LITTLE_MEMORY, to, small.parent, large.parent]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == OutOfMemoryError.exit_code, done.stderr
+    assert "Memory ran out" in done.stderr
+    assert "damage" not in done.stdout
+    assert not (to / "_SUCCESS").exists()
