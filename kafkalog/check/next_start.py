@@ -12,7 +12,7 @@ from kafkalog.check.identity import CheckedLogDir, strays_of
 from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, RunError
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.recovery import (
@@ -84,7 +84,7 @@ class PartitionStart(PartitionCheck):
             yield
         except DataError:
             self._start = None  # the walk over the files reports what cannot be read
-        except MemoryError:
+        except (MemoryError, RunError):
             raise
         except Exception as error:  # noqa: BLE001 # a bug here is a finding; other checks go on
             self._start = None
