@@ -385,15 +385,11 @@ class ChunkReader:
         position, end: where in it.
         doubled: whether chunks without compressed batches may be twice as large, for work with a
             high fixed cost per chunk.
-
-    Attributes:
-        failure: why the reference scanner must judge, if a disk did not give the bytes.
     """
 
     def __init__(self, source: Source, position: int, end: int, *, doubled: bool = False) -> None:
         self.position = position
         self.end = end
-        self.failure: BytesUnreadableError | None = None
         self._source = source
         self._size = CHUNK_SIZE_MIN
         self._size_max = CHUNK_SIZE_MAX
@@ -427,9 +423,8 @@ class ChunkReader:
             try:
                 self._source.read_into(self.position, workspace.arena.data[:size])
             # A smaller chunk may end before the bad block; the last step is left to the scanner.
-            except BytesUnreadableError as error:
+            except BytesUnreadableError:
                 if is_small:
-                    self.failure = error
                     return None
                 is_small, size = True, CHUNK_SIZE_MIN
                 self._size = size

@@ -109,8 +109,6 @@ class _Log:
                     chunk = reader.read(spaces[0])
                     if chunk is None:
                         found = frames.at(reader.position)
-                        if isinstance(found, Batch) and reader.failure is not None:
-                            raise reader.failure  # bytes that a disk keeps are no difference
                         if isinstance(found, Batch) or not _is_end(found.reference, segment):
                             self.odd_at = source.path, reader.position
                             return
