@@ -74,6 +74,7 @@ def run(argv: list[str]) -> int:
     from kafkalog.errors import (
         NOTHING_TO_DO,
         KafkaLogError,
+        NotFoundError,
         OutOfMemoryError,
         UnwritableError,
         as_internal_error,
@@ -99,6 +100,9 @@ def run(argv: list[str]) -> int:
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
+        # What is not found may be in what could not be read.
+        if isinstance(error, NotFoundError) and unread:
+            outcome.show_error(unread.error())
         outcome.show_error(error)
         return error.exit_code
     except SystemExit as stop:  # of argparse, for kafka-dump-log, or of click, for a broken pipe
