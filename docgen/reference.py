@@ -25,17 +25,17 @@ EXIT_MEANINGS = {
     1: "done; defects were found, or not what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "
-    "or a cluster does not answer, or failed",
+    "or a cluster does not answer, or failed; or a disk or store is busy for now",
     4: "refused: what was to be created exists or cannot be written, or a broker is running on the "
     "log directory; nothing changed",
     5: "unsupported: a version, codec or part that is not available",
     6: "corrupt data stopped the work on an input",
-    7: "a limit was hit, such as that of decompressed size, or `--max-requests`",
+    7: "a limit was hit, such as that of decompressed size, or `--max-requests`; or memory ran out",
     PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
     "refused; the output says what",
     NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it; "
     "nothing changed",
-    INTERNAL_ERROR: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever "
+    INTERNAL_ERROR: "kafkalog itself failed (a bug): no verdict, whatever "
     "was printed; `kafkalog --debug …` shows where",
     130: "interrupted (Ctrl-C)",
 }

@@ -15,6 +15,7 @@ from typing import Final
 from formats import file_names
 from kafkalog.paths import uris
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.retry import tried
 
 # `struct flock`, and the index of its `l_type` field, per platform.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
@@ -40,10 +41,10 @@ def is_broker_running(log_dir: str) -> bool:
     if flock is None or uris.is_object(path):
         return False
     try:
-        status = os.stat(path)
+        status = tried(path, os.stat, path)
         if (status.st_dev, status.st_ino) in held_here:
             return False
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = tried(path, os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         reading_error(error, path)  # reported, unless the file does not exist
         # A lock file of another user that nobody else may open: a broker's, most likely.

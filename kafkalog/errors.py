@@ -1,5 +1,6 @@
 """The errors that stop the work: one class per reason, each with a reference and an exit status.
 
+They have two branches: a `DataError` is about what is read, a `RunError` about the run that reads.
 Damage found in data is a `kafkalog.model.Defect`, a value; an error here means that the work could
 not go on. The exit statuses are those of the command line's contract (`docs/exit-codes.md`).
 """
@@ -32,11 +33,12 @@ class KafkaLogError(Exception):
         position: byte position in that file.
         note: something worth knowing besides the message.
         hint: what to do next, ideally a command.
-        is_temporary: whether the same may succeed a little later, because something was busy.
+        is_temporary: whether a later round of the same run may succeed, because something was busy.
     """
 
     reference: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 3
+    is_temporary: bool = False
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class KafkaLogError(Exception):
         is_temporary: bool = False,
     ) -> None:
         super().__init__(message)
-        self.is_temporary = is_temporary
+        self.is_temporary |= is_temporary
         self.message = message
         self.path = path
         self.position = position
@@ -68,20 +70,57 @@ class KafkaLogError(Exception):
         return self.path if self.position is None else f"{self.path}, position {self.position}"
 
 
-class UsageError(KafkaLogError):
+class DataError(KafkaLogError):
+    """What is on the disk, or is not: a reader may pass over it, and go on with the rest."""
+
+
+class RunError(KafkaLogError):
+    """What says nothing about the data: no reader may take it for damage, or for an answer."""
+
+
+class ShortageError(RunError):
+    """Something is lacking that every other file needs as well, so that the run cannot go on."""
+
+
+class TemporaryError(ShortageError):
+    """A disk or a store does not answer for now, or too many files are open. It is no damage."""
+
+    reference = "temporary"
+    is_temporary = True
+
+
+class OutOfMemoryError(ShortageError):
+    """Memory ran out. It is no damage, and no answer of the run is complete."""
+
+    reference = "limit-exceeded"
+    exit_code = 7
+
+    def __init__(
+        self,
+        message: str = "Memory ran out.",
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        note: str | None = "This is no damage: nothing is known of the data that was being read.",
+        hint: str | None = "Give the process more memory.",
+    ) -> None:
+        super().__init__(message, path=path, position=position, note=note, hint=hint)
+
+
+class UsageError(RunError):
     """An option, an argument or a combination of them makes no sense."""
 
     reference = "usage"
     exit_code = 2
 
 
-class NotFoundError(KafkaLogError):
+class NotFoundError(DataError):
     """The path does not exist."""
 
     reference = "path-not-found"
 
 
-class UnreadableError(KafkaLogError):
+class UnreadableError(DataError):
     """The path exists but cannot be read: permissions, an I/O error, a loop of links."""
 
     reference = "path-unreadable"
@@ -97,62 +136,69 @@ class BytesUnreadableError(UnreadableError):
     reference = "bytes-unreadable"
 
 
-class NotAKafkaFileError(KafkaLogError):
+class NotAKafkaFileError(DataError):
     """The path is not a file or directory that Kafka writes."""
 
     reference = "not-a-kafka-file"
 
 
-class DestinationExistsError(KafkaLogError):
+class DestinationExistsError(RunError):
     """The destination exists already; nothing was changed."""
 
     reference = "destination-exists"
     exit_code = 4
 
 
-class UnwritableError(KafkaLogError):
+class UnwritableError(RunError):
     """The destination cannot be written: permissions, a full disk, an I/O error."""
 
     reference = "path-unwritable"
     exit_code = 4
 
 
-class LogDirInUseError(KafkaLogError):
+class LogDirInUseError(RunError):
     """A broker or another kafkalog is using the log directory; nothing was changed."""
 
     reference = "log-dir-in-use"
     exit_code = 4
 
 
-class RefusedError(KafkaLogError):
+class RefusedError(RunError):
     """The operation could lose data or needs confirmation; nothing was changed."""
 
     reference = "refused"
     exit_code = 4
 
 
-class ChangedSinceError(KafkaLogError):
+class ChangedSinceError(RunError):
     """A partition changed since the run that is to be undone; undoing would lose those changes."""
 
     reference = "changed-since"
     exit_code = 4
 
 
-class PartlyDoneError(KafkaLogError):
+class PartlyDoneError(RunError):
     """Something was changed or written before something else failed or was refused."""
 
     reference = "partly-done"
     exit_code = PARTLY_DONE
 
 
-class UnsupportedError(KafkaLogError):
-    """A version, codec or optional part is needed but not available."""
+class UnsupportedError(RunError):
+    """An optional part is needed but not available."""
 
     reference = "unsupported"
     exit_code = 5
 
 
-class CorruptDataError(KafkaLogError):
+class UnsupportedDataError(DataError):
+    """The data have a version, a layout or a key that cannot be read."""
+
+    reference = "unsupported"
+    exit_code = 5
+
+
+class CorruptDataError(DataError):
     """Bytes do not follow the format, and the work cannot go on without them."""
 
     reference = "corrupt-data"
@@ -188,33 +234,34 @@ class OffsetsMissingError(CorruptDataError):
         super().__init__(message, reference=self.reference, path=path, position=position, hint=hint)
 
 
-class LimitExceededError(KafkaLogError):
-    """A limit on memory or on decompressed size was exceeded."""
+class LimitExceededError(DataError):
+    """A batch or a file is larger than the limit for its kind."""
 
     reference = "limit-exceeded"
     exit_code = 7
 
 
-class RequestsExceededError(LimitExceededError):
+class RequestsExceededError(ShortageError):
     """A run needs more requests to object stores than `--max-requests` allows."""
 
     reference = "requests-exceeded"
+    exit_code = 7
 
 
-class EngineError(KafkaLogError):
+class EngineError(RunError):
     """Spark failed: it does not answer, or a task failed or was lost."""
 
     reference = "engine-failed"
 
 
-class ClusterError(KafkaLogError):
+class ClusterError(RunError):
     """A cluster cannot be reached, or does not do what it is asked."""
 
     reference = "cluster-failed"
 
 
-class InternalError(KafkaLogError):
-    """internal error: a bug, or not enough memory. It says nothing about the data."""
+class InternalError(RunError):
+    """internal error: a bug. It says nothing about the data."""
 
     reference = "internal-error"
     exit_code = INTERNAL_ERROR
@@ -253,11 +300,11 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
             wrapped in an `InternalError`.
 
     Raises:
-        MemoryError, RequestsExceededError: passed on, since the other items would meet it as well.
+        MemoryError, ShortageError: passed on, since the other items would meet it as well.
     """
     try:
         yield
-    except (MemoryError, RequestsExceededError):
+    except (MemoryError, ShortageError):
         raise
     except KafkaLogError as error:
         failed(error)

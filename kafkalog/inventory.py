@@ -11,7 +11,7 @@ from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
     FileEntry,
@@ -139,14 +139,14 @@ def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
     if entry := log_dir.file(file_names.META_PROPERTIES):
         try:
             meta = read_meta_properties(entry.path)
-        except KafkaLogError as error:
+        except DataError as error:
             defects.append(_defect(entry.path, error))
     checkpoints: dict[str, int | None] = {}
     for name in OFFSET_CHECKPOINTS:
         if entry := log_dir.file(name):
             try:
                 checkpoints[name] = len(read_offset_checkpoint(entry.path))
-            except KafkaLogError as error:
+            except DataError as error:
                 checkpoints[name] = None
                 defects.append(_defect(entry.path, error))
     sizes = (entry.size_bytes for entry in log_dir.files)
@@ -220,9 +220,9 @@ def _partition_row(
         end = log.log_end_offset if has_log else None
     except changes:
         raise  # a new listing knows it
-    except KafkaLogError:
+    except DataError:
         end = None
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     odd: dict[str, int] = {}
     for entry in partition.files:
@@ -273,7 +273,7 @@ def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Ite
                 largest = opened.largest_timestamp(recovered=segment.is_active or is_stale)[0]
         except changes:
             raise  # a new listing knows it
-        except KafkaLogError:
+        except DataError:
             largest = None
         indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
         sizes = [entry.used_bytes if entry else None for entry in indexes]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from formats.file_names import FileKind
 from kafkalog.defects import corrupt_data, make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
@@ -54,7 +54,7 @@ def _is_pointer(path: str) -> bool:
     try:
         with Source(path) as source:
             return _POINTER.fullmatch(source.read(0, _SIZES.stop)) is not None
-    except KafkaLogError:
+    except DataError:
         return False  # the finding about the file reports it
 
 

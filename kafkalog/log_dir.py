@@ -28,12 +28,7 @@ from formats.file_names import (
 )
 from formats.late_classes import dataclass
 from kafkalog import tiers
-from kafkalog.errors import (
-    KafkaLogError,
-    NotAKafkaFileError,
-    NotFoundError,
-    UsageError,
-)
+from kafkalog.errors import DataError, NotAKafkaFileError, NotFoundError, UsageError
 from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
 from kafkalog.listing import Late, file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
@@ -247,7 +242,7 @@ class LogDirListing:
     files: tuple[FileEntry, ...]
     partitions: tuple[PartitionDir, ...]
     others: tuple[str, ...] = ()
-    errors: dict[str, KafkaLogError] = field(default_factory=dict)
+    errors: dict[str, DataError] = field(default_factory=dict)
 
     def file(self, name: str) -> FileEntry | None:
         """Return the file with a name at the top of the directory, or None."""
@@ -441,7 +436,7 @@ def _log_dir(top: LogDirTop) -> LogDirListing:
         inner = os.path.join(path, directory)
         try:
             partitions.append(list_partition(inner))
-        except KafkaLogError as error:
+        except DataError as error:
             if file_system.exists(inner):  # if it is gone, a broker deleted or renamed it meanwhile
                 errors[inner] = error
     return LogDirListing(path, files, tuple(partitions), tuple(others), errors)

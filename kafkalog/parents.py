@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from formats.file_names import TOP_FILES, FileKind, parse_directory_name, parse_file_name
 from formats.late_classes import dataclass
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError
+from kafkalog.errors import DataError, NotAKafkaFileError
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.wording import counted
@@ -111,7 +111,7 @@ class _Search:
             # Gone since the listing, or a file: neither holds log directories.
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (OSError, KafkaLogError):
+            except (OSError, DataError):
                 self.unlisted.append(inner)
                 continue
             if _is_log_dir(inner, entries):
@@ -139,7 +139,7 @@ def is_partition(path: str) -> bool:
     """
     try:
         names = file_system.names(path)
-    except (OSError, KafkaLogError):
+    except (OSError, DataError):
         return False
     return _AT_TOP.isdisjoint(names) and _has_known_file(names)
 
@@ -151,7 +151,7 @@ def may_be_partition(path: str) -> bool:
     """
     try:
         names = file_system.names(path)
-    except (OSError, KafkaLogError):
+    except (OSError, DataError):
         return True
     return not names or _has_known_file(names)
 

@@ -24,7 +24,7 @@ from formats.file_names import (
 )
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import DataError, UsageError
 from kafkalog.listing import Late
 from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect
@@ -90,7 +90,7 @@ def _segments_known(metadata: tuple[PartitionDir, ...]) -> Known | None:
                 found = decode(PayloadKind.REMOTE_LOG_METADATA, record.key, record.value)
                 if found.value is not None:
                     note(known, found.value["data"])
-        except KafkaLogError:
+        except DataError:
             return None
     return known
 
@@ -176,7 +176,7 @@ def parts_of(local: PartitionDir, remote: Sequence[PartitionDir]) -> list[Partit
         one for one in remote if (one.topic, one.partition) == (local.topic, local.partition)
     ]
     topic_id = None
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         topic_id = read_topic_id(local.place_of(file_names.PARTITION_METADATA))
     ids = {one.name.uid for one in of_name if one.name is not None}
     if topic_id is None:
@@ -294,7 +294,7 @@ def _by_itself(one: _Uploaded, lineage: Epochs) -> _Uploaded:
     start = end = one.segment.start_offset
     log = one.files[FileKind.LOG]
     latest = -1
-    with suppress(KafkaLogError), one.opened() as opened:
+    with suppress(DataError), one.opened() as opened:
         end = max(start, opened.next_offset() - 1)
         if opened.time_index is not None:
             latest = opened.time_index.last_slot_timestamp()
@@ -313,7 +313,7 @@ def _by_itself(one: _Uploaded, lineage: Epochs) -> _Uploaded:
 
 def lineage_in(path: str) -> Epochs:
     """Return the leader epochs in a checkpoint; none if it cannot be read."""
-    with suppress(KafkaLogError):  # `verify` reports it
+    with suppress(DataError):  # `verify` reports it
         return tuple((one.epoch, one.start_offset) for one in read_leader_epochs(path))
     return ()
 
@@ -355,7 +355,7 @@ def _below(
 
 def _position_of(one: _Uploaded, offset: int) -> int | None:
     """Return where the batch begins that has an offset; None if it is not found."""
-    with suppress(KafkaLogError), one.opened() as opened:
+    with suppress(DataError), one.opened() as opened:
         for found in opened.scan_from(offset):
             if not isinstance(found, Defect) and found.base_offset >= offset:
                 return found.position

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.codecs import crc32c
-from kafkalog.errors import KafkaLogError, UnreadableError
+from kafkalog.errors import DataError, UnreadableError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
@@ -123,9 +123,9 @@ class Sighting:
     @property
     def is_another_topics(self) -> bool:
         """Whether the directory belongs to another topic of that name now, by its id."""
-        return os.path.isdir(self.directory) and self._topic_id != dict(ids_of(self.directory)).get(
-            _TOPIC_ID
-        )
+        if not file_system.is_directory(self.directory):
+            return False
+        return self._topic_id != dict(ids_of(self.directory)).get(_TOPIC_ID)
 
     def other_disk(self) -> str | None:
         """Describe how the files here differ from those seen; None if they are the same files.
@@ -184,11 +184,11 @@ class Sighting:
         and the disk shows that something in there was renamed or removed since.
         """
         log_dir = os.path.dirname(self.directory)
-        is_here = os.path.isdir(self.directory) and not self.is_another_topics
+        is_here = file_system.is_directory(self.directory) and not self.is_another_topics
         if is_here or log_dir_ids(log_dir) != self._log_dir_ids():
             return False
         with suppress(OSError, ValueError):
-            return self._is_later(os.stat(log_dir))
+            return self._is_later(file_system.stat(log_dir))
         return False
 
     @property
@@ -205,7 +205,7 @@ class Sighting:
         """Return whether the file or its directory changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
             with suppress(OSError, ValueError):
-                if self._is_later(os.stat(os.path.join(self.directory, path or ""))):
+                if self._is_later(file_system.stat(os.path.join(self.directory, path or ""))):
                     return True
         return False
 
@@ -226,7 +226,7 @@ def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     ids = log_dir_ids(os.path.dirname(directory))
     try:
         ids[_TOPIC_ID] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
-    except KafkaLogError as error:
+    except DataError as error:
         ids[file_names.PARTITION_METADATA] = error.reference
     return tuple(ids.items())
 
@@ -235,7 +235,7 @@ def log_dir_ids(log_dir: str) -> dict[str, str]:
     """Read the ids of a log directory."""
     try:
         properties = read_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-    except KafkaLogError as error:
+    except DataError as error:
         return {file_names.META_PROPERTIES: error.reference}
     return {name: properties[name] for name in _IDS if name in properties}
 
@@ -251,7 +251,7 @@ def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
 def _size_of(path: str) -> int | None:
     """Return the size of a file; None if it does not exist or no file can have its name."""
     try:
-        return os.stat(path).st_size
+        return file_system.stat(path).st_size
     except (OSError, ValueError):
         return None
 
@@ -266,6 +266,6 @@ def _sample(source: Source, position: int, size: int) -> int:
     """Compute the checksum of some bytes; a negative number stands for no checksum."""
     try:
         data = source.read(position, size)
-    except KafkaLogError:
+    except DataError:
         return _UNREADABLE  # a reader of the whole part reports it
     return crc32c(data) if any(data) else _ZEROS

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats.file_names import DirectoryState, is_staging, partition_of
-from kafkalog.errors import KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
 from kafkalog.living import about_a_log
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
 from kafkalog.parents import Parent
@@ -196,7 +196,7 @@ def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
     def rank(partition: PartitionDir) -> tuple[int, int]:
         try:
             return completeness(UnifiedLog(partition))
-        except KafkaLogError:
+        except DataError:
             return (-2, -1)  # below any log that can be read
 
     return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)

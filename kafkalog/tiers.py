@@ -33,10 +33,11 @@ from formats.file_names import (
 from formats.late_classes import dataclass
 from kafkalog.errors import (
     CorruptDataError,
+    DataError,
     KafkaLogError,
     NotFoundError,
     UnreadableError,
-    UnsupportedError,
+    UnsupportedDataError,
 )
 from kafkalog.listing import list_names
 from kafkalog.paths import file_system
@@ -93,7 +94,7 @@ def partitions_below(path: str, directories: Sequence[str]) -> list[str]:
 def _partitions_of_topic(path: str) -> Iterator[str]:
     try:
         names = list_names(path)
-    except KafkaLogError:
+    except DataError:
         names = []
     for one in names:
         if one.isdecimal():
@@ -114,10 +115,10 @@ def require_layout(path: str, names: Iterable[str]) -> None:
         names: the names beside it, and its own.
 
     Raises:
-        UnsupportedError: there is a file that only that plugin writes.
+        UnsupportedDataError: there is a file that only that plugin writes.
     """
     if any(map(is_of_aivens_plugin, names)):
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             "These are segments that Aiven's plugin for tiered storage uploaded, and the names of "
             "their directories are missing.",
             path=path,
@@ -132,7 +133,7 @@ def unpacked(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     its objects belong to no segment. A manifest that cannot be used has an error.
 
     Raises:
-        UnsupportedError: a manifest is of another version, or in Iceberg mode.
+        UnsupportedDataError: a manifest is of another version, or in Iceberg mode.
 
     Cost:
         Reads each manifest once, those of an object store many at a time.
@@ -302,6 +303,6 @@ def _rank(files: _Files) -> tuple[int, int]:
     if (entry := files.get(FileKind.LEADER_EPOCH_CHECKPOINT)) is not None:
         try:
             latest = max((one.epoch for one in read_leader_epochs(entry.path)), default=-1)
-        except KafkaLogError:
+        except DataError:
             latest = -1  # `verify` reports it
     return latest, files[FileKind.LOG].size_bytes

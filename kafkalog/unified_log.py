@@ -16,7 +16,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation, computed_once
@@ -223,7 +223,7 @@ class UnifiedLog:
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
         partition = self.partition
-        with suppress(KafkaLogError):  # `verify` reports it; read what is readable
+        with suppress(DataError):  # `verify` reports it; read what is readable
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
 
@@ -322,7 +322,7 @@ class UnifiedLog:
         have it.
         """
         noted: tuple[EpochEntry, ...] = ()
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             noted = tuple(read_leader_epochs(self.partition.place_of(file_names.LEADER_EPOCHS)))
         loaded = self.partition.loaded
         if loaded is None:
@@ -385,7 +385,7 @@ class UnifiedLog:
             offset = entry.name.offset or 0
             if offset > self.high_watermark:
                 continue
-            with suppress(KafkaLogError):
+            with suppress(DataError):
                 states = read_producer_snapshot(entry.path)
                 return {
                     state.producer_id: AppendInfo(state.producer_id, state) for state in states

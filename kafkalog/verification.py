@@ -12,6 +12,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Defect, Level
+from kafkalog.paths import file_system
 from kafkalog.paths.reading import reading
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.paths.source import read_file
@@ -235,7 +236,7 @@ def _read_history(path: str, targets: Sequence[Target]) -> History:
             )
     if not os.access(os.path.dirname(place), os.W_OK):
         raise UnwritableError("The state file cannot be written there.", path=path)
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         return History()
     text = read_file(path, _STATE_SIZE_MAX).decode("utf-8", "surrogateescape")
     return History.from_json(text, path)

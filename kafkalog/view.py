@@ -33,7 +33,7 @@ from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
 from kafkalog.listing import Late
 from kafkalog.living import CHANGES, answered
@@ -133,7 +133,7 @@ def _show(partition: PartitionDir, view: LogView) -> Shown:
             found = _started(partition)
         except CHANGES:
             raise  # a new listing knows more
-        except KafkaLogError as error:
+        except DataError as error:
             why = f"what the next start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, Late(lambda: partition.segments))
@@ -303,12 +303,12 @@ def start_config_of(partition: PartitionDir) -> StartConfig | None:
     log_dir = os.path.dirname(file_system.absolute(partition.path))
     try:
         metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")).files
-    except KafkaLogError:
+    except DataError:
         return None
     try:
         configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
         return start_config(partition, configs)[0]
-    except KafkaLogError:
+    except DataError:
         return None  # `verify` reports what is wrong with it
 
 

@@ -72,22 +72,38 @@ def run(argv: list[str]) -> int:
     Data goes to `sys.stdout.buffer`, messages to `sys.stderr`. An unexpected exception ends with
     `INTERNAL_ERROR`, so that no script takes the output for an answer.
     """
-    from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog.errors import (
+        NOTHING_TO_DO,
+        KafkaLogError,
+        NotFoundError,
+        OutOfMemoryError,
+        UnwritableError,
+        as_internal_error,
+    )
     from kafkalog.paths.reading_errors import unread_places
     from kafkalog.paths.requests import requests_counted
+    from kafkalog.paths.retry import retrying
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
     # Before parsing, whose errors have tracebacks, too.
     outcome.shows_tracebacks = "--debug" in argv
     try:
-        with unread_places() as unread, outcome.failures_shown(), requests_counted() as requests:
+        with (
+            unread_places() as unread,
+            outcome.failures_shown(),
+            requests_counted() as requests,
+            retrying(),
+        ):
             status = _run_within(requests, argv)
         # Some reader passed over what it could not read: the answer may lack it, so 0 would be a
         # lie.
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
+        # What is not found may be in what could not be read.
+        if isinstance(error, NotFoundError) and unread:
+            outcome.show_error(unread.error())
         outcome.show_error(error)
         return error.exit_code
     except SystemExit as stop:  # of argparse, for kafka-dump-log, or of click, for a broken pipe
@@ -100,6 +116,9 @@ def run(argv: list[str]) -> int:
         return _BROKEN_PIPE
     except OutputError:  # see `close_streams`
         return UnwritableError.exit_code
+    except MemoryError:
+        outcome.show_error(OutOfMemoryError())
+        return OutOfMemoryError.exit_code
     except Exception as raised:  # noqa: BLE001 # anything: it is a failure of ours
         failure = _without_library(raised) or as_internal_error(raised)
         outcome.show_error(failure)

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.jit import library
-from kafkalog.paths import tier_keys
+from kafkalog.paths import retry, tier_keys
 from kafkalog_cli.main import run
 from tests import durations
 from tests.sampling import sample_of, soaks
@@ -228,6 +228,14 @@ def _kernels() -> None:
         from tests.soak.guard import guard_kernels
 
         guard_kernels()
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Wait a moment for what fails for now, not a minute."""
+    monkeypatch.setattr(retry, "BUDGET_S", 0.2)
+    with retry.retrying():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -97,3 +97,41 @@ def test_what_is_left_out_names_what_stands_for_it() -> None:
         marks = before.rpartition("\n\n\n")[2]
         assert (ROOT / name).read_text() != before, (name, test)
         assert "mark.thorough" not in marks, (name, test)
+
+
+# What may catch any of our errors: it raises it later, or answers a client with it.
+CATCH_ALL = {
+    "kafkalog/columns/walk.py": "keeps it for the one who takes what was read before it",
+    "kafkalog/server/committed.py": "a server goes on",
+    "kafkalog/server/fetch.py": "a server goes on",
+    "kafkalog/server/offsets.py": "a server goes on",
+    "kafkalog/server/run.py": "a server goes on",
+}
+
+
+def test_no_reader_passes_over_what_says_nothing_about_the_data() -> None:
+    """A busy store and a lack of memory are no damage: who goes on catches `DataError`.
+
+    Who catches more raises it again at the end, or lets `ShortageError` pass first.
+    """
+    used = set()
+    for name in (name for name in SOURCES if name.startswith(PACKAGES)):
+        for node in statements(ast.parse((ROOT / name).read_text())):
+            if isinstance(node, ast.With):
+                for item in node.items:
+                    assert "suppress(KafkaLogError" not in ast.unparse(item), name
+            if not isinstance(node, ast.Try) or name.startswith("kafkalog_cli/"):
+                continue
+            lets_pass = False
+            for handler in node.handlers:
+                caught = ast.unparse(handler.type) if handler.type else ""
+                raises = isinstance(handler.body[-1], ast.Raise)
+                lets_pass |= raises and re.search("ShortageError|RunError", caught) is not None
+                if "KafkaLogError" in caught and not (raises or lets_pass):
+                    assert name in CATCH_ALL, f"{name}:{handler.lineno}"
+                    used.add(name)
+                # An internal error would be made of it.
+                others = [ast.unparse(one.type) for one in node.handlers if one.type]
+                if caught == "Exception" and "DataError" in others and not raises:
+                    assert lets_pass, f"{name}:{handler.lineno}"
+    assert used == set(CATCH_ALL)

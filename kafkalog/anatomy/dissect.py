@@ -12,7 +12,7 @@ from kafkalog.anatomy.model import Item, Structure
 from kafkalog.anatomy.records import Shown
 from kafkalog.anatomy.side_files import index_items, snapshot_items, text_items
 from kafkalog.batches.lookup import lookup_offset
-from kafkalog.errors import CorruptDataError, KafkaLogError, NotFoundError, UsageError
+from kafkalog.errors import CorruptDataError, DataError, NotFoundError, UsageError
 from kafkalog.indexes import OffsetIndex
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Isolation
@@ -106,7 +106,7 @@ def _indexed(entry: FileEntry, position: int) -> int:
     if entry.name.kind != FileKind.LOG or not position:
         return 0
     name = entry.path.removesuffix(FileKind.LOG) + FileKind.OFFSET_INDEX
-    with suppress(KafkaLogError), OffsetIndex(name, entry.name.offset) as index:
+    with suppress(DataError), OffsetIndex(name, entry.name.offset) as index:
         number = index.first_at(position + 1) - 1
         if number >= 0:
             return max(index.entry(number).position, 0)

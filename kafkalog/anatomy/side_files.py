@@ -32,7 +32,7 @@ from kafkalog.anatomy.records import checksum, checksum_words
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.codecs import crc32c
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
 from kafkalog.log_dir import FileEntry, Segment, open_path
 from kafkalog.model import Batch
@@ -81,7 +81,7 @@ class _Log:
         """Say which batch has an offset."""
         if self.opened is None:
             return "the .log is not here"
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             found = self.opened.find_batch(self._start(offset), offset)
             if found is not None and found.base_offset <= offset:
                 return f"in the batch at position {found.position}, {_offsets(found)}"
@@ -169,7 +169,7 @@ def _entry(space: Bytes, number: int, trace: Trace, log: _Log) -> Iterator[Item]
 
 def _segment_of(entry: FileEntry) -> Segment | None:
     """Return the segment that an index belongs to, None if its log is not beside it."""
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         directory = open_path(os.path.dirname(file_system.absolute(entry.path)))
         for one in getattr(directory, "segments", ()):
             if one.base_offset == entry.name.offset:

@@ -12,7 +12,7 @@ from formats import file_names
 from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.audit.log_walk import Bounds, Finding, Transactions
 from kafkalog.columns.budget import logs_to_decode
-from kafkalog.errors import KafkaLogError, UsageError, contained
+from kafkalog.errors import DataError, KafkaLogError, UsageError, contained
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.model import present_ms
@@ -127,7 +127,7 @@ def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -
     try:
         if original is not None and next(changed_marks(log, original), None) is not None:
             return None
-    except KafkaLogError:
+    except DataError:
         return None  # the reference reports the damage
     from kafkalog.audit.proof import proved_keys
 

@@ -168,13 +168,17 @@ class Frames:
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
-    """Verify the stored checksum: CRC-32C for magic 2, otherwise CRC-32."""
+    """Verify the stored checksum: CRC-32C for magic 2, otherwise CRC-32.
+
+    Raises:
+        FileChangedError: the file is shorter than when the batch was found in it.
+    """
     checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
         checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
     computed = 0
     while position < batch.end_position:
-        piece = source.read(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
+        piece = source.read_exactly(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
         computed = checksum(piece, computed)
         position += len(piece)
     return computed == batch.crc
@@ -214,7 +218,7 @@ class _Search:
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             try:
-                chunk = self._source.read(position, wanted)
+                chunk = self._source.read_exactly(position, wanted)
             except BytesUnreadableError:
                 if size > _CHUNK_SIZE_MIN:
                     # Smaller steps, to get as close to the unreadable block as possible.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.batches.order import Order
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 from kafkalog.paths.source import Source
@@ -48,7 +48,7 @@ def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) ->
 
 def checked_position(opened: OpenSegment, position: int) -> int | None:
     """Return the position if a sound batch begins there, else None."""
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
             return position
     return None
@@ -127,7 +127,7 @@ class OpenSegment:
         """The `.index` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
         if entry is not None and self.use_index:
-            with suppress(KafkaLogError):  # a derived file must not hide records
+            with suppress(DataError):  # a derived file must not hide records
                 return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
         return None
 
@@ -136,7 +136,7 @@ class OpenSegment:
         """The `.timeindex` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.time_index
         if entry is not None and not entry.is_stale:
-            with suppress(KafkaLogError):
+            with suppress(DataError):
                 return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
         return None
 
@@ -179,7 +179,7 @@ class OpenSegment:
 
     def base_offset_at(self, position: int) -> int | None:
         """Return the base offset of the batch at a position; None before magic 2 or at damage."""
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             found = read_batch(self.source, position, self.source.size_bytes)
             # The offset of a compressed message of magic 0 or 1 is that of its last record.
             return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None

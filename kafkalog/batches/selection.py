@@ -19,7 +19,7 @@ from kafkalog.batches.order import Order
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
-from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
+from kafkalog.errors import DataError, FileChangedError, KafkaLogError, UsageError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
@@ -236,7 +236,7 @@ def planned_records(
                 next_offset = record.offset + 1
         except FileChangedError as error:
             walk.interrupt(error, next_offset)
-        except KafkaLogError as error:
+        except DataError as error:
             yield defect_of(error, batch)
 
 
@@ -248,7 +248,7 @@ def plan_size(plan: ReadPlan) -> int:
     selection = plan.selection
     total = 0
     for segment in plan.segments:
-        with suppress(KafkaLogError), OpenSegment(segment) as opened:
+        with suppress(DataError), OpenSegment(segment) as opened:
             end = opened.source.size_bytes
             if selection.max_bytes is not None:
                 end = min(end, selection.max_bytes)
@@ -294,7 +294,7 @@ def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
 def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
     try:
         return resolve_batch(opened.source, batch)
-    except KafkaLogError:
+    except DataError:
         return batch  # the offset in the header is the best estimate
 
 

@@ -18,7 +18,7 @@ from kafkalog.check import producer_states as p
 from kafkalog.columns import header_table as h
 from kafkalog.columns.side_files import aborted_columns
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.paths.source import Source
 from kafkalog.wording import counted
 
@@ -265,7 +265,7 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
                 np.array([block[name] for name in names], np.int64)
                 for _, block in aborted_columns(source)
             ]
-    except KafkaLogError:
+    except DataError:
         return None
     table = np.concatenate([np.empty((5, 0), np.int64), *blocks], axis=1)
     odd = (table[-1] != 0) | (table[_FIRST] < 0) | (table[_FIRST] > table[_LAST])

@@ -20,7 +20,7 @@ from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_chec
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.wording import counted
 
@@ -125,7 +125,7 @@ def checkpoints_fit_logs(
             continue
         try:
             entries = read_offset_checkpoint(file.path)
-        except KafkaLogError:
+        except DataError:
             continue  # reported by the check that reads the file
         yield from _entries(file, entries, logs)
         if name in _OF_EVERY_LOG:

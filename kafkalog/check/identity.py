@@ -18,7 +18,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system
 from kafkalog.recovery import Hosting, missing_identity
@@ -58,7 +58,7 @@ class CheckedLogDir:
             return None
         try:
             return read_meta_properties(entry.path)
-        except KafkaLogError:
+        except DataError:
             return None
 
     @property
@@ -105,7 +105,7 @@ def listed_around(directory: PartitionDir) -> LogDirListing:
     path = os.path.dirname(file_system.absolute(directory.path))
     try:
         listed = open_path(path)
-    except KafkaLogError:
+    except DataError:
         listed = directory
     files = listed.files if isinstance(listed, LogDirListing) else ()
     return LogDirListing(path, files, (directory,))
@@ -117,7 +117,7 @@ def topic_id_of(partition: CheckedPartition) -> str | None:
         if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
             try:
                 return read_topic_id(entry.path)
-            except KafkaLogError:
+            except DataError:
                 return None
     return None
 
@@ -341,7 +341,7 @@ def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect
 def _broker_epoch(path: str, image: ClusterImage, node_id: int) -> Iterator[Defect]:
     try:
         epoch = read_clean_shutdown(path).get("brokerEpoch")
-    except KafkaLogError:
+    except DataError:
         return
     registered = image.brokers.get(node_id)
     if epoch is not None and registered is not None and epoch != registered.epoch:

@@ -23,7 +23,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck, partition_check
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.paths import file_system
 from kafkalog.text_files import read_leader_epochs
 from kafkalog.wording import counted
@@ -106,7 +106,7 @@ class EpochsMatchFile(PartitionCheck):
             return ()
         try:
             return read_leader_epochs(self._path)
-        except KafkaLogError:
+        except DataError:
             return None
 
     @cached_property

@@ -17,7 +17,7 @@ from formats.file_names import INDEX_KINDS, FileKind, FileState, segment_file_na
 from kafkalog import text_files
 from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.paths.source import read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
@@ -81,7 +81,7 @@ def _as_written(files: Sequence[FileEntry]) -> Iterator[Defect]:
             continue
         try:
             position = judge(entry.path)
-        except (KafkaLogError, UnicodeDecodeError):
+        except (DataError, UnicodeDecodeError):
             continue  # reported by the check that reads the file
         if position is not None:
             yield make_defect(

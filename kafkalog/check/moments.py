@@ -18,7 +18,7 @@ from formats.late_classes import dataclass
 from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Defect, Severity
 from kafkalog.paths import file_system
@@ -132,7 +132,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
         directory = list_partition(directory.path)
     except NotFoundError:
         directory = PartitionDir(directory.path, directory.name, ())
-    except KafkaLogError:
+    except DataError:
         pass  # the errors of its files say the same
     log_dir = os.path.dirname(file_system.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
@@ -148,7 +148,7 @@ def _identity(log_dir: str, name: str) -> tuple[int, ...]:
     except OSError as error:
         reading_error(error, path)  # reported
         return ()
-    except KafkaLogError:
+    except DataError:
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -157,7 +157,7 @@ def look_at_log_dir(log_dir: LogDirListing) -> LogDirListing:
     """List a log directory as it is now."""
     try:
         found = open_path(log_dir.path)
-    except KafkaLogError:
+    except DataError:
         return log_dir
     return found if isinstance(found, LogDirListing) else log_dir
 
@@ -196,7 +196,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDi
             try:
                 # Appends since the walk raise the end; checkpoints written since may name it.
                 again.end_offset = max(again.end_offset, again.log.log_end_offset)
-            except KafkaLogError:
+            except DataError:
                 continue  # it is gone
             partitions.append(again)
     return CheckedLogDir(log_dir, partitions)

@@ -12,7 +12,7 @@ from kafkalog.check.identity import CheckedLogDir, strays_of
 from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, RunError
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.recovery import (
@@ -82,9 +82,9 @@ class PartitionStart(PartitionCheck):
         """Run a step of the prediction, and give the prediction up if the step fails."""
         try:
             yield
-        except KafkaLogError:
+        except DataError:
             self._start = None  # the walk over the files reports what cannot be read
-        except MemoryError:
+        except (MemoryError, RunError):
             raise
         except Exception as error:  # noqa: BLE001 # a bug here is a finding; other checks go on
             self._start = None
@@ -98,7 +98,7 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
         return None
     try:
         config, values = start_config(partition.directory, partition.configs)
-    except KafkaLogError:
+    except DataError:
         return None  # the reader of the configs reports it
     # Kafka's defaults say nothing about this broker: they must not look like its configuration.
     return config if any(value.source != DEFAULT_SOURCE for value in values) else None

@@ -22,7 +22,7 @@ from kafkalog.check.identity import CheckedLogDir, topic_id_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import Defect, EpochEntry, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
@@ -166,7 +166,7 @@ class _Cursor:
                         before = int(base[-1])
                         within = (base >= self._start) & (rows[_LAST] < self._end)
                         yield rows[:, within]
-            except KafkaLogError:
+            except DataError:
                 self.is_damaged = True
                 return
 

@@ -33,7 +33,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.configs import ConfigSources
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.living import answered
 from kafkalog.log_dir import list_partition
 from kafkalog.model import Defect, Level
@@ -245,7 +245,7 @@ class OffsetsAreComplete(PartitionCheck):
         """Return whether anything but zeros follows the last batch of the last segment."""
         if self._end_position == self._sizes[self.log.path]:
             return False
-        with suppress(KafkaLogError), Source(self.log.path) as source:
+        with suppress(DataError), Source(self.log.path) as source:
             return not source.is_zero_from(self._end_position)
         return True
 
@@ -331,7 +331,7 @@ def missing_offsets(
     if next(gaps_between(segments, from_offset, to_offset), None) is None:
         return
     log_dir = os.path.dirname(file_system.absolute(partition.path))
-    with suppress(KafkaLogError):  # without configs, the log itself may show it
+    with suppress(DataError):  # without configs, the log itself may show it
         configs = ConfigSources().in_log_dir(log_dir).of_topic(partition.topic)
         if has_compact_policy(CheckedPartition(partition, configs=configs)):
             return
@@ -375,7 +375,7 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
         return False
     try:
         return "compact" in partition.configs.words("cleanup.policy")
-    except KafkaLogError:
+    except DataError:
         return False  # another check reports its defects
 
 

@@ -21,7 +21,7 @@ from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
-from kafkalog.errors import KafkaLogError, UnreadableError
+from kafkalog.errors import DataError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect, Level, present_ms
 from kafkalog.paths import file_system
@@ -177,7 +177,7 @@ def _cost(partition: PartitionDir) -> int:
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
     path = file_system.absolute(partition.path)
     seen, at_ms = None, present_ms()
-    with suppress(KafkaLogError):  # it is gone, as the tasks will find
+    with suppress(DataError):  # it is gone, as the tasks will find
         seen = Sighting.of(list_partition(path), at_ms)
     return {
         "number": number,
@@ -224,7 +224,7 @@ def _bounds(segment: Segment, split_bytes: int) -> list[int]:
     try:
         with OpenSegment(segment) as opened:
             return [0, *cut_positions(opened, 0, size_bytes, split_bytes), size_bytes]
-    except KafkaLogError:
+    except DataError:
         return [0, size_bytes]
 
 
@@ -234,7 +234,7 @@ def _walk(
     path = described["path"]
     try:
         directory = list_partition(path)
-    except KafkaLogError as error:
+    except DataError as error:
         yield Unseen(socket.gethostname(), error.message)
         return
     seen = described["seen"]
@@ -342,7 +342,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
     """Raise unless the directory is gone here as well: deleted, or moved by a broker."""
     try:
         list_partition(directory.path)
-    except KafkaLogError:
+    except DataError:
         return
     raise UnreadableError(
         f"The worker on {unseen.host} sees other files: {unseen.reason}",
@@ -356,7 +356,7 @@ def _require_unreadable(defect: Defect) -> None:
     try:
         with Source(defect.path) as source:
             source.read(defect.position or 0, 1)
-    except KafkaLogError:
+    except DataError:
         return
     raise UnreadableError(
         "A worker cannot read a file that the driver can read.",

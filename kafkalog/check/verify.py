@@ -14,7 +14,7 @@ from formats import file_names
 from formats.file_names import FileKind, FileState
 from kafkalog.check.schedule import Schedule, Summary
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
@@ -302,7 +302,7 @@ class Verification:
             self._configs[around] = ConfigSources().in_log_dir(around)
         try:
             return self._configs[around].of_topic(directory.topic)
-        except KafkaLogError:
+        except DataError:
             return None  # the metadata log's defects are reported by its own checks
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:

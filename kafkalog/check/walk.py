@@ -25,7 +25,7 @@ from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.defects import kind_of, make_defect
-from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.errors import BytesUnreadableError, DataError, KafkaLogError
 from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths.source import Source
@@ -114,7 +114,7 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
                     yield pickle.dumps((key, sound), pickle.HIGHEST_PROTOCOL)
                 if len(wrong):
                     return
-    except KafkaLogError:
+    except DataError:
         return  # the next reader of this part reports it, too
 
 
@@ -339,7 +339,7 @@ class Walk:
                 yield from size_is_multiple(entry)
             elif reader := READERS.get(entry.name.kind):
                 reader(entry.path)
-        except KafkaLogError as error:
+        except DataError as error:
             yield _file_defect(entry, error)
         self._checked(entry.size_bytes)
 
@@ -370,11 +370,11 @@ class Walk:
                 try:
                     log = yield from index_alone(entry, log, files)
                     self._checked(entry.size_bytes)
-                except KafkaLogError as error:
+                except DataError as error:
                     yield _file_defect(entry, error)
             try:
                 end = yield from self._batches(log, level, checks)
-            except KafkaLogError as error:
+            except DataError as error:
                 yield _file_defect(segment.log, error)
         return end
 

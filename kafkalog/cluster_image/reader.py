@@ -19,7 +19,7 @@ from kafkalog.cluster_image.model import ClusterImage, Provenance, Source
 from kafkalog.cluster_image.replay import MetadataTransactions
 from kafkalog.cluster_image.replay import replay as apply_record
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.payloads.internal_topics import decode
@@ -111,7 +111,7 @@ class ImageReader:
                     self.image.defects.append(item)
                 elif not item.batch.is_control:
                     self._take(item, snapshot)
-        except KafkaLogError as error:
+        except DataError as error:
             self.image.defects.append(
                 make_defect("file-unreadable", error.path or target.path, error.message)
             )

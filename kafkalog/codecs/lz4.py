@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import LZ4
-from kafkalog.codecs.output import Output, damage
+from kafkalog.codecs.output import Output, damage, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
             if not _put(block, header, output):
                 output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
-        raise damage(LZ4, str(error)) from error
+        raise refused(LZ4, str(error)) from error
 
 
 def _put(block: memoryview, header: bytes, output: Output) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import COMPRESSION_NAMES
-from kafkalog.errors import CorruptDataError, LimitExceededError
+from kafkalog.errors import CorruptDataError, LimitExceededError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LARGE_SIZE: Final = 64 * 1024 * 1024
 _IN_PLACE_MAX: Final = 4 * 1024 * 1024
+# libzstd and liblz4, by error or for a context; that a frame wants too much is said otherwise.
+_NO_MEMORY: Final = re.compile(
+    r"not enough memory|allocation.failed|unable to create", re.IGNORECASE
+)
 _large = threading.Lock()
 """Held while a large output is produced, so that a log full of compression bombs takes the memory
 of one, not of one per thread.
@@ -119,6 +124,13 @@ class OutputInPlace(Output):
         """See `Output`."""
         super().clear()
         self.is_in_place = True
+
+
+def refused(codec: int, words: str) -> CorruptDataError | OutOfMemoryError:
+    """Return the error for what a codec's library says, which may be that memory ran out."""
+    if _NO_MEMORY.search(words):
+        return OutOfMemoryError(f"Memory ran out while {COMPRESSION_NAMES[codec]} data was read.")
+    return damage(codec, words)
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from formats.constants import ZSTD
 from kafkalog.codecs.native import decompress_whole
-from kafkalog.codecs.output import Output, damage
+from kafkalog.codecs.output import Output, damage, refused
+from kafkalog.errors import OutOfMemoryError
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
@@ -40,7 +41,7 @@ def decompress(view: memoryview, output: Output, magic: int) -> None:
             _decompress_frame(package.ZstdDecompressor(), view[position:end], output)
             position = len(view) if end is None else end
     except package.ZstdError as error:
-        raise damage(ZSTD, str(error).rpartition(": ")[2]) from error
+        raise refused(ZSTD, str(error).rpartition(": ")[2]) from error
 
 
 def decompress_known(data: bytes, size_max: int) -> bytes | bytearray:
@@ -60,12 +61,13 @@ def decompress_known(data: bytes, size_max: int) -> bytes | bytearray:
         if (made := _in_one_call(data, size)) is not None:
             return made
         decompressor = package.ZstdDecompressor()  # says what is wrong
-        found: bytes = decompressor.decompress(data, size + 1)
+        content: bytes = decompressor.decompress(data, size + 1)
     except package.ZstdError as error:
-        raise ValueError(str(error)) from None
-    if len(found) != size or not decompressor.eof:
+        found = refused(ZSTD, str(error))
+        raise (found if isinstance(found, OutOfMemoryError) else ValueError(str(error))) from None
+    if len(content) != size or not decompressor.eof:
         raise ValueError(f"it has other than the {size} bytes it states")
-    return found
+    return content
 
 
 def _in_one_call(data: bytes, size: int) -> bytearray | None:

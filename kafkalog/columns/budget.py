@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.batches.framing import scan_batches
 from kafkalog.codecs import decompress
-from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError
+from kafkalog.errors import CorruptDataError, DataError, LimitExceededError
 from kafkalog.jit.fast_path import FAST_SIZE_MIN
 from kafkalog.model import Batch, Record
 from kafkalog.paths.source import Source
@@ -90,7 +90,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
     if size >= FAST_SIZE_MIN:
         return size
     room = _UNPACKED_MAX
-    with suppress(KafkaLogError):  # reported when the log is read
+    with suppress(DataError):  # reported when the log is read
         for batch in scan_batches(source, position, end):
             if not isinstance(batch, Batch) or not batch.compression:
                 continue
@@ -122,7 +122,7 @@ def logs_to_decode(paths: Iterable[str]) -> int:
     """Sum `size_to_decode` over several logs; a log that cannot be opened counts as 0."""
     size = 0
     for path in paths:
-        with suppress(KafkaLogError), Source(path) as source:
+        with suppress(DataError), Source(path) as source:
             size += size_to_decode(source)
             if size >= FAST_SIZE_MIN:
                 break

@@ -27,7 +27,7 @@ from kafkalog.columns.budget import LARGE_SIZE, SIZE_AT_ONCE
 from kafkalog.columns.crc_kernels import crc_ranges
 from kafkalog.columns.header_table import batch_at
 from kafkalog.columns.unpacking import unpack_plain
-from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
+from kafkalog.errors import BytesUnreadableError, DataError, KafkaLogError, LimitExceededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -306,7 +306,7 @@ class Chunk:
                     assert unpacked is not None, "its turn has come"
                 starts[i], ends[i] = fill, unpacked
                 fill = unpacked
-            except KafkaLogError as error:
+            except DataError as error:
                 if errors is None:
                     raise
                 errors[i] = error
@@ -376,7 +376,7 @@ class Chunk:
         try:
             for _ in decode_records(self, self.batch(ordinal)):
                 pass
-        except KafkaLogError as error:
+        except DataError as error:
             return error
         # What the kernels refuse the reference decoder must refuse: this is what tests look for.
         raise AssertionError(f"two decoders disagree about {self.path}, batch {ordinal}")

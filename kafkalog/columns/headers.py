@@ -21,7 +21,7 @@ from kafkalog.columns import header_table as h
 from kafkalog.columns import record_facts
 from kafkalog.columns.budget import size_to_decode
 from kafkalog.engine import Crew
-from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.errors import BytesUnreadableError, DataError, KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level, computed_once
 
@@ -302,7 +302,7 @@ def _judged(source: Source, level: Level, walk: Walk) -> Iterator[BatchColumns |
 
 
 def _up_to_failure(walk: Walk) -> Iterator[Task | Batch | Defect]:
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         yield from walk.found()
 
 

@@ -30,7 +30,7 @@ from kafkalog.columns.header_table import (
     TOMBSTONE,
     UNREADABLE,
 )
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusal
                     table[INVALID_TIME, i] = record.offset
                 if record.value is None and table[TOMBSTONE, i] < 0:
                     table[TOMBSTONE, i] = record.offset
-        except KafkaLogError as error:
+        except DataError as error:
             refusals.append((i, error))
     return table, refusals
 
@@ -154,7 +154,7 @@ def _no_facts(count: int) -> Table:
 def _marker_of(source: Readable, batch: Batch) -> tuple[int, int, int]:
     if batch.count == 0:
         return EMPTIED, -1, -1
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         record = next(decode_records(source, batch), None)
         if record is not None:
             marker = control_record(record)

@@ -26,7 +26,7 @@ from kafkalog.batches.selection import EVERYTHING, batch_defects, defect_of, rec
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.chunks import Chunk, Rows, Turn
-from kafkalog.errors import FileChangedError, KafkaLogError
+from kafkalog.errors import DataError, FileChangedError
 from kafkalog.model import Batch, Defect, Record
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class RecordWork:
                     is_over = True
             except FileChangedError:
                 raise  # reading resumes elsewhere
-            except KafkaLogError as error:
+            except DataError as error:
                 failure, is_over = defect_of(error, batch), True
             if records:  # the format may fail, too, which does not end the batch
                 yield from self.format.of_records(records, begins=begins)
@@ -418,7 +418,7 @@ class BatchWork:
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         if batch.magic < 2 and batch.compression:
-            with suppress(KafkaLogError):  # the offset in the header is the best estimate
+            with suppress(DataError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)
         part = self.format.of_batch(batch)
         part.events = tuple(Event(1, defect, trails=True) for defect in batch_defects(batch))

@@ -22,7 +22,7 @@ from kafkalog.batches.framing import read_batch
 from kafkalog.batches.index_matches import TimeMatches, match_time
 from kafkalog.codecs import crc32c
 from kafkalog.columns import header_table as h
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source, read_file
 
@@ -93,7 +93,7 @@ def snapshot_columns(path: str) -> NDArray[np.int64] | None:
     """
     try:
         data = read_file(path, size_max=1 << 30)
-    except KafkaLogError:
+    except DataError:
         return None
     if data[:_CRC] != _VERSION or int.from_bytes(data[_CRC:_COUNT], "big") != crc32c(data[_COUNT:]):
         return None
@@ -210,7 +210,7 @@ class _Block:
         while self._cursor < len(self._order):
             try:
                 self._stream()
-            except KafkaLogError:  # the reference reports the place of the failure
+            except DataError:  # the reference reports the place of the failure
                 self._judged(len(self._order), _ODD)
         back = np.empty_like(self._order)
         back[self._order] = np.arange(len(back))

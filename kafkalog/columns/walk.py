@@ -185,8 +185,8 @@ class Walk:
         task.chunk.workspace.release()
         self._lanes.spaces.append(task.chunk.workspace)
 
-    def _after_false(self, task: Task) -> Defect | KafkaLogError | None:
-        """Cut a chunk before a wrong checksum that is not a batch's; return what is there."""
+    def _after_false(self, task: Task) -> Batch | Defect | KafkaLogError | None:
+        """Cut a chunk before a wrong checksum that its header explains; return what is there."""
         chunk = task.chunk
         task.future.result()  # the first of its steps compares the checksums
         for ordinal in np.flatnonzero(~chunk.crc_valid).tolist():
@@ -206,8 +206,9 @@ class Walk:
             self._error = None
             if self._order is not None:
                 before = chunk.headers[k.LAST_OFFSET, ordinal - 1] + 1 if ordinal else task.low
-                is_batch = isinstance(found, Batch) and found.has_place
-                self._order.next_offset = found.next_offset if is_batch else int(before)
+                self._order.next_offset = int(before)
+                if isinstance(found, Batch) and found.has_place:
+                    self._order.next_offset = found.next_offset
             if isinstance(found, Batch | Defect):
                 self._resume_after(found)
             chunk.cut(ordinal)

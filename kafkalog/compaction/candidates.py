@@ -20,7 +20,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
 from kafkalog.configs.sources import COMPACTED_TOPICS
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import DataError, UsageError
 from kafkalog.model import Batch
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
@@ -313,7 +313,7 @@ class Dirt:
 
 def with_dirt(row: PartitionRow, partition: PartitionDir) -> PartitionRow:
     """Return the row of a partition with what is dirty in it, if that can be read."""
-    with suppress(KafkaLogError):  # what is unreadable is reported by who reads it
+    with suppress(DataError):  # what is unreadable is reported by who reads it
         if (dirt := dirt_of(partition)) is not None:
             return replace(
                 row,

@@ -21,7 +21,7 @@ from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
 from kafkalog.engine import Engine, told_error
-from kafkalog.errors import KafkaLogError, contained
+from kafkalog.errors import DataError, KafkaLogError, contained
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.storage import StagingDirectory, free_space, require_writable
 
@@ -104,7 +104,7 @@ def clock_of_stopped_run(target: LogDirListing | PartitionDir, now_ms: int) -> i
     clocks = []
     with suppress(OSError):
         for name in os.listdir(place):
-            with suppress(KafkaLogError):
+            with suppress(DataError):
                 clocks.append(plan_of_result(os.path.join(place, name)).request.now_ms)
     return max((one for one in clocks if 0 <= now_ms - one < _RESUMED_FOR_MS), default=None)
 

@@ -35,6 +35,7 @@ from kafkalog.journal.requirements import (
 )
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.model import Level, Severity
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.producers import LastRecord
 from kafkalog.recovery import StartConfig, predict_start
@@ -326,7 +327,7 @@ def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
     for entry in partition.files:
         if entry.name.name not in left_overs:
             try:
-                status = os.stat(entry.path)
+                status = file_system.stat(entry.path)
             except OSError as error:
                 raise reading_error(error, entry.path) from error
             found.append((entry.name.name, status.st_size, status.st_mtime_ns))

@@ -33,7 +33,7 @@ from kafkalog.documents import (
     read_document,
     schema_of,
 )
-from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
+from kafkalog.errors import CorruptDataError, DataError, RefusedError
 from kafkalog.model import AbortedTransaction
 from kafkalog.paths.source import Source, read_file
 from kafkalog.storage import Changes, require_no_link
@@ -257,7 +257,7 @@ def is_whole(path: str, plan: PassPlan) -> bool:
         if plan_of_result(path) != plan:
             return False
         require_whole(path)
-    except KafkaLogError:
+    except DataError:
         return False
     return True
 

@@ -29,6 +29,7 @@ from kafkalog.compaction.model import Candidate, Compaction, Group, MapOutgrownE
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.staged import is_whole, read_result, tally_from_json, tally_to_json
 from kafkalog.engine import Engine, Work, of_task, told, told_error
+from kafkalog.paths import file_system
 from kafkalog.storage import Attempt, Changes, StagingDirectory
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class Staging:
     def _is_there(self, plan: PassPlan, name: str) -> bool:
         """Return whether a whole result exists; remove an incomplete one."""
         path = self._path(name)
-        if not os.path.lexists(path):
+        if not file_system.exists(path):
             return False
         if is_whole(path, plan):
             return True

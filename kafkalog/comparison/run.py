@@ -17,9 +17,10 @@ from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, UsageError, contained, raised
+from kafkalog.errors import DataError, KafkaLogError, ShortageError, UsageError, contained, raised
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
+from kafkalog.paths.reading_errors import unread_places
 from kafkalog.targets import open_targets, require_topics, topics_of
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
@@ -114,6 +115,8 @@ class Comparer:
                     )
                     yield RecordDifference(found.topic, found.partition, offset, left, right,
                                            is_above)  # fmt: skip
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             self.failed(error)
         finally:
@@ -129,7 +132,7 @@ class Comparer:
     def _side(self, partition: PartitionDir) -> Side:
         log = UnifiedLog(self._show(partition).partition)
         topic_id = None
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
         is_noted = log.checkpoint(file_names.HIGH_WATERMARKS) is not None
         return Side(
@@ -148,12 +151,15 @@ class Comparer:
 
         left, right = sides
         start = max(left.log_start_offset, right.log_start_offset)
-        prefix = common_prefix(one.segments, other.segments, start, self.progress)
+        with unread_places() as unread:
+            prefix = common_prefix(one.segments, other.segments, start, self.progress)
         truncation = _truncation(left, right)
         if prefix.first is None:
             return Comparison(topic, number, Verdict.IDENTICAL, left, right, prefix.end_offset,
                               truncation=truncation)  # fmt: skip
         counts, is_damaged = self._counts(one, other, prefix)
+        if unread and not is_damaged:  # what a disk did not give the first time is no difference
+            raise unread.error()
         verdict = Verdict.DIFFERENT
         if not (prefix.is_odd or is_damaged or counts["differing"]):
             verdict = self._verdict(sides, one, other, prefix, start)

@@ -20,7 +20,7 @@ from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Workspace
 from kafkalog.comparison.model import FieldDifference, FirstDifference
 from kafkalog.engine import Crew
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import Batch
 
 if TYPE_CHECKING:
@@ -237,5 +237,5 @@ def _records(log: _Log, batch: Batch) -> Iterator[Record]:
     assert log.chunk is not None, "it has the batch"
     try:
         yield from decode_records(log.chunk, batch)
-    except KafkaLogError:
+    except DataError:
         return

@@ -26,7 +26,7 @@ from kafkalog.configs.definitions import (
 )
 from kafkalog.errors import (
     CorruptDataError,
-    KafkaLogError,
+    DataError,
     NotAKafkaFileError,
     NotFoundError,
     UsageError,
@@ -336,7 +336,7 @@ class LogDirConfigs:
 
     @cached_property
     def _node_id(self) -> int | None:
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             return read_meta_properties(os.path.join(self.path, file_names.META_PROPERTIES)).node_id
         return None
 

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.datasets.model import StateTable, Tables
-from kafkalog.errors import KafkaLogError, LimitExceededError, UnsupportedError, UsageError
+from kafkalog.errors import KafkaLogError, OutOfMemoryError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.tables.model import Answer, TableName, columns_for
 
@@ -57,7 +57,7 @@ def _require_address_space() -> None:
     """Raise where DuckDB and Arrow would be ended by the kernel, in the middle of anything."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE_MIN:
-        raise LimitExceededError(
+        raise OutOfMemoryError(
             f"SQL needs {ADDRESS_SPACE_MIN >> 20} MiB of address space, and the limit of this "
             f"process is {limit >> 20} MiB (ulimit -v).",
             hint="Raise that limit; --memory-limit says how much memory a query may use.",
@@ -76,7 +76,7 @@ class Database:
 
     Raises:
         UnsupportedError: DuckDB or pyarrow is missing.
-        LimitExceededError: the address space of this process is too small for them.
+        OutOfMemoryError: the address space of this process is too small for them.
 
     Cost:
         `memory_size`, and what `kafkalog.dataset` needs. What does not fit goes to files in the
@@ -159,7 +159,7 @@ class Database:
 
         Raises:
             UsageError: DuckDB rejects it, or a part of it fails.
-            LimitExceededError: it needs more memory, and cannot use files instead.
+            OutOfMemoryError: it needs more memory, and cannot use files instead.
             KafkaLogError: the logs cannot be read, as `kafkalog.dataset`.
         """
         self._close_result()
@@ -272,7 +272,7 @@ class _Result:
         if self._failures:
             return self._failures[0]
         if isinstance(raised, duckdb.OutOfMemoryException):
-            return LimitExceededError(
+            return OutOfMemoryError(
                 f"The query needs more memory: {_words(raised)[0]}.",
                 hint="--memory-limit 4GiB gives it more.",
             )

@@ -25,6 +25,7 @@ from kafkalog.compaction.model import CompactionRequest
 from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
 from kafkalog.model import Batch
+from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.retention import PartitionRetention, forecast
 from kafkalog.retention.model import Reason
@@ -223,7 +224,8 @@ class Ahead:
         groups: dict[object, list[str]] = {}
         for log_dir in used:
             is_own = disk_bytes is not None or is_object(log_dir)
-            groups.setdefault(log_dir if is_own else os.stat(log_dir).st_dev, []).append(log_dir)
+            disk: object = log_dir if is_own else file_system.stat(log_dir).st_dev
+            groups.setdefault(disk, []).append(log_dir)
         return [self._disk(log_dirs, used, disk_bytes) for log_dirs in groups.values()]
 
     def _disk(self, log_dirs: list[str], used: Mapping[str, int], disk_bytes: int | None) -> Disk:

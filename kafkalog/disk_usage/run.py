@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime, tzinfo
 from stat import S_ISREG
@@ -25,10 +26,11 @@ from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
-from kafkalog.errors import KafkaLogError, contained
+from kafkalog.errors import DataError, KafkaLogError, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.retry import tried
 from kafkalog.paths.source import BLOCK_SIZE
 from kafkalog.paths.uris import is_object
 from kafkalog.targets import Listener, look_at_targets, open_targets
@@ -103,7 +105,7 @@ class Walk:
         """Yield the directory's own blocks, unless it was counted before."""
         if is_object(path):
             return
-        status = os.stat(path)  # not lstat: a target may itself be a symbolic link
+        status = file_system.stat(path)  # not lstat: a target may itself be a symbolic link
         if (status.st_dev, status.st_ino) not in self._seen:
             self._seen.add((status.st_dev, status.st_ino))
             yield Entry("", status.st_blocks * BLOCK_SIZE, 0)
@@ -111,7 +113,7 @@ class Walk:
     def _entry(self, path: str, name: str) -> Iterator[Entry]:
         """Yield a file, or a directory with all that is in it."""
         try:
-            status = file_system.stat(path) if is_object(path) else os.lstat(path)
+            status = file_system.stat(path) if is_object(path) else tried(path, os.lstat, path)
         except FileNotFoundError:  # a broker renames files to `.deleted` before it deletes them
             return  # a broker has deleted or renamed it
         except OSError as error:
@@ -146,23 +148,28 @@ class Walk:
                     yield from self._entry(os.path.join(path, inner), os.path.join(name, inner))
                 return
             prefix = os.path.join(name, "")
-            with os.scandir(path) as found:
-                for one in found:
-                    try:
-                        status = one.stat(follow_symlinks=False)
-                    except FileNotFoundError:
-                        continue
-                    inner = prefix + one.name
-                    if status.st_nlink == 1 and S_ISREG(status.st_mode) and not self._counts_all:
-                        yield Entry(inner, status.st_blocks * BLOCK_SIZE, status.st_size)
-                    else:
-                        yield from self._counted(one.path, inner, status)
+            for inner_path, status in tried(path, _scanned, path):
+                inner = prefix + os.path.basename(inner_path)
+                if status.st_nlink == 1 and S_ISREG(status.st_mode) and not self._counts_all:
+                    yield Entry(inner, status.st_blocks * BLOCK_SIZE, status.st_size)
+                else:
+                    yield from self._counted(inner_path, inner, status)
         except FileNotFoundError:
             return
         except OSError as error:
             self._failed(reading_error(error, path))
-        except KafkaLogError as error:
+        except DataError as error:
             self._failed(error)
+
+
+def _scanned(path: str) -> list[tuple[str, os.stat_result]]:
+    """Return path and status of all that is in a directory, links not followed."""
+    scanned = []
+    with os.scandir(path) as found:
+        for one in found:
+            with suppress(FileNotFoundError):  # a broker has deleted or renamed it
+                scanned.append((one.path, one.stat(follow_symlinks=False)))
+    return scanned
 
 
 _DEAD: Final = (DirectoryState.DELETE, DirectoryState.STRAY)

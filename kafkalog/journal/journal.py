@@ -53,6 +53,7 @@ from kafkalog.journal.log_dir_files import (
     status_fields,
     status_of,
 )
+from kafkalog.paths import file_system
 from kafkalog.paths.source import read_file
 from kafkalog.paths.uris import require_local
 
@@ -408,9 +409,9 @@ def journal_path(path: str) -> str:
         NotFoundError: the journal is missing.
     """
     require_local(path)
-    if os.path.isdir(path):
+    if file_system.is_directory(path):
         path = os.path.join(path, JOURNAL_NAME)
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         raise NotFoundError(
             "There is no journal.", path=path, hint="Name the directory that was given as --backup."
         )

@@ -20,6 +20,7 @@ from formats.file_names import OFFSET_CHECKPOINTS, is_plain, is_topic
 from formats.late_classes import dataclass
 from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import ChangedSinceError, RefusedError, UnsupportedError
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.storage import Changes, Step, require_no_link
 from kafkalog.storage.files import open_directory
@@ -185,7 +186,7 @@ class PartitionOffsets:
         if self._log_dir is None:
             return {}
         path = os.path.join(self._log_dir, checkpoint)
-        if not os.path.lexists(path):
+        if not file_system.exists(path):
             return {}
         return {
             (found.topic, found.partition): found.offset for found in read_offset_checkpoint(path)
@@ -201,7 +202,7 @@ def keep_checkpoints(
 ) -> None:
     """Link the checkpoints of a log directory into a backup, before anything is changed."""
     around = Changes(backup, observe)
-    if not os.path.lexists(around.path(DIRECTORY)):
+    if not file_system.exists(around.path(DIRECTORY)):
         around.make_directory(DIRECTORY)
     kept = Changes(around.path(DIRECTORY), observe)
     # Whole files next to the entries in the journal: with all entries as before, the very bytes and
@@ -210,7 +211,7 @@ def keep_checkpoints(
         # An earlier attempt was killed before its journal had a line.
         kept.remove(name, missing_ok=True)
         path = os.path.join(log_dir, name)
-        if os.path.lexists(path):
+        if file_system.exists(path):
             kept.link(path, name)
     kept.sync_directory()
     around.sync_directory()
@@ -237,17 +238,17 @@ def bring_checkpoints_back(
     """
     changes = Changes(log_dir, observe)
     kept = os.path.join(backup, DIRECTORY)
-    if not os.path.isdir(kept):
+    if not file_system.is_directory(kept):
         return
     for name in OFFSET_CHECKPOINTS:
         before, now = os.path.join(kept, name), changes.path(name)
         # Other partitions may have moved on since: then the entries of this run were reverted one
         # by one.
-        if not os.path.lexists(now) or _entries(before) != _entries(now):
+        if not file_system.exists(now) or _entries(before) != _entries(now):
             continue
         # A file of another owner in its place could keep the broker from writing it, or starting.
         _require_same_owner(before, now)
-        if os.path.lexists(before):
+        if file_system.exists(before):
             if os.path.samefile(before, now):
                 continue  # a rename to itself does nothing
             changes.remove(name + _TEMPORARY, missing_ok=True)
@@ -261,7 +262,7 @@ def bring_checkpoints_back(
 
 def _require_same_owner(before: str, now: str) -> None:
     """Raise `ChangedSinceError` if the kept file has another owner than the current one."""
-    if not os.path.lexists(before):
+    if not file_system.exists(before):
         return
     was, found = os.lstat(before), os.lstat(now)
     if (was.st_mode, was.st_uid, was.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
@@ -270,12 +271,12 @@ def _require_same_owner(before: str, now: str) -> None:
 
 def _entries(path: str) -> list[CheckpointEntry]:
     """Return the entries sorted by name: their order means nothing."""
-    found = read_offset_checkpoint(path) if os.path.lexists(path) else []
+    found = read_offset_checkpoint(path) if file_system.exists(path) else []
     return sorted(found, key=lambda entry: (entry.topic, entry.partition))
 
 
 def has_mark(log_dir: str) -> bool:
-    return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    return file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 
 def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:

@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from formats.late_classes import dataclass
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError, ShortageError
 from kafkalog.journal.journal import JOURNAL_NAME, PartitionState, read_journal
 from kafkalog.journal.undo import undo
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.uris import require_local
 
@@ -64,17 +65,17 @@ def recorded_runs(
     path = os.fspath(path)
     require_local(path)
     try:
-        names = sorted(os.listdir(path))
+        names = file_system.names(path)
     except OSError as error:
         raise reading_error(error, path) from error
     places = [path, *(os.path.join(path, name) for name in names)]
     found = []
     for place in places:
         journal = os.path.join(place, JOURNAL_NAME)
-        if os.path.isfile(journal):
+        if file_system.exists(journal):
             try:
                 run = _recorded(place, journal)
-            except KafkaLogError as error:
+            except DataError as error:
                 failed(error)
             else:
                 found += [] if run is None else [run]
@@ -91,6 +92,8 @@ def _recorded(backup: str, path: str) -> RecordedRun | None:
         if left or journal.tops:
             # Only a plan: `in_place` is not set.
             undo(path)
+    except ShortageError:
+        raise
     except KafkaLogError as error:
         refusal = error
     is_finished = all(one.state != PartitionState.IN_PROGRESS for one in left)

@@ -15,6 +15,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
 from kafkalog.log_dir import LogDirListing, PartitionDir
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.storage import require_no_link
@@ -100,7 +101,7 @@ def require_no_backup(target: LogDirListing | PartitionDir) -> None:
     path = os.path.abspath(target.path)
     place = path if isinstance(target, LogDirListing) else os.path.dirname(path)
     # Files in a backup are links to those of the log, so a change in one place changes the other.
-    if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
+    if file_system.exists(os.path.join(place, JOURNAL_NAME)):
         raise RefusedError(
             "This is the backup of a run; once changed, it restores nothing.",
             path=target.path,
@@ -113,7 +114,7 @@ def mode_to_judge_by(log_dir: str | None) -> StartMode:
 
     A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
-    if log_dir is None or not os.path.lexists(os.path.join(log_dir, file_names.META_PROPERTIES)):
+    if log_dir is None or not file_system.exists(os.path.join(log_dir, file_names.META_PROPERTIES)):
         return StartMode.CLEAN
     return start_mode(log_dir)
 
@@ -201,7 +202,7 @@ def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> b
 
 def _is_log_dir(path: str) -> bool:
     """Return whether a directory is a log directory by its files at the top."""
-    return any(os.path.lexists(os.path.join(path, name)) for name in _TOP_FILES)
+    return any(file_system.exists(os.path.join(path, name)) for name in _TOP_FILES)
 
 
 def _unsettled(message: str, path: str, to_recover: str | None = None) -> RefusedError:

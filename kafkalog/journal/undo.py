@@ -28,6 +28,7 @@ from kafkalog.journal.log_dir_files import (
     require_checkpoints,
 )
 from kafkalog.journal.requirements import require_place
+from kafkalog.paths import file_system
 from kafkalog.storage import AppendedFile, Changes, LogDirLock, Step, require_space
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> 
     found = {entry.path: now}
     if entry.beside is not None:
         beside = os.path.join(os.path.dirname(entry.path), entry.beside)
-        if os.path.lexists(beside):
+        if file_system.exists(beside):
             found[beside] = Listing.of(beside).files
     for directory, files in found.items():
         for name, status in files.items():
@@ -259,7 +260,7 @@ def _exchange(
 def _remove_tree(around: Changes, name: str) -> None:
     """Remove an unneeded partition directory, logs first: no log may lack its index."""
     path = around.path(name)
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         return
     inner = Changes(path, around.observe)
     for file in sorted(os.listdir(path), key=lambda file: (not _is_log(file), file)):

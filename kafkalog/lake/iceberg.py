@@ -25,8 +25,10 @@ from kafkalog.documents import Anything, read_document
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
+    DataError,
     DestinationExistsError,
     KafkaLogError,
+    TemporaryError,
     UnreadableError,
     UnwritableError,
     UsageError,
@@ -115,9 +117,8 @@ class IcebergTable:
             catalog = load_catalog(self._name, **self._properties)
         except Exception as error:  # noqa: BLE001 # catalogs raise exceptions of many libraries
             if _is_busy(error):
-                raise UnreadableError(
-                    f"The catalog {self._name} does not answer: {self._words(error)}.",
-                    is_temporary=True,
+                raise TemporaryError(
+                    f"The catalog {self._name} does not answer: {self._words(error)}."
                 ) from None  # as below
             raise UsageError(
                 f"The catalog {self._name} cannot be opened: {self._words(error)}.",
@@ -369,7 +370,7 @@ class IcebergTable:
         except Exception as error:  # noqa: BLE001 # whatever it was, it may have committed
             # A connection that failed to commit may still show what it has not committed.
             self.close()
-            with suppress(KafkaLogError):  # else it stays unknown
+            with suppress(DataError):  # else it stays unknown
                 self._catalog = self._opened()
                 self.load()
                 if self.table and self.table.metadata.snapshot_by_id(snapshot_id):

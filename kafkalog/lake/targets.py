@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 from urllib.parse import quote
 
 from kafkalog.codecs import crc32c
-from kafkalog.errors import UnreadableError, UnwritableError, UsageError
+from kafkalog.errors import TemporaryError, UnreadableError, UnwritableError, UsageError
 from kafkalog.lake.model import BUILDING
 from kafkalog.paths.object_clients import failures
+from kafkalog.paths.retry import is_busy, temporary
 from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 from kafkalog.storage import FileTree, spooled
 
@@ -235,7 +236,8 @@ class ObjectTarget:
     def _words(self, error: Exception) -> str:
         return words_of(error, self._uri)
 
-    def _unreadable(self, error: Exception) -> UnreadableError:
-        return UnreadableError(
-            f"The directory cannot be read: {self._words(error)}.", path=self.shown
-        )
+    def _unreadable(self, error: Exception) -> UnreadableError | TemporaryError:
+        words = self._words(error)
+        if is_busy(words):
+            return temporary(words, self.shown)
+        return UnreadableError(f"The directory cannot be read: {words}.", path=self.shown)

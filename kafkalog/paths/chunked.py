@@ -28,7 +28,7 @@ from kafkalog.errors import (
     CorruptDataError,
     FileChangedError,
     NotFoundError,
-    UnsupportedError,
+    UnsupportedDataError,
 )
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import announced
@@ -105,7 +105,7 @@ def manifest_at(path: str) -> Manifest:
     """Return what the manifest at a path says.
 
     Raises:
-        UnsupportedError: it is of another version, or in Iceberg mode.
+        UnsupportedDataError: it is of another version, or in Iceberg mode.
         CorruptDataError: it is no manifest.
         NotFoundError, UnreadableError: it cannot be read.
     """
@@ -120,7 +120,7 @@ def manifest_at(path: str) -> Manifest:
 def _manifest(path: str, _mtime_ns: int, _size: int) -> Manifest:
     data = read_file(path, _MANIFEST_SIZE_MAX)
     if data.startswith(_PUFFIN):
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             "The manifest is that of a segment in an Iceberg table, which is not read.",
             path=path,
             hint="Read the table with what reads Iceberg.",
@@ -132,7 +132,7 @@ def _manifest(path: str, _mtime_ns: int, _size: int) -> Manifest:
         raise CorruptDataError("This is no manifest of a segment.", path=path) from None
     if version != "1":
         shown = json.dumps(version)[:40]
-        raise UnsupportedError(f"The manifest has version {shown}; 1 is read.", path=path)
+        raise UnsupportedDataError(f"The manifest has version {shown}; 1 is read.", path=path)
     try:
         return _parsed(path, fields)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat as modes
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from formats.file_names import is_in_remote_storage, parse_file_name, plugin_directory
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.retry import tried
 from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
 if TYPE_CHECKING:
@@ -62,12 +64,13 @@ def stat(path: str) -> os.stat_result:
     Raises:
         OSError: as `os.stat`; for an object, if it is missing.
         UnreadableError: the store does not answer.
+        TemporaryError, OutOfMemoryError: see `kafkalog.paths.retry`.
     """
     if is_object(path):
         from kafkalog.paths import object_store
 
         return object_store.stat(path)
-    return os.stat(path)
+    return tried(path, os.stat, path)
 
 
 def exists(path: str) -> bool:
@@ -77,10 +80,11 @@ def exists(path: str) -> bool:
 
     Raises:
         UnreadableError: the store does not answer.
+        TemporaryError, OutOfMemoryError: as `stat`.
     """
     if not is_object(path):
         try:
-            os.lstat(path)
+            tried(path, os.lstat, path)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 reading_error(error, path)  # reported
@@ -97,7 +101,16 @@ def exists(path: str) -> bool:
 
 def names(path: str) -> list[str]:
     """Return the names in a directory, sorted. Raises as `stat`."""
-    return sorted(os.listdir(path) if (listed := contents(path)) is None else listed)
+    listed = contents(path)
+    return sorted(tried(path, os.listdir, path) if listed is None else listed)
+
+
+def is_directory(path: str) -> bool:
+    """Return whether there is a directory; no if its disk fails. Raises as `exists`."""
+    try:
+        return modes.S_ISDIR(stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def contents(path: str) -> Mapping[str, os.stat_result] | None:

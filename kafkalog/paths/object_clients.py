@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kafkalog.errors import UnreadableError, UnsupportedError, UsageError
+from kafkalog.errors import TemporaryError, UnreadableError, UnsupportedError, UsageError
+from kafkalog.paths.retry import is_busy, is_unreachable, temporary, tried
 from kafkalog.paths.uris import bucket_of, words_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 _RETRIED_FOR_S: Final = 15
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
 _S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Store:
 
 _uris: dict[str, str] = {}  # bucket to URI with options and credentials
 _stores: dict[str, Store] = {}  # bucket to its reader
+_answered: set[str] = set()  # buckets that something has answered for
 _lock = RLock()
 
 
@@ -68,6 +72,28 @@ def store_of(path: str) -> Store:
                 words = words_of(error, _uris.get(bucket, bucket))
                 raise UsageError(f"This cannot be read: {words}.", path=path) from None
         return store
+
+
+def asked(path: str, question: Callable[[], _T], position: int | None = None) -> _T:
+    """Ask a store; ask again while it is busy, as `kafkalog.paths.retry` says.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        TemporaryError: the store stays busy.
+        UnreadableError: it does not return what was asked for, or nothing answers at all.
+    """
+
+    def ask() -> _T:
+        try:
+            answer = question()
+        except (FileNotFoundError, MemoryError):
+            raise
+        except failures() as error:
+            raise unreadable(error, path, position) from None
+        _answered.add(bucket_of(path))
+        return answer
+
+    return tried(path, ask)
 
 
 def _made(uri: str) -> Store:
@@ -142,9 +168,14 @@ def failures() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, NotImplementedError, ArrowException)
 
 
-def unreadable(error: Exception, path: str, position: int | None = None) -> UnreadableError:
+def unreadable(
+    error: Exception, path: str, position: int | None = None
+) -> UnreadableError | TemporaryError:
     """Return the error for a store that does not return something."""
     words = words_of(error, _uris.get(bucket_of(path), path))
+    # Where nothing has ever answered, the address is wrong rather than the store busy.
+    if is_busy(words) and (bucket_of(path) in _answered or not is_unreachable(words)):
+        return temporary(words, path)
     denied = any(word in words for word in ("ACCESS_DENIED", "access token", "CredentialEx"))
     return UnreadableError(
         f"The object cannot be read: {words}.",

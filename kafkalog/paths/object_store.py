@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import FileChangedError, UsageError
 from kafkalog.paths.object_cache import CONTENT_SIZE_MAX, Contents, Files, held_since, is_fresh
-from kafkalog.paths.object_clients import failures, io_threads, register, store_of, unreadable
+from kafkalog.paths.object_clients import asked, io_threads, register, store_of
 from kafkalog.paths.reading_errors import reading_error, require_regular
 from kafkalog.paths.requests import NAMES_A_REQUEST, requests
 from kafkalog.paths.uris import SCHEMES, bucket_of, without_credentials
@@ -99,10 +99,7 @@ def stat(path: str) -> os.stat_result:
         return listed
     store = store_of(path)
     requests().ask(2)  # a HEAD, and for what is no object a listing
-    try:
-        [found] = store.files.get_file_info([store.key(path)])
-    except failures() as error:
-        raise unreadable(error, path) from None
+    [found] = asked(path, lambda: store.files.get_file_info([store.key(path)]))
     if found.type.name != "File":
         requests().asked(1)  # no object: is it a prefix?
     if found.type.name == "NotFound":
@@ -266,14 +263,13 @@ def open_object(uri: str) -> OpenObject:
             position -= size_bytes - len(kept)
             return kept[position : position + size]
         is_small = size_bytes <= CONTENT_SIZE_MAX
+        place = (size_bytes, 0) if is_small else (size, position)
         try:
             file = _file(version)
             requests().ask()
-            data: bytes = file.read_at(*((size_bytes, 0) if is_small else (size, position)))
+            data: bytes = asked(path, lambda: file.read_at(*place), position)
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
-        except failures() as error:
-            raise unreadable(error, path, position) from None
         requests().got(len(data))
         start = 0 if is_small else position
         # A read that reached the end has what footers and last batches are looked up in.
@@ -295,12 +291,10 @@ def _opened(path: str) -> os.stat_result:
     store = store_of(path)
     requests().ask()
     try:
-        file = store.files.open_input_file(store.key(path))
+        file = asked(path, lambda: store.files.open_input_file(store.key(path)))
         status = _status_of(file)
     except FileNotFoundError:
         return stat(path)  # a directory, perhaps
-    except failures() as error:
-        raise unreadable(error, path) from None
     if status is None:
         return stat(path)
     _files.keep((path, status.st_mtime_ns, status.st_size), file)
@@ -318,7 +312,7 @@ def _file(version: Version) -> Any:
     if file is None:
         store = store_of(path)
         requests().ask()
-        file = store.files.open_input_file(store.key(path))
+        file = asked(path, lambda: store.files.open_input_file(store.key(path)))
         if file.size() != size_bytes or _is_of_another_time(file, modified_ns):
             # The next question lists again.
             with _lock:
@@ -372,14 +366,13 @@ def _selected(path: str, *, recursive: bool) -> Iterator[Any]:
 
     store = store_of(path)
     requests().ask()
+    selector = fs.FileSelector(store.key(path), recursive=recursive)
     try:
-        found = store.files.get_file_info(fs.FileSelector(store.key(path), recursive=recursive))
-        requests().listed(len(found))
-        yield from found
+        found = asked(path, lambda: store.files.get_file_info(selector))
     except FileNotFoundError:
         raise _missing(path) from None
-    except failures() as error:
-        raise unreadable(error, path) from None
+    requests().listed(len(found))
+    yield from found
 
 
 def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.paths.retry import shortage
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -31,7 +32,13 @@ def require_regular(path: str, mode: int) -> None:
 
 
 def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
-    """Return our error for an `OSError` met while reading `path`."""
+    """Return our error for an `OSError` met while reading `path`.
+
+    Raises:
+        TemporaryError, OutOfMemoryError: it says nothing about the path.
+    """
+    if (short := shortage(error, path)) is not None:
+        raise short from error
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFoundError("No such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)

@@ -23,6 +23,7 @@ from kafkalog.errors import (
 from kafkalog.paths import reading
 from kafkalog.paths.file_system import is_part, normalize
 from kafkalog.paths.reading_errors import announced, reading_error, require_regular
+from kafkalog.paths.retry import tried
 from kafkalog.paths.uris import is_object
 
 if TYPE_CHECKING:
@@ -102,15 +103,15 @@ class Source:
         path = self.path = normalize(self.path)
         try:
             # Before it is opened: opening a device can have effects.
-            require_regular(path, os.stat(path).st_mode)
+            require_regular(path, tried(path, os.stat, path).st_mode)
             # O_NONBLOCK: a FIFO that takes its place now would wait for a writer.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._fd = tried(path, os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise reading_error(error, path) from error
         except ValueError as error:
             raise NotFoundError("The path cannot name a file.", path=path) from error
         try:
-            status = os.fstat(self._fd)
+            status = tried(path, os.fstat, self._fd)
             require_regular(path, status.st_mode)  # it may have been replaced since
         except OSError as error:
             self.close()
@@ -229,7 +230,7 @@ class Source:
         while position < end:
             stop = min(position - position % step + step, end)
             try:
-                count = give(position, stop)
+                count = tried(self.path, give, position, stop)
             except OSError as error:
                 # A single block that fails is lost; a longer range is tried block by block.
                 if position // _PAGE_SIZE == (stop - 1) // _PAGE_SIZE:
@@ -271,7 +272,7 @@ class Source:
             if error.errno != errno.ENXIO:
                 return position
         try:
-            size_bytes = os.fstat(self._fd).st_size
+            size_bytes = tried(self.path, os.fstat, self._fd).st_size
         except OSError as error:
             raise reading_error(error, self.path) from error
         if size_bytes < self.size_bytes:
@@ -352,7 +353,7 @@ class Source:
 
     def has_changed(self) -> bool:
         """Return whether the file's length changed after it was opened."""
-        return os.fstat(self._fd).st_size != self.file_bytes
+        return tried(self.path, os.fstat, self._fd).st_size != self.file_bytes
 
     def _became_shorter(self, position: int) -> FileChangedError:
         return FileChangedError(
@@ -427,6 +428,10 @@ class ObjectSource(Source):
         self._ahead.read_into(position, buffer.cast("B"))
         if self._options.limiter is not None:
             self._options.limiter.spend(len(buffer))
+
+    def has_changed(self) -> bool:
+        """Return False: an object is replaced whole, which the next request to it notices."""
+        return False
 
     def next_data(self, position: int) -> int:
         """Return the position: objects have no holes."""

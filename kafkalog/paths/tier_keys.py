@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
-from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.errors import UnsupportedDataError, UnsupportedError, UsageError
 from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def data_key(key_id: str, sealed: bytes, manifest: str) -> bytes:
         manifest: the path of the manifest.
 
     Raises:
-        UnsupportedError: the private key was not given, or is another one.
+        UnsupportedDataError: the private key was not given, or is another one.
     """
     if (known := _keys.get(key_id)) is None:
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             f"The segment is encrypted, and the private key {key_id} is not given.",
             path=manifest,
             hint=f"kafkalog --tier-key {key_id}.pem …",
@@ -139,7 +139,7 @@ def data_key(key_id: str, sealed: bytes, manifest: str) -> bytes:
     try:
         return _data_key(key_id, sealed, key)
     except (ValueError, TypeError):
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             f"The segment is encrypted, and its key is not the one in {path}.", path=manifest
         ) from None
 

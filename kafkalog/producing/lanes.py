@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ClusterError, CorruptDataError, KafkaLogError, LimitExceededError
+from kafkalog.errors import (
+    ClusterError,
+    CorruptDataError,
+    KafkaLogError,
+    LimitExceededError,
+    ShortageError,
+)
 from kafkalog.model import Defect
 from kafkalog.producing.messages import pieces_of
 from kafkalog.producing.model import Place, Position, Replayed
@@ -192,6 +198,8 @@ class Lanes:
                 index, self._routes[index], self._request, place, self._listener, self._advanced,
                 bulk=self._bulk,
             )  # fmt: skip
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             self._stick(index, place or Place(0, 0), error)
         else:
@@ -201,7 +209,7 @@ class Lanes:
         try:
             piece = lane.next()
         # Reading also calls for commits: one has failed, which ends the run.
-        except ClusterError:
+        except (ClusterError, ShortageError):
             raise
         except KafkaLogError as error:
             self._active.remove(lane)

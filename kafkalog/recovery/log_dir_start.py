@@ -15,7 +15,7 @@ from formats import file_names
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
@@ -69,7 +69,7 @@ class Hosting:
             return f"it has no {file_names.PARTITION_METADATA}"
         try:
             topic_id = read_topic_id(path)
-        except KafkaLogError:
+        except DataError:
             return None  # the log cannot be loaded anyway
         if topic_id in self.image.removed:
             return f"the topic with id {topic_id} was deleted"
@@ -104,7 +104,7 @@ def read_hosting(
         return None
     try:
         node_id = read_meta_properties(entry.path).node_id
-    except KafkaLogError:
+    except DataError:
         return None
     if node_id is None:
         return None
@@ -186,7 +186,7 @@ def missing_identity(log_dir: LogDirListing) -> str | None:
         )
     try:
         found = read_meta_properties(entry.path)
-    except KafkaLogError:
+    except DataError:
         return None  # the finding about the file reports it
     return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
 

@@ -11,6 +11,7 @@ from formats.file_names import DirectoryState, segment_file
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.model import present_ms
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -221,7 +222,7 @@ class _Differences:
 
 def is_same(path: str, data: bytes) -> bool:
     """Return whether a file has exactly these bytes."""
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         return False
     with Source(path) as source:
         return source.size_bytes == len(data) and source.read(0, len(data)) == data

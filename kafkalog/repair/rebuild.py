@@ -19,6 +19,7 @@ from kafkalog.errors import CorruptDataError, contained
 from kafkalog.journal.requirements import require_own_files
 from kafkalog.journal.run import Maintenance, segment_at, share_of
 from kafkalog.model import present_ms
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartInProgress, StartMode, start_config, usual_config
 from kafkalog.recovery.directory import offset_from_name
@@ -236,7 +237,7 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
 
 
 def _comparison(path: str, base_offset: int, data: bytes) -> IndexComparison:
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         return IndexComparison(path, base_offset, Comparison.MISSING, None, len(data))
     result = Comparison.SAME
     with Source(path) as source:

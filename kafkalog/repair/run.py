@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue
-from kafkalog.errors import InternalError, KafkaLogError, contained
+from kafkalog.errors import InternalError, KafkaLogError, ShortageError, contained
 from kafkalog.journal.run import Maintenance, share_of
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.model import present_ms
@@ -196,6 +196,8 @@ class RecoveryRun(Maintenance):
             return None
         try:
             require_performable(plan, forced=self._forced)
+        except ShortageError:
+            raise
         except KafkaLogError as stop:
             return stop
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from formats import file_names
 from formats.file_names import segment_file, staged_name
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.repair.model import index_data, is_left_over
 from kafkalog.repair.plan import is_same
@@ -85,7 +86,7 @@ class Staging:
         path = self._changes.path(name)
         staged = self._next_name()
         with self._changes.create(
-            staged, like=path if os.path.lexists(path) else self._like
+            staged, like=path if file_system.exists(path) else self._like
         ) as file:
             file.write(data)
         self.names[key] = staged

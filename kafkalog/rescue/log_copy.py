@@ -381,7 +381,7 @@ class LogCopy:
         while position < end:
             size, rest = min(step, end - position), _BLOCK - position % _BLOCK
             try:
-                chunk = source.read(position, size)
+                chunk = source.read_exactly(position, size)
                 step = min(2 * step, _CHUNK)
             except BytesUnreadableError:
                 if size > rest:

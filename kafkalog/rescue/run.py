@@ -28,6 +28,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level, Severity
+from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
 from kafkalog.remote_logs import with_remote_parts
@@ -216,13 +217,15 @@ def run_salvage(
 
 def _home_of(target: Target) -> str:
     """Return the directory whose owner and permissions the result gets."""
-    return target.path if os.path.isdir(target.path) else os.path.dirname(target.path) or "."
+    if file_system.is_directory(target.path):
+        return target.path
+    return os.path.dirname(target.path) or "."
 
 
 def _sources(path: str, log_dir: str) -> list[str]:
     """Return where nothing may be written: the source, and among a log directory's partitions."""
     signs = (os.path.join(log_dir, name) for name in (file_names.LOCK, file_names.META_PROPERTIES))
-    return [path, log_dir] if any(map(os.path.lexists, signs)) else [path]
+    return [path, log_dir] if any(map(file_system.exists, signs)) else [path]
 
 
 def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:

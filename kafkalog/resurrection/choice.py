@@ -16,7 +16,7 @@ from formats import file_names
 from formats.file_names import DirectoryState, is_staging, is_topic
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.replicas import truncation_offset
-from kafkalog.errors import KafkaLogError, RefusedError, UsageError
+from kafkalog.errors import DataError, RefusedError, UsageError
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
 from kafkalog.targets import completeness, partitions_of, require_topics
@@ -176,7 +176,7 @@ def _topic_id(partition: PartitionDir) -> str | None:
     """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
     if partition.state == DirectoryState.LIVE and partition.name is not None and partition.name.uid:
         return partition.name.uid
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     return None
 
@@ -371,7 +371,7 @@ def _best(number: int, found: list[Candidate], prefer: Sequence[str]) -> Partiti
 def _rank(one: Candidate, prefer: Sequence[str]) -> tuple[bool, int, int]:
     try:
         epoch, end = completeness(UnifiedLog(one.directory))
-    except KafkaLogError:
+    except DataError:
         # Below each readable copy, also one without an epoch (-1).
         return False, -2, -1
     return _is_below(one.path, prefer), epoch, end
@@ -387,7 +387,7 @@ def _loser(winner: UnifiedLog, one: Candidate) -> Loser:
     try:
         log = UnifiedLog(one.directory)
         epoch, end = completeness(log)
-    except KafkaLogError as error:
+    except DataError as error:
         return Loser(one.path, -1, 0, 0, f"it cannot be read: {error.message}")
     best_epoch, best_end = completeness(winner)
     cut = truncation_offset(winner.leader_epochs, best_end, log.leader_epochs, end)

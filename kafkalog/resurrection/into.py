@@ -23,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.journal.requirements import require_own_checkpoints
 from kafkalog.log_dir import list_partition
+from kafkalog.paths import file_system
 from kafkalog.resurrection.choice import choose
 from kafkalog.resurrection.home import Home
 from kafkalog.resurrection.model import (
@@ -108,7 +109,7 @@ def _require_sense(targets: Sequence[Target], log_dir: str, options: ResurrectOp
 
 def _is_free(path: str) -> bool:
     """Return whether a directory is missing, or holds no record, as that of a new topic."""
-    if not os.path.lexists(path):
+    if not file_system.exists(path):
         return True
     if os.path.islink(path) or not os.path.isdir(path):
         raise DestinationExistsError("It exists, and is not a directory.", path=path)
@@ -316,7 +317,7 @@ class _Arrival:
         texts = {}
         for name, changed in self._entries.items():
             path = os.path.join(self._home.path, name)
-            found = read_offset_checkpoint(path) if os.path.lexists(path) else []
+            found = read_offset_checkpoint(path) if file_system.exists(path) else []
             before = {(one.topic, one.partition): one.offset for one in found}
             after = {key: offset for key, offset in before.items() if key not in changed}
             after |= {key: offset for key, offset in changed.items() if offset is not None}

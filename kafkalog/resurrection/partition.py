@@ -18,7 +18,7 @@ from formats.file_names import (
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
-from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
+from kafkalog.errors import CorruptDataError, DataError, RefusedError
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import file_system, uris
@@ -244,7 +244,7 @@ def size_if_same(path: str, one: Candidate, topic_id: str) -> int | None:
     """
     there = list_partition(path)
     metadata = os.path.join(path, file_names.PARTITION_METADATA)
-    if not os.path.lexists(metadata) or read_topic_id(metadata) != topic_id:
+    if not file_system.exists(metadata) or read_topic_id(metadata) != topic_id:
         return None
     old = {log.base_offset: log for log in logs_of(one.directory)}
     new = {segment.base_offset: segment.log for segment in there.segments}
@@ -306,7 +306,7 @@ def _is_sound(entry: FileEntry, known: Judged) -> bool:
     """
     try:
         return _note_small(entry, known)
-    except KafkaLogError:
+    except DataError:
         return False
 
 

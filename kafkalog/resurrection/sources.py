@@ -12,9 +12,10 @@ from formats.file_names import DirectoryState, partition_of
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.errors import (
     CorruptDataError,
+    DataError,
     KafkaLogError,
     NotFoundError,
-    UnsupportedError,
+    UnsupportedDataError,
     UsageError,
 )
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
@@ -117,7 +118,7 @@ def source_images(
     Raises:
         NotFoundError: `as_of` has no metadata log.
         CorruptDataError: a cluster's metadata can only be read with damage.
-        UnsupportedError: they are of a later Kafka.
+        UnsupportedDataError: they are of a later Kafka.
     """
     if as_of is not None:
         opened = open_path(as_of)
@@ -163,7 +164,7 @@ def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
     if (image.metadata_version or 0) > METADATA_VERSION or image.unknown:
         version = image.metadata_version
         named = f" ({RELEASES[version]})" if version in RELEASES else ""
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             f"The metadata are of a later Kafka: metadata.version is {version}{named}, Kafka 4.3 "
             f"knows {METADATA_VERSION}.",
             path=found.path,
@@ -172,7 +173,7 @@ def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
 
 
 def _cluster_id(log_dir: LogDirListing) -> str | None:
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
         if file_system.exists(path):
             return read_meta_properties(path).cluster_id
@@ -219,6 +220,6 @@ def _checkpoint_entries(path: str) -> dict[tuple[str, int], int]:
         return {}
     try:
         found = read_offset_checkpoint(path)
-    except KafkaLogError:
+    except DataError:
         return {}  # a broker would not have started with it; the logs say where they begin
     return {(entry.topic, entry.partition): entry.offset for entry in found}

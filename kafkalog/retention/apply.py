@@ -24,6 +24,7 @@ from kafkalog.journal.requirements import (
     require_start,
 )
 from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.paths import file_system
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import PartitionRetention, SegmentFacts, judge_partition
 from kafkalog.storage import require_writable
@@ -191,7 +192,7 @@ def plan_trim(
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
     """Return the entries of a partition's `leader-epoch-checkpoint`, none without the file."""
     path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
-    return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
+    return tuple(read_leader_epochs(path)) if file_system.exists(path) else ()
 
 
 def _left_overs(partition: PartitionDir) -> tuple[str, ...]:

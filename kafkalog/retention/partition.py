@@ -18,7 +18,7 @@ from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import Batch, Defect
 from kafkalog.retention.model import (
     LatestRecord,
@@ -165,7 +165,7 @@ def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | 
     """
     if facts.timestamp_source == TimestampSource.MTIME:
         return None
-    with suppress(KafkaLogError), OpenSegment(segment) as opened:
+    with suppress(DataError), OpenSegment(segment) as opened:
         for batch in _batches_with(opened, facts.largest_timestamp):
             for record in decode_records(opened.source, batch):
                 if record.timestamp == facts.largest_timestamp:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
 from kafkalog.batches.selection import ReadPlan, Selection, plan_segments
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, ShortageError
 from kafkalog.model import AbortedTransaction, Defect, LogView, Record
 from kafkalog.search.scanning import Occurrence, is_gone, missing_in, plan_of, records_of
 from kafkalog.tables.planning import Target, shown_now
@@ -37,6 +37,8 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
         try:
             yield from _Life(search, target).occurrences()
             yield from missing_in(target, search.selection)
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             if not is_gone(target, error):
                 search.failed(error)

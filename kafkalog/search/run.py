@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, UsageError, raised
+from kafkalog.errors import KafkaLogError, ShortageError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.paths import file_system
@@ -86,6 +86,8 @@ class Search:
                 wanted = self._above_start(target)
                 yield from self._in(target, wanted)
                 yield from missing_in(target, wanted)
+            except ShortageError:
+                raise
             except KafkaLogError as error:
                 if not is_gone(target, error):
                     self.failed(error)

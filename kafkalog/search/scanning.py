@@ -10,7 +10,7 @@ from kafkalog.batches.reader import plan_reading, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.batches.selection import ReadPlan, Selection, planned_records, segments_of
 from kafkalog.columns.budget import logs_to_decode
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, ShortageError
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -108,6 +108,8 @@ def logs_of(
     for target in joined(targets, topics) if view != LogView.ALL else targets:
         try:
             found += _logs_at(target, view, topics, failed)
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             failed(error)
     # Copies are compared within one state: a deleted directory is no replica of a live one.

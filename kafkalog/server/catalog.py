@@ -20,6 +20,7 @@ from formats.file_names import DirectoryState, is_staging, parse_directory_name
 from formats.topic_names import INTERNAL_TOPICS
 from kafkalog.engine import in_order
 from kafkalog.errors import (
+    DataError,
     KafkaLogError,
     NotAKafkaFileError,
     RequestsExceededError,
@@ -364,8 +365,7 @@ class Catalog:
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
         """Report, once, that a partition cannot be read; return the answer for its clients.
 
-        Raises:
-            RequestsExceededError: that is why, and will be.
+        Raises `RequestsExceededError` if that is why, since it will be for all.
         """
         if isinstance(error, RequestsExceededError):
             raise error
@@ -440,7 +440,7 @@ def _noted_id(topic: Topic) -> str | None:
     """Return the id that a log directory has of a topic; a leftover's may be a live topic's."""
     for partition in topic.partitions.values() if not topic.is_leftover else ():
         for path in partition.paths:
-            with suppress(KafkaLogError):  # another copy may have it
+            with suppress(DataError):  # another copy may have it
                 return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
     return None
 

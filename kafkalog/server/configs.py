@@ -11,7 +11,7 @@ from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.server.model import NODE_ID
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Configs:
             try:
                 if configs.metadata is not None:
                     return configs  # a broker without metadata on its disk has none
-            except KafkaLogError as error:
+            except DataError as error:
                 self._listener.failed(error)
                 continue
             found = found or configs

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
 from formats.file_names import LOG, is_topic
+from kafkalog.paths.retry import tried
 from kafkalog.server.model import NODE_ID, Api
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _size_of(path: str) -> int:
     """Return the size of a partition as a broker counts it: the logs of its segments."""
     size = 0
     try:
-        with os.scandir(path) as entries:
+        with tried(path, os.scandir, path) as entries:
             for entry in entries:
                 if entry.name.endswith(LOG):
                     size += entry.stat().st_size

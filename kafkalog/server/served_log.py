@@ -23,9 +23,10 @@ from kafkalog.batches.order import Order
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
-from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.errors import BytesUnreadableError, DataError
 from kafkalog.living import CHANGES
 from kafkalog.model import Batch, Defect, Isolation
+from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.server.model import FileRange, OnDamage, Watermark
 from kafkalog.server.open_files import ServedSegment
@@ -164,7 +165,7 @@ class ServedLog:
         stamps: list[tuple[int, int, int] | None] = []
         for one in watched:
             try:
-                status = os.stat(one)
+                status = file_system.stat(one)
             except OSError:
                 stamps.append(None)
             else:
@@ -208,7 +209,7 @@ class ServedLog:
         Damage is reported when somebody wants it.
         """
         opened = _segment_of(sent)
-        with self._lock, suppress(KafkaLogError, OSError):
+        with self._lock, suppress(DataError, OSError):
             self._checked(opened, opened.sound[1], _end_ahead(sent, opened), opened.low)
 
     def _read(self, offset: int, size: int, isolation: Isolation, at_least_one: bool) -> Slice:

@@ -24,6 +24,7 @@ from kafkalog.errors import (
     InternalError,
     KafkaLogError,
     LimitExceededError,
+    OutOfMemoryError,
     UnsupportedError,
     UsageError,
 )
@@ -183,7 +184,7 @@ def _results_too_large(_: str) -> KafkaLogError:
 
 
 def _out_of_memory(_: str) -> KafkaLogError:
-    return LimitExceededError(
+    return OutOfMemoryError(
         "Spark ran out of memory.",
         hint="--spark-conf spark.driver.memory=4g, and spark.executor.memory on a cluster",
     )

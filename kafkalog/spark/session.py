@@ -175,7 +175,7 @@ def spark_session(
             the tasks run.
         EngineError: the master does not answer, or Spark failed in the block. The note names
             the log, which is kept.
-        LimitExceededError: Spark ran out of memory in the block.
+        OutOfMemoryError: Spark ran out of memory in the block.
 
     Cost:
         About 4 to 8 seconds with a driver of its own. The driver takes `spark.driver.memory`;

@@ -15,7 +15,7 @@ from formats import file_names
 from formats.late_classes import dataclass
 from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import internal_topic
@@ -148,7 +148,7 @@ class EndOffsets:
             if replicas := self._replicas.get(key):
                 try:
                     self._known[key] = UnifiedLog(best_replica(replicas).path).high_watermark
-                except KafkaLogError as error:
+                except DataError as error:
                     self.errors.append(error)
         return self._known[key]
 
@@ -172,7 +172,7 @@ class _TopicNames:
         for partition in live_partitions(self._targets):
             try:
                 topic_id = read_topic_id(partition.place_of(file_names.PARTITION_METADATA))
-            except KafkaLogError:
+            except DataError:
                 continue  # `verify` reports it
             found[topic_id] = partition.topic
         return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from formats import file_names
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
-from kafkalog.errors import KafkaLogError, UnsupportedError
+from kafkalog.errors import DataError, KafkaLogError, UnsupportedDataError
 from kafkalog.model import Defect, Isolation, Severity
 from kafkalog.targets import best_replica
 from kafkalog.unified_log import UnifiedLog
@@ -204,7 +204,7 @@ class LatestLog:
         is_complete: whether all of the log could be read.
 
     Raises:
-        UnsupportedError: pyarrow is missing.
+        UnsupportedDataError: pyarrow is missing.
         KafkaLogError: a file cannot be read.
     """
 
@@ -294,8 +294,8 @@ def latest_logs(
     for number, replicas in sorted(topic.replicas.items()):
         try:
             log = LatestLog(number, best_replica(replicas), at, defects, progress)
-        except KafkaLogError as error:
-            if failed is None or isinstance(error, UnsupportedError):
+        except DataError as error:
+            if failed is None or isinstance(error, UnsupportedDataError):
                 raise
             failed(error)
             incomplete.append(number)

@@ -17,7 +17,7 @@ from kafkalog.batches.selection import Selection, plan_files, planned_batches, p
 from kafkalog.cluster_image.model import Provenance
 from kafkalog.cluster_image.reader import ImageReader, last_batch, metadata_partition
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError
+from kafkalog.errors import DataError, NotFoundError, UnsupportedDataError, UsageError
 from kafkalog.log_dir import (
     FileEntry,
     LogDirListing,
@@ -60,7 +60,7 @@ def metadata(
 
     Raises:
         NotFoundError: no metadata log is there.
-        UnsupportedError: the moment is before what the directory still has.
+        UnsupportedDataError: the moment is before what the directory still has.
         CorruptDataError, UnreadableError: the log is damaged.
     """
     return read_metadata(
@@ -92,7 +92,7 @@ def read_metadata(
 
     Raises:
         NotFoundError: no metadata log is there.
-        UnsupportedError: the moment is before what the directory still has.
+        UnsupportedDataError: the moment is before what the directory still has.
         UsageError: a snapshot has only one moment; an offset is after the end of the log; or
             `since` is after `at`.
 
@@ -195,12 +195,12 @@ class _MetadataLog:
         return found
 
     def _require_log(self, start: int, end: int) -> None:
-        """Raise `UnsupportedError` unless the log goes on where an image begins."""
+        """Raise `UnsupportedDataError` unless the log goes on where an image begins."""
         log_start = self._log.first_offset
         if start == end or (start >= log_start and self._partition.segments):
             return
         earliest = next((one for one in self._ends if one >= log_start), None)
-        raise UnsupportedError(
+        raise UnsupportedDataError(
             "The directory does not go back that far: records before offset "
             f"{log_start} were deleted, and what they added up to is only in later snapshots.",
             path=self._partition.path,
@@ -264,7 +264,7 @@ def _control(target: PartitionDir | FileEntry, selection: Selection) -> dict[int
         if isinstance(record, Record) and record.batch.is_control:
             try:
                 control = control_record(record)
-            except KafkaLogError:
+            except DataError:
                 continue  # reported where the log is checked
             found[control.type_id] = control.fields or {}
     return found

@@ -16,7 +16,7 @@ from formats.topic_names import TRANSACTION_STATE
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.living import answered
 from kafkalog.model import present_ms
 from kafkalog.payloads.internal_topics import decode
@@ -194,7 +194,7 @@ def read_transactions(
     for partition in _data_partitions(targets):
         try:
             opened = _open_transactions(partition.path, (views or {}).get(partition.path))
-        except KafkaLogError as error:
+        except DataError as error:
             found.errors.append(error)
             continue
         for one in opened:
@@ -244,7 +244,7 @@ def owners(
                         producer_id = int.from_bytes(value[_PRODUCER_ID], "big", signed=True)
                         if producer_id not in found and (name := _name_in(key)) is not None:
                             found[producer_id] = name
-        except KafkaLogError as error:
+        except DataError as error:
             failed(error)
     return found
 

@@ -15,6 +15,7 @@ from kafkalog.errors import (
     UnwritableError,
     UsageError,
 )
+from kafkalog.paths.retry import tried
 from kafkalog.storage.changes import Step, StepKind
 from kafkalog.storage.files import (
     cloned,
@@ -99,7 +100,7 @@ class NewDirectory:
             # and would remove it (`_remove_left_over`).
             self._lock = lock_directory(self.building)
             try:
-                self._around = os.stat(like) if like is not None else os.fstat(self._lock)
+                self._around = os.fstat(self._lock) if like is None else tried(like, os.stat, like)
                 take_after_directory(self._lock, self._around)
             except OSError:
                 self._discard()

@@ -16,8 +16,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.engine import Crew
-from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
+from kafkalog.errors import (
+    DestinationExistsError,
+    OutOfMemoryError,
+    UnsupportedError,
+    UnwritableError,
+)
 from kafkalog.paths.reading_errors import reading_error, require_regular
+from kafkalog.paths.retry import tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,7 +165,7 @@ def source_opened(path: str, flags: int = 0) -> Iterator[int]:
     """
     try:
         # O_NONBLOCK: opening a FIFO does not wait for its writer.
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+        opened = tried(path, os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     except OSError as error:
         raise reading_error(error, path) from error
     try:
@@ -207,9 +213,11 @@ def exists(path: str) -> DestinationExistsError:
     )
 
 
-def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
+def unwritable(error: OSError | ValueError, path: str) -> UnwritableError | OutOfMemoryError:
     """Return the error for a failed write."""
     number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOMEM:
+        return OutOfMemoryError(path=path)
     reason = os.strerror(number) if number else str(error)
     return UnwritableError(f"The path cannot be written: {reason}.", path=path)
 
@@ -224,7 +232,7 @@ def take_after(descriptor: int, like: str) -> None:
 
     Attributes that only root may set are left as they are.
     """
-    status = os.stat(like, follow_symlinks=False)
+    status = tried(like, os.stat, like, follow_symlinks=False)
     assert not stat.S_ISLNK(status.st_mode), f"{like}: a link says nothing of permissions"
     _give(descriptor, status)
     os.chmod(descriptor, stat.S_IMODE(status.st_mode))

@@ -19,6 +19,7 @@ from kafkalog.errors import (
     LogDirInUseError,
     UnreadableError,
 )
+from kafkalog.paths.retry import shortage, tried
 from kafkalog.storage.files import NO_LOCKS, sync_directory, take_after_directory, unwritable
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class LogDirLock:
                 raise unwritable(error, self.path) from error
             if self._file < 0:
                 reason = os.strerror(error.errno or 0)
-                raise UnreadableError(
+                raise shortage(error, self.path) or UnreadableError(
                     f"The file cannot be opened: {reason}.", path=self.path
                 ) from error
             # A reader goes on where there are no locks: it changes nothing, and reports what it
@@ -89,7 +90,7 @@ class LogDirLock:
         flags = (os.O_RDWR | os.O_NOFOLLOW) if self._writes else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            self._file = os.open(self.path, flags)
+            self._file = tried(self.path, os.open, self.path, flags)
         except FileNotFoundError:
             if not self._writes:
                 raise
@@ -99,7 +100,7 @@ class LogDirLock:
                 return False
             take_after_directory(self._file, os.stat(os.path.dirname(self.path) or "."))
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
-        status = os.fstat(self._file)
+        status = tried(self.path, os.fstat, self._file)
         self._held = status.st_dev, status.st_ino
         # Before the lock: `broker_lock` must not open and close this file, which would drop the
         # lock.
@@ -109,7 +110,7 @@ class LogDirLock:
         fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
         try:
             # A broker removes the file when it ends: a lock on a removed file keeps nobody off.
-            return os.path.samestat(os.fstat(self._file), os.stat(self.path))
+            return os.path.samestat(status, tried(self.path, os.stat, self.path))
         except FileNotFoundError:
             return not self._writes  # the broker that had it has just ended
 

@@ -11,7 +11,7 @@ from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment, cut_positions
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.model import AbortedTransaction, Batch, Defect, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
@@ -65,7 +65,7 @@ def slices(
 def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, int, int, int]]:
     positions, offsets = [0], [segment.base_offset]
     length = segment.log.end or segment.log.size_bytes
-    with suppress(KafkaLogError), OpenSegment(segment) as opened:  # else it stays in one piece
+    with suppress(DataError), OpenSegment(segment) as opened:  # else it stays in one piece
         length = opened.source.size_bytes
         for position in cut_positions(opened, 0, length, size):
             offset = opened.base_offset_at(position)
@@ -82,7 +82,7 @@ def _parts_of_segment(segment: Segment, size: int) -> Iterator[tuple[Segment, in
 def _sought(segment: Segment, offset: int, usual: tuple[int, int], end: int) -> tuple[int, int]:
     """Return where to begin in a part for an offset, and which offset is there."""
     # Else the part is read from its beginning.
-    with suppress(KafkaLogError), OpenSegment(segment) as opened:
+    with suppress(DataError), OpenSegment(segment) as opened:
         entry = opened.index_entry(offset)
         if entry is not None and usual[0] < entry.position < end:
             low = opened.base_offset_at(entry.position)
@@ -158,7 +158,7 @@ class MergedLog(UnifiedLog):
         for one in self.splits(first, end, size):
             low, high = one.first_offset or 0, one.next_offset or 0
             seen = None
-            with suppress(KafkaLogError), Source(one.path) as source:
+            with suppress(DataError), Source(one.path) as source:
                 if wanted.seen is not None and not is_remote(one.path):
                     seen = wanted.seen.of_part(source, one.start, one.end)
             yield replace(
@@ -186,7 +186,7 @@ class MergedLog(UnifiedLog):
             one = UnifiedLog(log.partition, high_watermark=end)
             try:
                 told = one.hidden_transactions()
-            except KafkaLogError:
+            except DataError:
                 return False
             opened = {some.producer_id for some in one.open_transactions()}
             stories.append((log.log_start_offset, end, told, opened))
@@ -249,7 +249,7 @@ def _latest_epoch(log: UnifiedLog) -> int:
     """Return the latest leader epoch that is noted, or of the last batch; -1 if unknown."""
     if log.leader_epochs:
         return log.leader_epochs[-1].epoch
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         for segment in log.segments[-1:]:
             with OpenSegment(segment) as opened:
                 found = [one.partition_leader_epoch for one in opened.batches(0)]
@@ -259,7 +259,7 @@ def _latest_epoch(log: UnifiedLog) -> int:
 
 def _known(log: UnifiedLog, name: str, usual: int) -> int:
     """Return an offset of a log, or another value if it cannot be read."""
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         return int(getattr(log, name))
     return usual
 
@@ -304,6 +304,6 @@ def _is_copy(one: Target, other: Target) -> bool:
 
 
 def _topic_id(partition: PartitionDir) -> str | None:
-    with suppress(KafkaLogError):
+    with suppress(DataError):
         return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     return None

@@ -22,7 +22,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, NotFoundError
 from kafkalog.log_dir import FileEntry, Segment, open_partition
 from kafkalog.model import Batch, Defect, computed_once
 from kafkalog.paths.source import Source
@@ -64,7 +64,7 @@ class _After:
         if other is None:
             return False
         # What cannot be compared counts as different.
-        with suppress(KafkaLogError), Source(self.path) as mine, Source(other) as its:
+        with suppress(DataError), Source(self.path) as mine, Source(other) as its:
             start = max(0, self.position - _TAIL_SIZE)
             size = self.position - start
             return its.size_bytes >= self.position and (
@@ -96,7 +96,7 @@ class Copies:
     def _logs(self) -> list[UnifiedLog]:
         found = []
         for path in self._paths:
-            with suppress(KafkaLogError):  # a copy that cannot be read fills no gap
+            with suppress(DataError):  # a copy that cannot be read fills no gap
                 found.append(UnifiedLog(show(open_partition(path), self._view).partition))
         return found
 
@@ -143,7 +143,7 @@ class Copies:
             following = segment.next_base_offset
             if (following is not None and following <= first) or segment.base_offset >= end:
                 continue
-            with suppress(KafkaLogError):
+            with suppress(DataError):
                 # What cannot be read is not sound: other copies may have it.
                 for run in self._survey(segment, first, end, clean_to):
                     yield segment, run
@@ -268,7 +268,7 @@ def _without_moved(run: Run | None, pieces: Sequence[_Piece]) -> Run | None:
         return None
     crc, size, position = run.head
     for piece in pieces:
-        with suppress(KafkaLogError), Source(piece.segment.log.path) as source:
+        with suppress(DataError), Source(piece.segment.log.path) as source:
             for one in scan_batches(source, piece.run.start, piece.run.end):
                 if isinstance(one, Batch) and (one.crc, one.size_bytes) == (crc, size):
                     is_filled = piece.first_offset <= one.base_offset < piece.next_offset

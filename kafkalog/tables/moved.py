@@ -16,6 +16,7 @@ from kafkalog.errors import ChangedSinceError, NotFoundError
 from kafkalog.living import listing_again
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Isolation
+from kafkalog.paths import file_system
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
 from kafkalog.unified_log import UnifiedLog
@@ -108,7 +109,7 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
     wanted = max(first, first if split.from_offset is None else split.from_offset)
     end = min((one for one in (following, split.to_offset) if one is not None), default=None)
     directory = os.path.dirname(split.path)
-    if not os.path.isdir(directory):
+    if not file_system.is_directory(directory):
         losses.add(wanted, end, "The partition is not here any more.")
         return []
     if split.seen.is_another_topics:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from formats.file_names import DirectoryState, FileKind, is_staging
 from formats.late_classes import dataclass
 from kafkalog.engine import in_order
-from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
+from kafkalog.errors import DataError, KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
@@ -263,7 +263,7 @@ def each_shown(
             return one
         try:
             return shown_now(one, view)
-        except KafkaLogError as error:
+        except DataError as error:
             return error
 
     return in_order(shown, found, _at_once(found))

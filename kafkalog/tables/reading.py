@@ -20,7 +20,7 @@ from kafkalog.columns.arrow import table_of_arrays, text_of
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import count_records, scan
 from kafkalog.defects import corrupt_data
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
@@ -143,10 +143,10 @@ def gap_after(split: Split) -> int | None:
     if not split.looks_for_gap or following is None:
         return None
     end = None
-    with suppress(KafkaLogError), Source(split.path, split.end) as source:
+    with suppress(DataError), Source(split.path, split.end) as source:
         end = offset_at_end(source)
     if end is None:
-        with suppress(KafkaLogError), OpenSegment(_with_index(split)) as opened:
+        with suppress(DataError), OpenSegment(_with_index(split)) as opened:
             end = opened.next_offset()
     is_wanted = end is not None and (split.to_offset is None or end < split.to_offset)
     return end if end is not None and is_wanted and end < following else None

@@ -11,7 +11,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, NotFoundError
 from kafkalog.model import Defect, Level
 from kafkalog.paths.source import Source
 
@@ -97,7 +97,7 @@ class Survey:
                         break
         except NotFoundError:
             raise
-        except KafkaLogError:
+        except DataError:
             self._flush()
             self.items.append(Odd(position, end))
         self._flush()

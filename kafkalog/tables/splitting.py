@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions, gaps_between
 from kafkalog.batches.selection import Selection, start_position
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import Isolation, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
@@ -132,7 +132,7 @@ class _LogSplits:
     @computed_once
     def _log_end(self) -> int | None:
         """Return where the log ends now; None if that is unknown."""
-        with suppress(KafkaLogError):
+        with suppress(DataError):
             return self._log.log_end_offset
         return None
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkaLogError, RefusedError, UsageError
+from kafkalog.errors import DataError, RefusedError, UsageError
 from kafkalog.living import listing_again
 from kafkalog.model import End, Replicas
 from kafkalog.tables.model import Loss, LossReason, TableName, log_of
@@ -231,7 +231,7 @@ class Tail:
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
-        with suppress(KafkaLogError):  # else by its name alone
+        with suppress(DataError):  # else by its name alone
             # By topic id: a topic that was made again begins at its start.
             name += f"@{read_topic_id(os.path.join(partition.path, 'partition.metadata'))}"
         several = self._request.replicas == Replicas.ALL

@@ -133,6 +133,8 @@ def find(
     _require_sense(selection, form, to, schema, history=history, follow=follow, last=last)
     outcome = Outcome()
     targets = outcome.open_all(paths)
+    if outcome.errors and not targets:
+        return outcome.status  # a wanted topic may be there
     style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
     with byte_progress(targets, enabled=not quiet and not follow) as progress:
         search = Search(targets, selection, topic, replicas, outcome.error, progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, size_to_read
 from kafkalog.columns.budget import logs_to_decode
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import FileEntry
 from kafkalog_cli.output.records import BATCH, PLAIN_TITLES, RECORD, probe
@@ -45,7 +45,7 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
         return fast_path.is_worth_it(logs_to_decode(log.path for log in logs))
     if not fast_path.is_worth_it(size):
         return False
-    with suppress(KafkaLogError):  # the reader meets and reports it again
+    with suppress(DataError):  # the reader meets and reports it again
         return fast_path.is_worth_it(size_to_read(target, selection))
     return False
 

@@ -15,7 +15,7 @@ from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import KafkaLogError, NotFoundError, ShortageError
 from kafkalog.living import LivingWalk, answered
 from kafkalog.log_dir import (
     FileEntry,
@@ -108,6 +108,8 @@ class Dump:
                 with byte_progress([target], enabled=shown) as progress:
                     dump = self._as_kafka if self.style.form == "kafka" else self._log
                     dump(target, what, progress)
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             self.outcome.error(error)
 

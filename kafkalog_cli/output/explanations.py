@@ -42,7 +42,7 @@ def error_classes() -> list[type[errors.KafkaLogError]]:
         for value in vars(errors).values()
         if isinstance(value, type) and issubclass(value, errors.KafkaLogError)
     ]
-    return [value for value in found if value is not errors.KafkaLogError]
+    return [value for value in found if value.reference != errors.KafkaLogError.reference]
 
 
 def first_sentence(error: type[errors.KafkaLogError]) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.storage.metrics_file import MetricsFile
 from kafkalog.wording import printable
 
@@ -185,5 +185,5 @@ class WatchedRun:
         if self.lineage is not None:
             self.lineage.failed(error)
         if self.metrics is not None:
-            with suppress(KafkaLogError):  # the first error is shown
+            with suppress(DataError):  # the first error is shown
                 self.metrics.failed()

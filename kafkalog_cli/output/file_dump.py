@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from formats.file_names import INDEX_KINDS
 from kafkalog.batches.selection import EVERYTHING, Selection
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import KafkaLogError, ShortageError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
 from kafkalog_cli.output.dump import LOGS, DumpStyle
 from kafkalog_cli.output.progress import byte_progress
@@ -88,7 +88,7 @@ class FileDump:
                     entries = index_entries(target.path, target.name.kind)
                     wanted = selected_entries(entries, self._selection)
                     exporter.write_entries(wanted, target.path)
-        except UsageError:  # about the command line: the other targets would fail the same way
+        except (UsageError, ShortageError):  # the other targets would fail the same way
             raise
         except KafkaLogError as error:
             self._outcome.error(error)

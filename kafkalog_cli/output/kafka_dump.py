@@ -20,7 +20,7 @@ from kafkalog.batches import index_matches
 from kafkalog.batches.framing import crc_valid, read_batch
 from kafkalog.batches.records import decode_records
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.errors import DataError, KafkaLogError, NotFoundError, ShortageError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect
@@ -87,6 +87,8 @@ class KafkaDump:
 
                 open_path(path)
             printers[suffix](path)
+        except ShortageError:
+            raise
         except KafkaLogError as error:
             self.outcome.error(error)
 
@@ -183,7 +185,7 @@ class KafkaDump:
                     gaps[previous] = record.offset
                 previous = record.offset
                 text.put_line(text.record_line(record, self.options.record))
-        except KafkaLogError as error:
+        except DataError as error:
             from kafkalog.batches.selection import defect_of
 
             self._defect(defect_of(error, batch))

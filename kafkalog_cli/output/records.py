@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import COMPRESSION_NAMES
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.targets import partition_around
 from kafkalog_cli.output.objects import (
@@ -215,7 +215,7 @@ def record_view(style: Style) -> View[Record]:
         assert style.decoder is not None, "it is shown by a decoder"
         try:
             return kafka_text(style.decoder, record).strip()
-        except KafkaLogError as error:
+        except DataError as error:
             return error.message
 
     columns: tuple[Column[Record], ...] = (

@@ -17,6 +17,7 @@ from kafkalog.errors import (
     KafkaLogError,
     NotAKafkaFileError,
     NotFoundError,
+    TemporaryError,
     UnreadableError,
 )
 from kafkalog.paths.kept_files import SIZE_MAX, each_file_once
@@ -181,15 +182,25 @@ def test_a_name_that_is_too_long_is_our_error(tmp_path: Path):
         Source(str(tmp_path / ("x" * 300)))
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE])
-def test_a_failed_open_is_unreadable(file: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, UnreadableError),
+        (errno.EIO, UnreadableError),
+        (errno.EMFILE, TemporaryError),
+        (errno.ESTALE, TemporaryError),
+    ],
+)
+def test_a_failed_open_is_told(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[KafkaLogError]
+):
     """The refusal is mocked, as root may read everything."""
 
     def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(UnreadableError, match=os.strerror(number)):
+    with pytest.raises(kind, match=os.strerror(number)):
         Source(str(file))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog import Log
-from kafkalog.errors import NotAKafkaFileError, UnsupportedError
+from kafkalog.errors import NotAKafkaFileError, UnsupportedDataError
 from kafkalog.log_dir import FileEntry, PartitionDir, open_any, open_path
 from kafkalog.parents import Parent
 from kafkalog.paths.source import Source
@@ -238,7 +238,7 @@ def test_packed_segments_without_their_directories_are_refused(
     """Their logs have the names of other tiers but hold chunks: status 5 at each level."""
     files_of(tmp_path / "orders", ".log", ".indexes", ".rsm-manifest")
     given = tmp_path / "orders" / path.format(stem=STEM)
-    with pytest.raises(UnsupportedError, match="Aiven"):
+    with pytest.raises(UnsupportedDataError, match="Aiven"):
         open_path(str(given))
     result = kafkalog("dump-segment", given)
     assert result.status == 5, result.stderr

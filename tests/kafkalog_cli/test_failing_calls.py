@@ -1,7 +1,8 @@
 """Each kind of call about each path fails, once and for good, in each command that reads.
 
 The result is the same answer (where the call was not needed), a finding, or an error; never a
-traceback, an internal error, or status 0 with less than there is.
+traceback, an internal error, or status 0 with less than there is. Trouble that says nothing about
+the data is no finding: if it passes, the answer is the same; if it lasts, the status says so.
 
 A command makes up to a thousand calls, most of them repeated: a stat of the same file, a read of
 the same log. So for each distinct call (its kind and its path) these fail: the first, for good; the
@@ -22,16 +23,18 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.errors import PARTLY_DONE, OutOfMemoryError
+from kafkalog.paths import retry
 from tests.sampling import new_seed, tries_everything
 from tests.sweeps import small_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Result
 
@@ -39,10 +42,15 @@ if TYPE_CHECKING:
 
 BY_PATH = ("stat", "lstat", "listdir", "scandir", "open", "readlink")
 BY_DESCRIPTOR = ("fstat", "pread", "preadv", "lseek")
-ERRORS = (errno.EIO, errno.ESTALE, errno.EACCES)
+OF_FILES = (errno.EIO, errno.EACCES)
+TEMPORARY = (errno.ESTALE, errno.EMFILE)
+ERRORS = (*OF_FILES, *TEMPORARY, errno.ENOMEM)
+BUDGET_S = 0.06
+"""For waiting in each run: one or two attempts."""
 FAULTS = 6
 """Faults of each command where not everything is tried."""
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
 LOG = "{dir}/orders-0/00000000000000000000.log"
 FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
 COMPACTED = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--now", "0")
@@ -86,6 +94,19 @@ LINES: dict[str, tuple[str, ...]] = {
     "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
     "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
     "compact-to": ("compact", "{dir}", *COMPACTED, "--to", "{to}", "--format", "ndjson"),
+    "count": ("sql", "select count(*) n from records", "{dir}", "--format", "ndjson"),
+    "du": ("du", "{dir}", "--format", "ndjson"),
+    "du-forecast": ("du", "{dir}", "--forecast", "--now", "0", "--disk-size", "1G"),
+    "find": ("find", "{dir}", "--value-regex", ".", "--format", "ndjson"),
+    "diff": ("diff", "{dir}/orders-0", "{dir}/orders-1", "--all", "--format", "ndjson"),
+    "sql": ("sql", "select * from records order by all", "{dir}", "--format", "ndjson"),
+    "groups": ("groups", "{broker}", "--format", "ndjson"),
+    "transactions": ("transactions", "{broker}", "--now", "0", "--format", "ndjson"),
+    "metadata": ("metadata", "{broker}", "--format", "ndjson"),
+    "simulate-broker": ("simulate-retention", "{broker}", "--now", "0", "--format", "ndjson"),
+    "verify-broker": ("verify", "{broker}", "--format", "ndjson"),
+    "report": ("report", "{broker}", "--now", "0", "--to", "{to}"),
+    "anatomy": ("anatomy", "{dir}/orders-0", "--format", "ndjson"),
     "explain": ("explain", "bytes-unreadable"),
     "export": ("export", "{dir}", "--to", "{to}", "--file-format", "ndjson", "--engine", "local",
                "--format", "ndjson"),
@@ -101,6 +122,7 @@ WITHOUT_FILES = ("explain",)
 """Of these it is shown that they make no such call."""
 WORDS = ("cannot be read", "not give", "-unreadable", "not be listed", "Permission denied",
          "Stale file handle", "Input/output error")  # fmt: skip
+TEMPORARY_WORDS = "error: temporary"
 
 
 Call = tuple[str, str]
@@ -186,17 +208,32 @@ def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
     return root
 
 
-def is_told(done: Result) -> bool:
+def is_told(done: Result, to: Path) -> bool:
     """Return whether the output reports that something could not be read."""
-    said = done.stdout.decode(errors="replace") + done.stderr
+    said = (done.stdout + made_at(to)).decode(errors="replace") + done.stderr
     is_counted = f"kafkalog_verify_exit_status {done.status}\n" in said
     return is_counted or any(word in said for word in WORDS)
 
 
+def is_right(done: Result, fault: Fault, to: Path) -> bool:
+    """Return whether a run that gives another answer says why."""
+    if fault.code == errno.ENOMEM:
+        return done.status in (OutOfMemoryError.exit_code, PARTLY_DONE)
+    if fault.code in TEMPORARY:
+        is_partly = done.status == PARTLY_DONE
+        said = is_partly or (done.status == 3 and TEMPORARY_WORDS in done.stderr)
+        return fault.for_good and said
+    return done.status not in (0, 9) and is_told(done, to)
+
+
 def answer(done: Result, to: Path) -> tuple[int, bytes, str, bytes]:
     """Return all that a run says, except its times, and the file that it made."""
-    made = to.read_bytes() if to.is_file() else b""
-    return done.status, OF_THE_RUN.sub(b"", done.stdout), done.stderr, made
+    return done.status, OF_THE_RUN.sub(b"", done.stdout), done.stderr, made_at(to)
+
+
+def made_at(to: Path) -> bytes:
+    """Return the file that a run made."""
+    return to.read_bytes() if to.is_file() else b""
 
 
 def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
@@ -222,7 +259,8 @@ def test_a_call_that_fails_is_told(
     Other partitions keep their rows.
     """
     to = tmp_path / "to"
-    words = [word.format(dir=log_dir, to=to) for word in LINES[name]]
+    broker = shutil.copytree(EXAMPLE, log_dir / "broker") if "{broker}" in LINES[name] else ""
+    words = [word.format(dir=log_dir, to=to, broker=broker) for word in LINES[name]]
     try_faults(name, words, log_dir, to, kafkalog, tell)
 
 
@@ -270,10 +308,14 @@ def try_faults(
     seed = new_seed()
     rng = random.Random(seed)
 
+    disk = os.statvfs(log_dir)
+
     def run(fault: Fault | None) -> tuple[Result, Faults]:
         shutil.rmtree(to, ignore_errors=True)
         to.unlink(missing_ok=True)
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(retry, "BUDGET_S", BUDGET_S)
+            patch.setattr(os, "statvfs", lambda _path: disk)  # others write to it meanwhile
             faults = Faults(patch, log_dir, fault)
             return kafkalog(*words), faults
 
@@ -293,8 +335,10 @@ def try_faults(
         what = (fault, errno.errorcode[fault.code])
         if done.status == 70 or "Traceback" in done.stderr:
             wrong.append((what, done.stderr))
-        elif answer(done, to) != wanted and (done.status in (0, 9) or not is_told(done)):
+        elif answer(done, to) != wanted and not is_right(done, fault, to):
             wrong.append((what, f"{done.status}: {difference(whole, done)} {done.stderr}"))
+        elif fault.code not in OF_FILES:
+            continue  # the run ends, whatever is left
         elif name in BY_PARTITION:
             lost = rows_lost(whole, done, fault.call[1])
             wrong += [(what, f"without {row!r}") for row in lost]

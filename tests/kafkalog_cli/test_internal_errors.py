@@ -33,7 +33,7 @@ def fails(kind: type[Exception], *words: str) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "failure", [MemoryError, RecursionError, AssertionError, KeyError, OverflowError]
+    "failure", [RecursionError, AssertionError, KeyError, OverflowError, SystemError]
 )
 def test_whatever_is_raised_is_an_internal_error(
     failure: type[Exception], kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -45,6 +45,17 @@ def test_whatever_is_raised_is_an_internal_error(
     assert result.stderr.startswith("error: internal-error\n× internal error: ")
     names = [line.split(" ")[0] for line in result.stderr.splitlines()]
     assert names in (["error:", "×", "note:", "hint:"], ["error:", "×", "╰─>", "note:", "hint:"])
+
+
+def test_a_lack_of_memory_is_told(
+    kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is neither a failure of ours nor damage."""
+    monkeypatch.setattr(file_system, "stat", fails(MemoryError))
+    result = kafkalog("ls", tmp_path)
+    assert (result.status, result.stdout) == (7, b"")
+    assert result.stderr.startswith("error: limit-exceeded\n× Memory ran out.\n")
+    assert "no damage" in result.stderr
 
 
 @pytest.mark.parametrize("failure", [IndexError, EOFError])

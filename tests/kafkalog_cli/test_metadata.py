@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog as library
-from kafkalog.errors import UnsupportedError
+from kafkalog.errors import UnsupportedDataError
 from kafkalog.state.model import Moment
 from tests.builders import batch, copy_tree, flip, record
 from tests.conftest import state
@@ -148,7 +148,7 @@ def test_the_past_begins_with_the_oldest_snapshot(tmp_path: Path, kafkalog: Run)
         shown = kafkalog("metadata", log_dir, "--configs", "orders", "--at", at)
         values[at] = shown.stdout.decode().split()[6]
     assert values == {"20": "5", "21": "9", "30": "6", "31": "9"}
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(UnsupportedDataError):
         library.metadata(log_dir, at=Moment(partition=0, offset=3))
     since = library.metadata(log_dir, since=Moment(partition=0, offset=20))
     assert [(one.before, one.after, one.origin.offset) for one in since.changes] == [("5", "9", 34)]

@@ -281,9 +281,32 @@ def damaged_copy(
     return copy, found
 
 
-@pytest.mark.parametrize("flip", [8, 16, 70])
+@pytest.mark.parametrize("flip", [0, 7, 8, 11, 16])
+def test_a_header_that_can_be_corrected_is_sent_so(corpus_dir: Path, tmp_path: Path, flip: int):
+    """Its base offset, length or magic is wrong: clients get the batch as it was appended."""
+    copy, found = damaged_copy(corpus_dir, tmp_path, flip)
+    [log] = copy.glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[found[2][0] + flip] ^= 0xFF  # as it was
+    topic, _, index = copy.name.rpartition("-")
+    with serving(copy) as served, Connected(served.address) as client:
+        got = b""
+        for _ in range(2):
+            offset, got = 0, b""
+            while (answer := fetch(client, topic, int(index), offset))["records"]:
+                assert answer["errorCode"] == ErrorCode.NONE
+                got += answer["records"]
+                last = list(batches(got))[-1][0]
+                delta = int.from_bytes(got[last + 23 : last + 27], "big")
+                offset = int.from_bytes(got[last : last + 8], "big") + delta + 1
+            assert got == data
+        [defect] = served.heard.defects
+        assert defect.position == found[2][0]
+
+
+@pytest.mark.parametrize("flip", [17, 70])
 def test_damage_stops_or_is_skipped(corpus_dir: Path, tmp_path: Path, flip: int):
-    """A damaged length, magic or value is reported once, and no damaged batch is sent."""
+    """A damaged checksum or value is reported once, and no damaged batch is sent."""
     copy, found = damaged_copy(corpus_dir, tmp_path, flip)
     topic, _, index = copy.name.rpartition("-")
     sound = found[1][2]  # the offset of the damaged batch
