@@ -34,6 +34,8 @@ from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import AbortedTransaction
     from kafkalog.server.model import ServeListener, ServeOptions
@@ -260,8 +262,19 @@ class ServedLog:
             entry = opened.index_entry(offset)
             batch = opened.find_batch(entry.position if entry else 0, offset)
             return None if batch is None else batch.position, None
-        batch = batch_for(offset, opened.batches(opened.start_before(offset)))
+        batch = batch_for(offset, self._batches(opened, opened.start_before(offset)))
         return (None, None) if batch is None else (batch.position, batch.base_offset)
+
+    def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
+        base, following = opened.segment.base_offset, opened.segment.next_base_offset
+        for found in Order(opened.source, None, base, following, check_crc=False).scan(start):
+            defect = found.header_defect if isinstance(found, Batch) else found
+            if isinstance(found, Batch) and found.is_sound:
+                if defect is not None:
+                    self._tell(defect)
+                yield found
+            elif defect is not None:
+                self._meet(defect)
 
     def _stop_position(self, opened: ServedSegment, end: int) -> int:
         """Return the position in the segment from which on nothing may be read."""
@@ -315,6 +328,7 @@ class ServedLog:
         # The range that is known to be sound does not reach the position.
         if not before <= position <= at:
             before = at = position
+        if position == at and low is not None:
             opened.low = low
         if at >= end:
             return end
@@ -354,6 +368,7 @@ class ServedLog:
         """
         inner, size = 0, len(window)
         before = inner, low
+        high = c.INT64_MAX if opened.segment.is_active else opened.segment.next_base_offset or 0
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
             if low is not None and base_offset < low:
@@ -361,6 +376,8 @@ class ServedLog:
                 break
             following = inner + c.LOG_OVERHEAD + length
             if magic != 2 or length < c.BATCH_LENGTH_MIN or following > size:
+                break
+            if base_offset + delta >= high:
                 break
             if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break

@@ -17,11 +17,15 @@ import pytest
 from kafkalog.batches.reader import plan_reading
 from kafkalog.batches.selection import Selection, planned_records
 from kafkalog.columns.pipeline import Restored, read_contents
+from kafkalog.log_dir import open_partition
 from kafkalog.model import Defect, Isolation, Record
+from kafkalog.server.model import ServeListener, ServeOptions, Watermark
+from kafkalog.server.open_files import OpenFiles
+from kafkalog.server.served_log import ServedLog
 from kafkalog.tables import Bounds, Request, plan_splits, read_split
 from kafkalog.tables.reading import count_split
 from kafkalog.tables.schemas import table_schema
-from tests.builders import batch, flip, message, record, write_log
+from tests.builders import batch, flip, frames, message, record, write_log
 from tests.sampling import sampled
 
 if TYPE_CHECKING:
@@ -240,3 +244,38 @@ def test_each_command_has_all_records_and_says_which_batch_is_displaced(
             for answer in answers
         ]  # fmt: skip
         assert numbers[0] == numbers[1] != []
+
+
+def served(directory: Path) -> tuple[bytes, list[Defect]]:
+    """Fetch everything as a client does, each time from the offset after the last one."""
+    told: list[Defect] = []
+    listener = ServeListener()
+    listener.damaged = told.append  # type: ignore[method-assign] # it hears nothing else
+    options = ServeOptions(high_watermark=Watermark.END)
+    log = ServedLog(open_partition(str(directory)), options, listener, OpenFiles())
+    offset, data = 0, b""
+    while records := log.read(offset, 400, Isolation.READ_UNCOMMITTED).records:
+        if not isinstance(records, bytes):
+            records = records.source.read(records.position, len(records))
+        position = 0
+        for position, size in frames(records):
+            if position + size > len(records):
+                break  # only a part of it is here
+            base, delta = struct.unpack_from(">q15xi", records, position)
+            offset, end = base + delta + 1, position + size
+        data += records[:end]
+    return data, told
+
+
+def test_every_displaced_batch_is_served_at_its_offset(tmp_path: Path) -> None:
+    """The bytes are those of the sound log, and the damage is reported once."""
+    parts = LOGS["uncompacted"]
+    # Of the last batch nothing after it says where it belongs.
+    mine = [(number, bit) for number in range(len(parts) - 1) for bit in range(BITS_OF_OFFSET)]
+    for number, bit in sampled(mine, 29):
+        print(number, bit)
+        directory = tmp_path / f"{number}-{bit}" / "orders-0"
+        write(directory, parts, parts[number], bit)
+        data, told = served(directory)
+        assert data == b"".join(one.data for one in parts)
+        assert [one.reference for one in told] == ["batch-offset-displaced"]

