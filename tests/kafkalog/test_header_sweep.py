@@ -249,10 +249,13 @@ def test_each_command_has_all_records_and_says_which_batch_is_displaced(
 def served(directory: Path) -> tuple[bytes, list[Defect]]:
     """Fetch everything as a client does, each time from the offset after the last one."""
     told: list[Defect] = []
-    listener = ServeListener()
-    listener.damaged = told.append  # type: ignore[method-assign] # it hears nothing else
+
+    class Listener(ServeListener):
+        def damaged(self, defect: Defect) -> None:
+            told.append(defect)
+
     options = ServeOptions(high_watermark=Watermark.END)
-    log = ServedLog(open_partition(str(directory)), options, listener, OpenFiles())
+    log = ServedLog(open_partition(str(directory)), options, Listener(), OpenFiles())
     offset, data = 0, b""
     while records := log.read(offset, 400, Isolation.READ_UNCOMMITTED).records:
         if not isinstance(records, bytes):
