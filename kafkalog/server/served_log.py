@@ -351,6 +351,7 @@ class ServedLog:
                     if isinstance(found, Defect) or not found.is_sound or found.header_defect:
                         return at
                     reached, opened.low = found.end_position, found.next_offset
+                    opened.hint(found.next_offset, reached)
                 at = reached
         except BytesUnreadableError:
             return at
