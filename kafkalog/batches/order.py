@@ -33,6 +33,7 @@ _SIZES_MIN: Final = tuple(
     c.LOG_OVERHEAD + one
     for one in (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
 )
+_NO_HEADERS: Final = ("zero-tail", "bytes-unreadable")
 _WITNESSES: Final = 2
 _LOOKS_MAX: Final = 16
 """How many places after a batch are looked at for witnesses, whatever damage lies between."""
@@ -103,6 +104,8 @@ class Order:
     def _reframed(self, found: Batch | Defect) -> Batch | Defect:
         """Return the batch whose length or magic is wrong, if its checksum proves it."""
         position, size = found.position or 0, found.size_bytes or 0
+        if isinstance(found, Defect) and found.reference in _NO_HEADERS:
+            return found
         with suppress(BytesUnreadableError):
             header = self._source.read(position, c.RECORD_BATCH_OVERHEAD)
             if len(header) < c.RECORD_BATCH_OVERHEAD:
@@ -110,9 +113,8 @@ class Order:
             offset, length, magic = UP_TO_MAGIC.unpack_from(header)
             # With the length as it is, or with all that is before the next batch. The checksum of
             # magic 0 and 1 covers the magic.
-            for right, end in (
-                (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size),
-            ):  # fmt: skip
+            frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
+            for right, end in dict.fromkeys(frames):
                 if right < 0 or not _SIZES_MIN[right] <= end <= self.frames.end - position:
                     continue
                 batch = batch_of_header(self._source.path, position, end, offset, right, header)
