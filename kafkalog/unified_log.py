@@ -19,7 +19,15 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import DataError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
-from kafkalog.model import AbortedTransaction, Batch, Defect, EpochEntry, Isolation, computed_once
+from kafkalog.model import (
+    AbortedTransaction,
+    Batch,
+    Defect,
+    EpochEntry,
+    Isolation,
+    LogView,
+    computed_once,
+)
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
@@ -188,9 +196,9 @@ class UnifiedLog:
         self.damage: dict[tuple[str, int | None], Defect] = {}
         self.copies: tuple[str, ...] = ()
 
-    def listed_again(self) -> UnifiedLog:
+    def listed_again(self, view: LogView = LogView.STARTED) -> UnifiedLog:
         """List the partition again; return its log, same options. Raises as `list_partition`."""
-        return self.shown_as(show(self.partition.listed_again()).partition)
+        return self.shown_as(show(self.partition.listed_again(), view).partition)
 
     def shown_as(self, partition: PartitionDir, end: int | None = None) -> UnifiedLog:
         """Return the log with other files of its partition, same options; it may end earlier."""

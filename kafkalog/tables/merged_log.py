@@ -12,7 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.errors import DataError, KafkaLogError
-from kafkalog.model import AbortedTransaction, Batch, Defect, computed_once
+from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
 from kafkalog.text_files import read_topic_id
@@ -131,6 +131,11 @@ class MergedLog(UnifiedLog):
             clean_to=clean_to_of(main),
         )
         self._logs = (main, *logs)
+
+    def listed_again(self, view: LogView = LogView.STARTED) -> MergedLog:
+        """List all copies again; return the log, same options. Raises as `list_partition`."""
+        main, *copies = (one.listed_again(view).partition for one in self._logs)
+        return MergedLog(main, copies, self._plain, to_end=self._high_watermark == END)
 
     @property
     def has_watermark(self) -> bool:

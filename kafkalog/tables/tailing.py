@@ -12,10 +12,11 @@ import os
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import DataError, RefusedError, UsageError
-from kafkalog.living import listing_again
+from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
+from kafkalog.living import answered, listing_again
 from kafkalog.model import End, Replicas
 from kafkalog.tables.model import Loss, LossReason, TableName, log_of
 from kafkalog.tables.moved import LOSS_HINT
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
     from kafkalog.view import Difference
+
+T = TypeVar("T")
 
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
 
@@ -105,7 +108,7 @@ class Tail:
         """Return the first offsets, or those that somebody chooses. Raises as `plan_splits`."""
         logs = self._logs(self._first_request)
         if offset_in is not None:
-            return {key: _position(log, offset_in(log)) for key, log in logs.items()}
+            return self._of_each(logs, lambda _, log: _position(log, offset_in(log)))
         return {key: [log.log_start_offset, -1] for key, log in logs.items()}
 
     @listing_again
@@ -116,7 +119,7 @@ class Tail:
             is_first: whether required topics must exist.
         """
         logs = self._logs(self._first_request if is_first else self._request)
-        return {key: _position(log, self._end_of(log)) for key, log in logs.items()}
+        return self._of_each(logs, lambda _, log: _position(log, self._end_of(log)))
 
     @listing_again
     def advance(
@@ -140,21 +143,26 @@ class Tail:
         """
         logs = self._logs(self._request)
         found = self._still_there(start, logs, self._lose)
-        firsts, ends = {}, {}
-        self.seen_end = {key: [self._end_of(log), -1] for key, log in logs.items()}
-        for key, log in logs.items():
+        seen = self.seen_end = self._of_each(logs, lambda _, log: [self._end_of(log), -1])
+
+        def bounds(key: str, log: UnifiedLog) -> tuple[int, int]:
             first = _first(key, log, found.get(key), self._lose)
-            last = self.seen_end[key][0] if end is None else end.get(key, [first])[0]
-            firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
+            last = seen[key][0] if end is None else end.get(key, [first])[0]
+            return first, max(first, min(last, log.log_end_offset))
+
+        def position(key: str, log: UnifiedLog) -> list[int]:
+            before = found.get(key)
+            is_same = before is not None and before[0] == ends[key] == firsts[key]
+            return before if before is not None and is_same else _position(log, ends[key])
+
+        ranges = self._of_each(logs, bounds)
+        firsts = {key: first for key, (first, _) in ranges.items()}
+        ends = {key: last for key, (_, last) in ranges.items()}
         if size is not None:
-            ends = _shared(logs, firsts, ends, size)
+            ends = self._shared(logs, firsts, ends, size)
         if count is not None:
             ends = _counted(firsts, ends, count)
-        for key, log in logs.items():
-            before = found.get(key)
-            if before is None or before[0] != ends[key] or before[0] != firsts[key]:
-                found[key] = _position(log, ends[key])
-        return found
+        return found | self._of_each(logs, position)
 
     def splits(
         self,
@@ -184,16 +192,23 @@ class Tail:
         logs = self._logs(self._request)
         start = self._still_there(start, logs, found.losses.append)
         end = self._still_there(end, logs, found.losses.append)
-        for key, log in logs.items():
+
+        def between(key: str, log: UnifiedLog) -> _Between:
+            of_log = _Between()
             if key not in end:
-                continue
-            first, last = _first(key, log, start.get(key), found.losses.append), end[key][0]
+                return of_log
+            first, last = _first(key, log, start.get(key), of_log.losses.append), end[key][0]
             if (cut := _divergence(log, end[key])) is not None:
                 words = f"The log is another one from offset {cut} on; it had {last}."
-                found.losses.append(_loss(key, cut, last, _reason_of(cut, log), words, log))
+                of_log.losses.append(_loss(key, cut, last, _reason_of(cut, log), words, log))
                 last = min(last, cut)  # the next batch continues there
             if first < last:
-                self._add(found, key, log, (first, last), request)
+                self._add(of_log, key, log, (first, last), request)
+            return of_log
+
+        for of_log in self._of_each(logs, between).values():
+            found.splits.extend(of_log.splits)
+            found.losses.extend(of_log.losses)
         return found
 
     def _add(
@@ -228,6 +243,44 @@ class Tail:
         targets = find_targets(self._paths, request)
         tell_differences(targets, self._differences)
         return {self._key_of(target.listed): log_of(target, request) for target in targets}
+
+    def _of_each(
+        self, logs: dict[str, UnifiedLog], question: Callable[[str, UnifiedLog], T]
+    ) -> dict[str, T]:
+        """Return what a question about each log is answered.
+
+        A log whose files change is listed again without the others: a broker changes one of many
+        logs more often than a busy machine lists them all.
+        """
+
+        def again(key: str) -> T:
+            logs[key] = logs[key].listed_again(self._request.view)
+            if self._key_of(logs[key].partition) != key:
+                raise NotFoundError("The topic was made again.", path=logs[key].partition.path)
+            return question(key, logs[key])
+
+        return {
+            key: answered(partial(question, key, logs[key]), partial(again, key)) for key in logs
+        }
+
+    def _shared(
+        self,
+        logs: dict[str, UnifiedLog],
+        firsts: dict[str, int],
+        ends: dict[str, int],
+        size: int,
+    ) -> dict[str, int]:
+        """Return end offsets such that all logs together have about `size` bytes to read."""
+        sizes = self._of_each(logs, lambda key, log: _size_between(log, firsts[key], ends[key]))
+        total = sum(sizes.values())
+        if total <= size:
+            return ends
+        return self._of_each(
+            logs,
+            lambda key, log: _offset_behind(
+                log, firsts[key], ends[key], size * sizes[key] // total
+            ),
+        )
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
@@ -356,20 +409,6 @@ def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
         batches = log.batches_from(log.log_start_offset)
         end = next(one.base_offset for one, _ in batches if one.partition_leader_epoch > epoch)
     return end if end < offset else None
-
-
-def _shared(
-    logs: Mapping[str, UnifiedLog], firsts: dict[str, int], ends: dict[str, int], size: int
-) -> dict[str, int]:
-    """Return end offsets such that all logs together have about `size` bytes to read."""
-    sizes = {key: _size_between(log, firsts[key], ends[key]) for key, log in logs.items()}
-    total = sum(sizes.values())
-    if total <= size:
-        return ends
-    return {
-        key: _offset_behind(log, firsts[key], ends[key], size * sizes[key] // total)
-        for key, log in logs.items()
-    }
 
 
 def _counted(firsts: dict[str, int], ends: dict[str, int], count: int) -> dict[str, int]:

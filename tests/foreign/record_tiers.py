@@ -80,7 +80,7 @@ def record(packing: str, work: Path, class_path: str, seed: int) -> None:
     lines = [f"{name}={value}\n" for name, value in properties(packing, root, class_path)]
     (root / "plugin.properties").write_text("".join(lines))
     words = ("kafkalog.harness.TieredBroker", str(root), str(seed), str(root / "plugin.properties"))
-    broker_data.java(*words, cwd=root / "cwd", seconds_max=_SECONDS_MAX)
+    broker_data.java(*words, cwd=root / "cwd")
     for name in ("cwd", "plugin.properties", "public.pem", "server.properties"):
         path = root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

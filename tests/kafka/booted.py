@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.kafka import broker_data
 from tests.kafka.oracle import Oracle
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -186,7 +187,7 @@ class Life:
 
     def await_stable(self) -> Told:
         """Return what clients see once no transaction is open any more."""
-        deadline = time.monotonic() + broker_data.RUN_SECONDS_MAX
+        deadline = time.monotonic() + HANG_S
         while True:
             told = self.observe({})
             opened = [name for name, truth in told.truths().items() if not truth.is_stable]

@@ -21,6 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import HANG_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -28,7 +30,6 @@ HERE = Path(__file__).parent
 TARGET = HERE / "target"
 ORACLE = "org.apache.kafka.storage.internals.log.KafkaOracle"
 BUILD_SECONDS_MAX = 900
-RUN_SECONDS_MAX = 180
 JVM_OPTIONS = (
     "-Xms256m",
     "-Xmx1g",
@@ -144,7 +145,6 @@ def java(
     cwd: Path,
     stdin: str = "",
     options: tuple[str, ...] = JVM_OPTIONS,
-    seconds_max: float = RUN_SECONDS_MAX,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
     done = subprocess.run(
@@ -154,7 +154,7 @@ def java(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=seconds_max,
+        timeout=HANG_S,
         check=False,
     )
     sys.stderr.write(done.stderr)

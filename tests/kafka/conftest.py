@@ -109,10 +109,8 @@ def group_moments(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Gr
         if not told.exists():
             seed = new_seed()
             (root / "cwd").mkdir(parents=True)
-            broker_data.java(
-                "kafkalog.harness.GroupMoments", str(root), str(seed), str(MOMENTS),
-                cwd=root / "cwd", seconds_max=60 + 10 * MOMENTS,
-            )  # fmt: skip
+            words = (str(root), str(seed), str(MOMENTS))
+            broker_data.java("kafkalog.harness.GroupMoments", *words, cwd=root / "cwd")
             told.write_text(str(seed))
         return GroupMoments(root, int(told.read_text()))
 
@@ -127,7 +125,7 @@ def tiered(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Tiered:  
             print("seed", seed)
             (root / "cwd").mkdir(parents=True)
             name = "kafkalog.harness.TieredBroker"
-            broker_data.java(name, str(root), str(seed), cwd=root / "cwd", seconds_max=240)
+            broker_data.java(name, str(root), str(seed), cwd=root / "cwd")
             (root / "done").touch()
     return Tiered(root)
 

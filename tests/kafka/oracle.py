@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.kafka import broker_data
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ class Oracle:
         self._process.stdin.close()
         self._process.stdout.read()
         self._process.stdout.close()
-        self._process.wait(broker_data.RUN_SECONDS_MAX)
+        self._process.wait(HANG_S)
         self._stderr.close()
 
     def ask(self, *command: object) -> dict[str, Any]:

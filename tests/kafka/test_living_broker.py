@@ -24,6 +24,7 @@ import pytest
 from tests.kafka import broker_data
 from tests.kafka.living_spark import SparkReads
 from tests.sampling import new_seed, soaks, tries_everything
+from tests.waiting import HANG_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,10 +88,7 @@ class LivingBroker:
 
 def wait_for_logs(log_dir: Path) -> None:
     """Wait for the directories of topics; clients see a topic before its directory exists."""
-    over = time.monotonic() + broker_data.RUN_SECONDS_MAX
-    while not all((log_dir / f"{topic}-0").exists() for topic in NUMBERED):
-        assert time.monotonic() < over
-        time.sleep(0.1)
+    until(lambda: all((log_dir / f"{topic}-0").exists() for topic in NUMBERED))
 
 
 @contextmanager
@@ -120,7 +118,7 @@ def living_broker(root: Path, seed: int, *more: str) -> Iterator[LivingBroker]:
             process.kill()
             raise
         process.stdin.close()
-        assert process.wait(broker_data.RUN_SECONDS_MAX) == 0
+        assert process.wait(HANG_S) == 0
 
 
 def rows(result: Result) -> list[dict[str, Any]]:

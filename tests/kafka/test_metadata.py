@@ -17,6 +17,7 @@ from tests.conftest import STATES_43, state
 from tests.kafka import broker_data
 from tests.metadata_logs import write_metadata_log
 from tests.sampling import new_seed, sampled
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def ask(harness: None) -> Iterator[Ask]:
     process.stdin.close()
     assert process.stdout is not None
     process.stdout.close()
-    process.wait(broker_data.RUN_SECONDS_MAX)
+    process.wait(HANG_S)
 
 
 def our_tree(path: Path, offset: int | None = None) -> str:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from kafkalog.producing import cluster
 from tests.conftest import State, state
 from tests.sampling import new_seed, tries_everything
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,7 +116,11 @@ class Broker(NamedTuple):
 def target(brokers: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One broker for all tests; it has no topics at first."""
     with brokers.on(tmp_path_factory.mktemp("target") / "log") as running:
-        yield Broker(f"127.0.0.1:{running.port}", count())
+        broker = Broker(f"127.0.0.1:{running.port}", count())
+        admin = broker.admin
+        # It creates a topic before it answers about groups, and `replay` waits only a minute.
+        until(lambda: admin.describe_consumer_groups(["reader"])["reader"].exception() is None)
+        yield broker
 
 
 def digest_of(data: bytes | None) -> Any:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog import view
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.model import Replicas
 from kafkalog.tables import Request, read_split
-from kafkalog.tables.model import TableName
+from kafkalog.tables.model import TableName, log_of
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import LossWarnings, Tail
 from tests.builders import write_log
@@ -20,6 +21,9 @@ from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from kafkalog.tables.planning import Target
+    from kafkalog.unified_log import UnifiedLog
 
 SECOND = f"{60:020}.log"
 
@@ -157,6 +161,32 @@ def test_a_partition_that_gets_a_topic_id_is_the_same(tmp_path: Path) -> None:
     (partition / "partition.metadata").write_text(TOPIC_ID)
     write_log(partition, *batches(120, 1), name=f"{120:020}")
     assert stream.take() == rows(120, 123)
+
+
+@pytest.mark.filterwarnings("ignore:Offsets 60 to 68 of orders-0 come from the copy")
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_log_that_never_rests_is_listed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: int
+) -> None:
+    """While a busy machine lists all logs, one is rolled and cleaned. A copy keeps everything."""
+    log_dirs = [tmp_path / str(number) for number in range(copies)]
+    for log_dir in log_dirs:
+        log_dir.mkdir()
+    partition, *_ = (make_log(log_dir) for log_dir in log_dirs)
+    stream = Stream(*log_dirs)
+    [first] = batches(60, 1)
+
+    def changed_at_once(target: Target, request: Request) -> UnifiedLog:
+        log = log_of(target, request)
+        *_, last = sorted(partition.glob("*.log"))
+        base = int(last.stem) + 3  # newer records replace those of its first batch
+        last.with_name(f"{base:020}.log").write_bytes(last.read_bytes()[len(first) :])
+        last.unlink()
+        return log
+
+    monkeypatch.setattr(view, "is_broker_running", lambda _: True)
+    monkeypatch.setattr("kafkalog.tables.tailing.log_of", changed_at_once)
+    assert stream.take() == (rows(0, 120) if copies > 1 else rows(0, 60) + rows(69, 120))
 
 
 def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:

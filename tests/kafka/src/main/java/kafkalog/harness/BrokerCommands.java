@@ -58,7 +58,7 @@ import java.util.concurrent.ExecutionException;
  */
 public final class BrokerCommands {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final long PATIENCE_MS = 60_000;
+    private static final long PATIENCE_MS = 600_000;
 
     private final Map<String, KafkaRaftServer> servers = new TreeMap<>();
     private final Map<String, String> listeners = new TreeMap<>();
@@ -94,7 +94,9 @@ public final class BrokerCommands {
             case "observe":
                 return new BrokerReport(listeners.get(name)).write(Path.of(words.get(2).asText()), targets(words.get(3)));
             case "list-offsets":
-                try (Admin admin = Admin.create(Map.of("bootstrap.servers", name))) {
+                String patience = String.valueOf(PATIENCE_MS);
+                Map<String, Object> config = Map.of("bootstrap.servers", name, "request.timeout.ms", patience, "default.api.timeout.ms", patience);
+                try (Admin admin = Admin.create(config)) {
                     return BrokerReport.offsets(admin, BrokerReport.partitions(admin), targets(words.get(2)));
                 }
             case "go-on":

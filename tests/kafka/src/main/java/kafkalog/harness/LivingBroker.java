@@ -75,6 +75,7 @@ public final class LivingBroker {
         config.put("log.cleaner.backoff.ms", "1000");
         config.put("log.retention.check.interval.ms", "1000");
         config.put("log.segment.delete.delay.ms", "1000"); // soon: an open file outlives its name
+        config.put("broker.session.timeout.ms", "600000"); // a fenced broker gets no topics, and a busy machine sends heartbeats late
         LiveBroker.format(config, out.resolve("server.properties"));
         KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
         server.startup();

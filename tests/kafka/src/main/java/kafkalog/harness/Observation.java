@@ -30,7 +30,8 @@ import java.util.TreeSet;
 final class Observation {
     private static final int WHOLE_BYTES_MAX = 1024;
     private static final int TIMES_MAX = 24;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    /** So long nothing may come; how long all of it takes depends on the machine. */
+    private static final Duration PATIENCE = Duration.ofSeconds(120);
 
     private final String bootstrap;
     private final ObjectMapper json = new ObjectMapper();
@@ -71,8 +72,10 @@ final class Observation {
                 }).toList();
                 if (unread.isEmpty()) break;
                 if (System.nanoTime() > deadline) throw new IllegalStateException("the consumer did not reach the ends of " + unread);
-                for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(100)))
+                for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(100))) {
                     out.get(new TopicPartition(r.topic(), r.partition())).add(r);
+                    deadline = System.nanoTime() + PATIENCE.toNanos();
+                }
             }
         }
         return out;

@@ -40,8 +40,9 @@ final class ServedLogs {
     static void serve(Path logDir, Path out) throws Exception {
         int[] ports = LiveBroker.freePorts(2);
         String bootstrap = "127.0.0.1:" + ports[0];
-        // no retention: of a topic with retention.ms more is over each time
-        KafkaRaftServer server = start(logDir.toString(), ports, Map.of("log.initial.task.delay.ms", "600000"));
+        // no retention: of a topic with retention.ms more is over each time; transactions stay open, however long ago they began
+        KafkaRaftServer server = start(logDir.toString(), ports, Map.of(
+            "log.initial.task.delay.ms", "600000", "transaction.abort.timed.out.transaction.cleanup.interval.ms", "600000"));
         ObjectMapper json = new ObjectMapper().enable(SerializationFeature.INDENT_OUTPUT);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             LiveBroker.observe(admin, bootstrap, logDir, out, json);
