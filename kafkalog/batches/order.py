@@ -34,6 +34,7 @@ _SIZES_MIN: Final = tuple(
     for one in (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
 )
 _NO_HEADERS: Final = ("zero-tail", "bytes-unreadable")
+_EFFORT_FACTOR: Final = 4
 _WITNESSES: Final = 2
 _LOOKS_MAX: Final = 16
 """How many places after a batch are looked at for witnesses, whatever damage lies between."""
@@ -75,6 +76,8 @@ class Order:
         self.frames = Frames(source, end, check_crc=check_crc)
         # What lies ahead is looked at twice, which must not use up the effort for searches.
         self._ahead = Frames(source, end, check_crc=True)
+        # Headers that claim the same bytes again and again cost a checksum of them each.
+        self._effort = _EFFORT_FACTOR * self.frames.end
 
     def at(self, position: int) -> Batch | Defect:
         """Return what is at a position: a batch, with its true offsets if these are known.
@@ -115,8 +118,10 @@ class Order:
             # magic 0 and 1 covers the magic.
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
             for right, end in dict.fromkeys(frames):
-                if right < 0 or not _SIZES_MIN[right] <= end <= self.frames.end - position:
+                room = min(self.frames.end - position, c.LOG_OVERHEAD + c.INT32_MAX)
+                if right < 0 or not _SIZES_MIN[right] <= end <= room or self._effort < end:
                     continue
+                self._effort -= end
                 batch = batch_of_header(self._source.path, position, end, offset, right, header)
                 if crc_valid(self._source, batch):
                     defect = _misframed(batch, length, magic)
