@@ -35,6 +35,8 @@ _SIZES_MIN: Final = tuple(
 )
 _NO_HEADERS: Final = ("zero-tail", "bytes-unreadable")
 _EFFORT_FACTOR: Final = 4
+_SIZE_MAX: Final = 1 << 27
+"""A batch that is larger than any broker takes is not looked for in a hole of the file."""
 _WITNESSES: Final = 2
 _LOOKS_MAX: Final = 16
 """How many places after a batch are looked at for witnesses, whatever damage lies between."""
@@ -47,7 +49,7 @@ class Order:
 
     A batch begins at `next_offset` or above, and ends below the batch after it. Where two batches
     contradict each other, the ones around them decide which of the two is out of place, and whether
-    there is only one place for it. A batch with a wrong checksum contradicts nobody.
+    there is only one place for it. A batch with a wrong checksum does not count then.
 
     Attributes:
         next_offset: the lowest offset that the next batch can have.
@@ -84,18 +86,24 @@ class Order:
 
         Positions must be requested in ascending order.
         """
-        found = self.frames.at(position)
-        if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
-            found = self._reframed(found)
-        if isinstance(found, Defect) or found.crc_valid is False:
+        found = self.framed(position)
+        if isinstance(found, Defect):
             return found
         limit = self._limit(found)
         is_high_enough = self.next_offset <= found.base_offset <= found.last_offset
         if is_high_enough and position != self.tied and _is_below(found.last_offset, limit):
             return self._taken(found)
-        if found.crc_valid is None and not crc_valid(self._source, found):
+        is_wrong = found.crc_valid is False
+        if is_wrong or (found.crc_valid is None and not crc_valid(self._source, found)):
             return found
         return self._judged(found, self._witnesses(found))
+
+    def framed(self, position: int) -> Batch | Defect:
+        """Return what is at a position, its length and magic corrected, with the offsets it has."""
+        found = self.frames.at(position)
+        if isinstance(found, Defect) or found.crc_valid is False or found.magic > _MAGIC:
+            return self._reframed(found)
+        return found
 
     def scan(self, position: int) -> Iterator[Batch | Defect]:
         """Yield what is from a position on, in the order of the file."""
@@ -118,7 +126,7 @@ class Order:
             # magic 0 and 1 covers the magic.
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
             for right, end in dict.fromkeys(frames):
-                room = min(self.frames.end - position, c.LOG_OVERHEAD + c.INT32_MAX)
+                room = min(self.frames.end - position, _SIZE_MAX)
                 if right < 0 or not _SIZES_MIN[right] <= end <= room or self._effort < end:
                     continue
                 self._effort -= end

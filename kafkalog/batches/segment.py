@@ -122,6 +122,12 @@ class OpenSegment:
         """The `.log` file."""
         return self._files.enter_context(Source(self.segment.log.path, self.segment.log.end))
 
+    @property
+    def high(self) -> int | None:
+        """The offset that no batch reaches; None if unknown, as after a cleaning meanwhile."""
+        is_as_listed = self.source.file_bytes == self.segment.log.size_bytes
+        return self.segment.next_base_offset if is_as_listed else None
+
     @computed_once
     def offset_index(self) -> OffsetIndex | None:
         """The `.index` file, None if it is missing, unreadable or must not be used."""
@@ -201,8 +207,7 @@ class OpenSegment:
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""
-        base, following = self.segment.base_offset, self.segment.next_base_offset
-        order = Order(self.source, None, base, following, check_crc=False)
+        order = Order(self.source, None, self.segment.base_offset, self.high, check_crc=False)
         yield from self._batches(order.scan(start))
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:

@@ -118,9 +118,10 @@ class ReadPlan:
 
     def order(self, opened: OpenSegment) -> Order:
         """Return what judges the offsets of the batches of a segment."""
-        segment = opened.segment
+        segment, is_part = opened.segment, self.selection.from_position is not None
         low = max(segment.base_offset, self.low or 0)
-        return Order(opened.source, self.selection.max_bytes, low, segment.next_base_offset)
+        high = segment.next_base_offset if is_part else opened.high
+        return Order(opened.source, self.selection.max_bytes, low, high)
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Return whether a defect is real, not the effect of `max_bytes` or of an append."""
@@ -325,6 +326,8 @@ def _selected_of(
             continue
         # Offsets rise: nothing behind it is wanted.
         if plan.is_behind(found):
+            if found.header_defect is not None:
+                yield found.header_defect, opened
             walk.stop()
             return
         if plan.wants(found):

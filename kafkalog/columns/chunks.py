@@ -467,5 +467,6 @@ class ChunkReader:
         if len(head) < c.HEADER_SIZE_UP_TO_MAGIC:
             return None
         base, length, magic = UP_TO_MAGIC.unpack(head)
-        is_framed = 0 <= magic <= 2 and c.MESSAGE_V0_LENGTH_MIN <= length <= left - c.LOG_OVERHEAD
+        minima = (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
+        is_framed = 0 <= magic <= 2 and minima[magic] <= length <= left - c.LOG_OVERHEAD
         return int(base) if is_framed else None

@@ -176,6 +176,8 @@ class _SegmentScan:
                 self._progress(chunk.size_bytes)
                 continue
             if isinstance(found, Batch) and self._plan.is_behind(found):
+                if found.header_defect is not None:
+                    yield Part(None, 0, 0, (Event(0, found.header_defect),))
                 self._living.stop()
                 return
             self._progress(found.size_bytes or 0)

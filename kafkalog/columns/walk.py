@@ -192,8 +192,9 @@ class Walk:
         for ordinal in np.flatnonzero(~chunk.crc_valid).tolist():
             position = int(chunk.headers[k.POSITION, ordinal])
             found: Batch | Defect | KafkaLogError | None = None
+            judge = self._judge if self._order is None else self._order.framed
             try:
-                found = self._judge(position) if self._judge is not None else None
+                found = judge(position) if judge is not None else None
             except KafkaLogError as error:
                 found = error
             if isinstance(found, Batch) and found.header_defect is None:

@@ -266,8 +266,8 @@ class ServedLog:
         return (None, None) if batch is None else (batch.position, batch.base_offset)
 
     def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
-        base, following = opened.segment.base_offset, opened.segment.next_base_offset
-        for found in Order(opened.source, None, base, following, check_crc=False).scan(start):
+        base = opened.segment.base_offset
+        for found in Order(opened.source, None, base, opened.high, check_crc=False).scan(start):
             defect = found.header_defect if isinstance(found, Batch) else found
             if isinstance(found, Batch) and found.is_sound:
                 if defect is not None:
@@ -369,7 +369,7 @@ class ServedLog:
         """
         inner, size = 0, len(window)
         before = inner, low
-        high = c.INT64_MAX if opened.segment.is_active else opened.segment.next_base_offset or 0
+        high = c.INT64_MAX if opened.high is None else opened.high
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
             base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
             if low is not None and base_offset < low:
@@ -460,8 +460,8 @@ class ServedLog:
 
 def _judged(opened: ServedSegment, position: int, low: int | None) -> Batch | Defect:
     """Return what is at a position, as readers see it."""
-    base, high = opened.segment.base_offset, opened.segment.next_base_offset
-    return Order(opened.source, None, base if low is None else low, high).at(position)
+    base = opened.segment.base_offset if low is None else low
+    return Order(opened.source, None, base, opened.high).at(position)
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:

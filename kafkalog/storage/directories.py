@@ -178,7 +178,7 @@ class NewDirectory:
             if clones and cloned(opened, file.fileno()):
                 return True
             if copies:
-                copy_bytes(opened, file.fileno(), source, os.fstat(opened).st_size)
+                copy_bytes(opened, file.fileno(), source, tried(source, os.fstat, opened).st_size)
         return False if copies else None
 
     def truncate(self, name: str, size_bytes: int) -> None:

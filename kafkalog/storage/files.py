@@ -169,7 +169,7 @@ def source_opened(path: str, flags: int = 0) -> Iterator[int]:
     except OSError as error:
         raise reading_error(error, path) from error
     try:
-        require_regular(path, os.fstat(opened).st_mode)
+        require_regular(path, tried(path, os.fstat, opened).st_mode)
         yield opened
     finally:
         os.close(opened)

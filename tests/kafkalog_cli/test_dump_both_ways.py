@@ -277,4 +277,6 @@ def test_sequences_of_offsets_that_wrap(tmp_path: Path, capfdbinary: pytest.Capt
         assert_same(capfdbinary, path, "--records", "--format", form)
     output = assert_same(capfdbinary, path, "--records", "--format", "ndjson")[1]
     rows = [json.loads(line) for line in output.splitlines()]
+    defect, *rows = rows
+    assert defect["reference"] == "batch-offset-not-increasing"
     assert [row["sequence"] for row in rows] == [2**31 - 2, 2**31 - 1, 0]

@@ -46,7 +46,7 @@ def test_report_of_machines_is_the_manifest(kafkalog: Run, tmp_path: Path) -> No
     for name, value in found[0].items():
         assert name == "type" or part[names.get(name, name)] == value
     assert [row["reference"] for row in found[1:3]] == [one["reference"] for one in part["defects"]]
-    assert (found[-1]["rows"], found[-1]["defects"]) == (230, 2)
+    assert (found[-1]["rows"], found[-1]["defects"]) == (240, 2)
 
 
 def test_table_has_a_row_a_partition(

@@ -295,8 +295,8 @@ UNDECODABLE = {
     "decompression-failed": in_record(put(22, b"\x04")),
     "record-malformed": in_record(put(61, b"\xff" * 5)),
     "records-count-invalid": in_record(put(57, struct.pack(">i", 2**31 - 1))),
-    "records-left-over": replaced(3, batch(125, [record(), record(1)], count=1)),
-    "message-set-invalid": replaced(3, message(125, None, None, attributes=1)),
+    "records-left-over": replaced(3, batch(123, [record(), record(1)], count=1)),
+    "message-set-invalid": replaced(3, message(124, None, None, attributes=1)),
 }
 
 
