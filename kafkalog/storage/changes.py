@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from formats.file_names import is_plain
 from formats.late_classes import dataclass
 from kafkalog.errors import RefusedError
-from kafkalog.paths.retry import tried
 from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
     cannot_exchange,
@@ -228,8 +227,7 @@ class Changes:
 
     def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
         """Copy a file, or its beginning, under a name here; a whole copy keeps its time."""
-        with source_opened(source, os.O_NOFOLLOW) as opened:
-            status = tried(source, os.fstat, opened)
+        with source_opened(source, os.O_NOFOLLOW) as (opened, status):
             whole = status.st_mtime_ns if size_bytes is None else None
             wanted = status.st_size if size_bytes is None else size_bytes
             with self._create(name, source, whole) as copy:

@@ -174,11 +174,14 @@ class NewDirectory:
             NotAKafkaFileError, NotFoundError, UnreadableError: the file cannot be read.
             UnwritableError: the new one cannot be written.
         """
-        with source_opened(source) as opened, self.create(name, mtime_ms, like=like) as file:
+        with (
+            source_opened(source) as (opened, status),
+            self.create(name, mtime_ms, like=like) as file,
+        ):
             if clones and cloned(opened, file.fileno()):
                 return True
             if copies:
-                copy_bytes(opened, file.fileno(), source, tried(source, os.fstat, opened).st_size)
+                copy_bytes(opened, file.fileno(), source, status.st_size)
         return False if copies else None
 
     def truncate(self, name: str, size_bytes: int) -> None:

@@ -156,8 +156,8 @@ def cloned(source: int, target: int) -> bool:
 
 
 @contextmanager
-def source_opened(path: str, flags: int = 0) -> Iterator[int]:
-    """Open a file that will be copied, and close it when the block ends.
+def source_opened(path: str, flags: int = 0) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a file that will be copied, and close it when the block ends; its status comes with it.
 
     Raises:
         NotAKafkaFileError: it is a directory, a device or the like, whose bytes may never end.
@@ -169,8 +169,12 @@ def source_opened(path: str, flags: int = 0) -> Iterator[int]:
     except OSError as error:
         raise reading_error(error, path) from error
     try:
-        require_regular(path, tried(path, os.fstat, opened).st_mode)
-        yield opened
+        try:
+            status = tried(path, os.fstat, opened)
+        except OSError as error:
+            raise reading_error(error, path) from error
+        require_regular(path, status.st_mode)
+        yield opened, status
     finally:
         os.close(opened)
 
