@@ -145,6 +145,7 @@ def java(
     cwd: Path,
     stdin: str = "",
     options: tuple[str, ...] = JVM_OPTIONS,
+    seconds_max: float = HANG_S,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
     done = subprocess.run(
@@ -154,7 +155,7 @@ def java(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=HANG_S,
+        timeout=seconds_max,
         check=False,
     )
     sys.stderr.write(done.stderr)
