@@ -30,9 +30,22 @@ def all_suites() -> list[str]:
     return [*names, "--ignore=tests/kafkalog/columns/test_native.py"]
 
 
+def plain_environ() -> dict[str, str]:
+    """Return the environment without what leads to this checkout, as a test before may have set.
+
+    With PYTHONPATH, pip takes the checkout for an installed kafkalog.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST", "PYTHON", "KAFKALOG"))
+    }
+
+
 def install(python: Path, *what: str | Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
-    subprocess.run([*pip, "--constraint", ROOT / "constraints.txt", *what], check=True)
+    words = [*pip, "--constraint", ROOT / "constraints.txt", *what]
+    subprocess.run(words, check=True, env=plain_environ())
 
 
 def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
@@ -53,8 +66,7 @@ def test_kernels_of_the_wheel(wheel: Path, tmp_path: Path):
     place = tmp_path / "place"
     shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / "pyproject.toml", place / "pyproject.toml")
-    inherited = {name: value for name, value in os.environ.items()
-                 if not name.startswith(("PYTEST", "PYTHON", "KAFKALOG"))}  # fmt: skip
+    inherited = plain_environ()
     told = subprocess.run([python, "-c", found], check=True, capture_output=True, text=True,
                           cwd=place, env=inherited)  # fmt: skip
     assert told.stdout.startswith(f"None {environment}")
