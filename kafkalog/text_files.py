@@ -13,7 +13,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from formats.file_names import OFFSET_CHECKPOINTS, FileKind
+from formats import file_names
+from formats.file_names import (
+    OFFSET_CHECKPOINTS,
+    DirectoryState,
+    FileKind,
+    parse_directory_name,
+)
 from formats.late_classes import dataclass
 from formats.text_lines import SEPARATOR, checkpoint_fields, key_and_value, split_lines
 from kafkalog.errors import CorruptDataError, NotFoundError
@@ -203,6 +209,23 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     # A broker replaces checkpoints by a rename: another inode.
     version = status.st_ino, status.st_mtime_ns, status.st_size
     return _entries(path, version).get((topic, partition))
+
+
+def closed_end(partition_path: str) -> int | None:
+    """Return where a log ended when its broker shut down cleanly; None if it did not, or unknown.
+
+    `LogManager.shutdown` flushes each log to its end, and notes that as its recovery point.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    log_dir, name = os.path.split(file_system.absolute(partition_path))
+    parsed = parse_directory_name(name)
+    if parsed is None or parsed.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
+        return None
+    if not file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN)):
+        return None
+    return checkpointed(log_dir, file_names.RECOVERY_POINTS, parsed.topic, parsed.partition)
 
 
 @lru_cache(len(OFFSET_CHECKPOINTS))

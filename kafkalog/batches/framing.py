@@ -66,12 +66,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
     offset, length, magic = UP_TO_MAGIC.unpack_from(header)
-    # Kafka's scanner asks for 14 bytes in all formats; here, for what the format needs.
-    minimum = c.MESSAGE_V0_LENGTH_MIN
-    if magic >= 2:
-        minimum = c.BATCH_LENGTH_MIN
-    elif magic == 1:
-        minimum = c.MESSAGE_V1_LENGTH_MIN
+    minimum = length_min(magic)
     if length < minimum:
         detail = (
             f"The length field says {length}, but a batch of magic {magic} has at least {minimum}."
@@ -85,6 +80,16 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
         detail = f"The batch should have {size} bytes, but the file ends after {left}."
         return _damage("torn-tail", source, position, left, detail)
     return batch_of_header(source.path, position, size, offset, magic, header)
+
+
+def length_min(magic: int) -> int:
+    """Return the smallest length field that a batch of a format can have, in bytes.
+
+    Kafka's scanner asks for 14 in all formats. It takes a negative magic for a legacy message.
+    """
+    if magic >= 2:
+        return c.BATCH_LENGTH_MIN
+    return c.MESSAGE_V1_LENGTH_MIN if magic == 1 else c.MESSAGE_V0_LENGTH_MIN
 
 
 def batch_of_header(
@@ -303,7 +308,7 @@ def _is_likely(source: Source, batch: Batch) -> bool:
             and min(*numbers, batch.base_sequence) >= -1
         )
     position = batch.position + c.LOG_OVERHEAD
-    position += c.MESSAGE_V1_LENGTH_MIN if batch.magic == 1 else c.MESSAGE_V0_LENGTH_MIN
+    position += length_min(batch.magic)
     position -= 2 * INT32.size
     for _ in ("key", "value"):
         field = source.read(position, INT32.size)

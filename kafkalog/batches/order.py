@@ -17,6 +17,7 @@ from kafkalog.batches.framing import (
     Frames,
     batch_of_header,
     crc_valid,
+    length_min,
     read_batch,
 )
 from kafkalog.defects import make_defect
@@ -24,15 +25,11 @@ from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.paths.source import Source
 
 _MAGIC: Final = 2
-_SIZES_MIN: Final = tuple(
-    c.LOG_OVERHEAD + one
-    for one in (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
-)
 _NO_HEADERS: Final = ("zero-tail", "bytes-unreadable")
 _EFFORT_FACTOR: Final = 4
 _SIZE_MAX: Final = 1 << 27
@@ -54,6 +51,8 @@ class Order:
     Attributes:
         next_offset: the lowest offset that the next batch can have.
         high: the offset that no batch reaches; None if unknown.
+        end_limit: returns the offset that the last batch of the log does not reach, if `high` is
+            unknown; called for a last batch after a gap only, since it may read files.
         tied: position of a batch that contradicts the one before it as much as that one it.
 
     Args:
@@ -71,9 +70,11 @@ class Order:
         low: int,
         high: int | None,
         *,
+        end_limit: Callable[[], int] | None = None,
         check_crc: bool = True,
     ) -> None:
         self.next_offset, self.high, self.tied = low, high, NOWHERE
+        self.end_limit = end_limit
         self._source, self._low = source, low
         self.frames = Frames(source, end, check_crc=check_crc)
         # What lies ahead is looked at twice, which must not use up the effort for searches.
@@ -127,7 +128,8 @@ class Order:
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
             for right, end in dict.fromkeys(frames):
                 room = min(self.frames.end - position, _SIZE_MAX)
-                if right < 0 or not _SIZES_MIN[right] <= end <= room or self._effort < end:
+                size_min = c.LOG_OVERHEAD + length_min(right)
+                if right < 0 or not size_min <= end <= room or self._effort < end:
                     continue
                 self._effort -= end
                 batch = batch_of_header(self._source.path, position, end, offset, right, header)
@@ -142,8 +144,17 @@ class Order:
             after = read_batch(self._source, batch.end_position, self.frames.end)
             if isinstance(after, Batch):
                 return _lower(after.base_offset, self.high)
-        witnesses = self._witnesses(batch)
-        return _lower(witnesses[0].base_offset, self.high) if witnesses else self.high
+        return self._limit_by(batch, self._witnesses(batch))
+
+    def _limit_by(self, batch: Batch, witnesses: list[Batch]) -> int | None:
+        if witnesses:
+            return _lower(witnesses[0].base_offset, self.high)
+        is_last_after_gap = self.high is None and batch.base_offset != self.next_offset
+        if is_last_after_gap and self.end_limit is not None:
+            limit = self.end_limit()
+            # Where the log has grown past that in another way, it says nothing.
+            return limit if self.next_offset + _length(batch) <= limit else None
+        return self.high
 
     def _witnesses(self, batch: Batch) -> list[Batch]:
         """Return the next sound batches, whatever damage is before them."""
@@ -161,12 +172,13 @@ class Order:
     def _judged(self, batch: Batch, witnesses: list[Batch]) -> Batch:
         first, last, length = batch.base_offset, batch.last_offset, _length(batch)
         after = witnesses[0] if witnesses else None
-        limit = self.high if after is None else _lower(after.base_offset, self.high)
+        limit = self._limit_by(batch, witnesses)
         is_tied, self.tied = batch.position == self.tied, NOWHERE
         # Only one place is left for it.
         fits = limit == self.next_offset + length and not _is_wrapper(batch) and not is_tied
         could_move = _is_below(self.next_offset + length - 1, limit)
-        is_within = self.next_offset <= first <= last and _is_below(last, self.high)
+        bound = self.high if witnesses else limit
+        is_within = self.next_offset <= first <= last and _is_below(last, bound)
         if is_within and not is_tied and after is not None:
             if last < after.base_offset:
                 return self._taken(batch)
@@ -194,7 +206,7 @@ class Order:
         goes_on = len(witnesses) == _WITNESSES and (
             last < witnesses[0].base_offset <= witnesses[0].last_offset < witnesses[1].base_offset
         )
-        header_defect = self._out_of_order(batch)
+        header_defect = self._out_of_order(batch, None if witnesses else limit)
         if goes_on and witnesses[1].base_offset < self.next_offset:
             self.next_offset = last + 1  # an earlier batch was too high: these three agree
         return replace(batch, header_defect=header_defect)
@@ -203,7 +215,7 @@ class Order:
         self.next_offset = batch.last_offset + 1
         return batch
 
-    def _out_of_order(self, batch: Batch) -> Defect:
+    def _out_of_order(self, batch: Batch, limit: int | None) -> Defect:
         first, last = batch.base_offset, batch.last_offset
         reference = "batch-offset-not-increasing"
         detail = f"The batch has offsets {first} to {last}, after {self.next_offset - 1}."
@@ -212,6 +224,8 @@ class Order:
             detail = f"The batch starts at offset {first}, the segment at {self._low}."
         elif first >= self.next_offset:
             detail = f"The batch has offsets {first} to {last}, and lower ones follow."
+            if limit is not None:
+                detail = f"The batch has offsets {first} to {last}, but the log ends at {limit}."
         return make_defect(
             reference,
             batch.path,

@@ -6,9 +6,11 @@ of Kafka 4.3.
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from formats import constants as c
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.batches.order import Order
 from kafkalog.errors import DataError
@@ -16,6 +18,7 @@ from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
+from kafkalog.text_files import closed_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -129,6 +132,33 @@ class OpenSegment:
         return self.segment.next_base_offset if is_as_listed else None
 
     @computed_once
+    def end_limit(self) -> int:
+        """The offset that the last batch does not reach, whatever its header says.
+
+        After a clean shutdown the log ends at its recovery point; no segment has offsets that do
+        not fit in its indexes.
+        """
+        limit = self.segment.base_offset + c.INT32_MAX + 1
+        with suppress(DataError):
+            noted = closed_end(os.path.dirname(self.segment.log.path))
+            if noted is not None and self.segment.next_base_offset is None:
+                return min(noted, limit)
+        return limit
+
+    def order(
+        self, *, low: int | None = None, end: int | None = None, check_crc: bool = True
+    ) -> Order:
+        """Return what judges the batches from `low` on, or from the segment's base offset on."""
+        return Order(
+            self.source,
+            end,
+            max(self.segment.base_offset, low or 0),
+            self.high,
+            end_limit=lambda: self.end_limit,
+            check_crc=check_crc,
+        )
+
+    @computed_once
     def offset_index(self) -> OffsetIndex | None:
         """The `.index` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
@@ -207,8 +237,7 @@ class OpenSegment:
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""
-        order = Order(self.source, None, self.segment.base_offset, self.high, check_crc=False)
-        yield from self._batches(order.scan(start))
+        yield from self._batches(self.order(check_crc=False).scan(start))
 
     def _batches(self, scan: Iterator[Batch | Defect]) -> Iterator[Batch]:
         for found in scan:
@@ -230,7 +259,7 @@ class OpenSegment:
         if self.segment.log.survey is not None:
             return self.segment.log.survey.next_offset
         following = self.segment.base_offset
-        for found in self._batches(self.scan_from(self._last_indexed_offset())):
+        for found in self.batches(self.start_before(self._last_indexed_offset())):
             following = found.next_offset
         return following
 

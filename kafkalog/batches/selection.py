@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import align
-from kafkalog.batches.order import Order
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.defects import kind_of, make_defect
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.batches.order import Order
     from kafkalog.paths.source import Source
     from kafkalog.view import Difference
 
@@ -118,10 +118,10 @@ class ReadPlan:
 
     def order(self, opened: OpenSegment) -> Order:
         """Return what judges the offsets of the batches of a segment."""
-        segment, is_part = opened.segment, self.selection.from_position is not None
-        low = max(segment.base_offset, self.low or 0)
-        high = segment.next_base_offset if is_part else opened.high
-        return Order(opened.source, self.selection.max_bytes, low, high)
+        order = opened.order(low=self.low, end=self.selection.max_bytes)
+        if self.selection.from_position is not None:
+            order.high = opened.segment.next_base_offset  # of the part
+        return order
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Return whether a defect is real, not the effect of `max_bytes` or of an append."""

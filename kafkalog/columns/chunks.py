@@ -17,7 +17,7 @@ import numpy as np
 
 from formats import constants as c
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import UP_TO_MAGIC
+from kafkalog.batches.framing import UP_TO_MAGIC, length_min
 from kafkalog.batches.records import HEADERS_MAX, decode_records, too_many_headers
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
@@ -467,6 +467,5 @@ class ChunkReader:
         if len(head) < c.HEADER_SIZE_UP_TO_MAGIC:
             return None
         base, length, magic = UP_TO_MAGIC.unpack(head)
-        minima = (c.MESSAGE_V0_LENGTH_MIN, c.MESSAGE_V1_LENGTH_MIN, c.BATCH_LENGTH_MIN)
-        is_framed = 0 <= magic <= 2 and minima[magic] <= length <= left - c.LOG_OVERHEAD
+        is_framed = 0 <= magic <= 2 and length_min(magic) <= length <= left - c.LOG_OVERHEAD
         return int(base) if is_framed else None

@@ -132,8 +132,10 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     fits[0] &= base[0] >= order.next_offset
     if limit is not None:
         fits[-1] &= last[-1] < min(limit, high)
-    else:  # before damage: judged by what comes after that
+    else:  # before damage: judged by what comes after that; after a gap: by where the log ends
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
+        before = order.next_offset if count == 1 else last[-2] + 1
+        fits[-1] &= base[-1] == before or order.high is not None
     fits[:-1] &= last[:-1] < np.minimum(base[1:], high)
     kept = count if fits.all() else int(fits.argmin())
     if kept:

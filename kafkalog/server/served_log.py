@@ -19,7 +19,6 @@ from formats import constants as c
 from formats import file_names
 from formats.constants import RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
-from kafkalog.batches.order import Order
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
@@ -266,8 +265,7 @@ class ServedLog:
         return (None, None) if batch is None else (batch.position, batch.base_offset)
 
     def _batches(self, opened: ServedSegment, start: int) -> Iterator[Batch]:
-        base = opened.segment.base_offset
-        for found in Order(opened.source, None, base, opened.high, check_crc=False).scan(start):
+        for found in opened.order(check_crc=False).scan(start):
             defect = found.header_defect if isinstance(found, Batch) else found
             if isinstance(found, Batch) and found.is_sound:
                 if defect is not None:
@@ -460,8 +458,7 @@ class ServedLog:
 
 def _judged(opened: ServedSegment, position: int, low: int | None) -> Batch | Defect:
     """Return what is at a position, as readers see it."""
-    base = opened.segment.base_offset if low is None else low
-    return Order(opened.source, None, base, opened.high).at(position)
+    return opened.order(low=low).at(position)
 
 
 def _segment_of(sent: FileRange) -> ServedSegment:
