@@ -96,6 +96,9 @@ LOG_OVERHEAD: Final = _BATCH["partition_leader_epoch"]
 MAGIC_POSITION: Final = _BATCH["magic"]
 HEADER_SIZE_UP_TO_MAGIC: Final = _BATCH["crc"]
 
+NO_EPOCH: Final = -1
+"""Leader epoch of messages of magic 0 and 1, and in requests that know none."""
+
 # Magic 2, DefaultRecordBatch.
 CRC_POSITION: Final = _BATCH["crc"]
 ATTRIBUTES_POSITION: Final = _BATCH["attributes"]

@@ -64,6 +64,18 @@ def read_leader_epochs(path: str) -> list[EpochEntry]:
     return [EpochEntry(epoch, offset) for epoch, offset in _number_pairs(path, data)]
 
 
+def noted_epoch(partition_path: str, offset: int) -> int | None:
+    """Return the leader epoch of an offset by leader-epoch-checkpoint; None if it does not say.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    with suppress(NotFoundError, CorruptDataError):
+        entries = read_leader_epochs(os.path.join(partition_path, file_names.LEADER_EPOCHS))
+        return max((one.epoch for one in entries if one.start_offset <= offset), default=None)
+    return None
+
+
 @lru_cache(1 << 10)
 def _small_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
     """Return the entries of a file that many partitions have alike."""

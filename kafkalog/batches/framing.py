@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 _HEADER = RECORD_BATCH_HEADER.struct
-UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
+UP_TO_MAGIC = RECORD_BATCH_HEADER.part(
+    "base_offset", "batch_length", "partition_leader_epoch", "magic"
+)
 _LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 INT64 = struct.Struct(">q")
 INT32 = struct.Struct(">i")
@@ -65,7 +67,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
             f"The file ends {counted(left, 'byte')} into a header.",
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
-    offset, length, magic = UP_TO_MAGIC.unpack_from(header)
+    offset, length, _, magic = UP_TO_MAGIC.unpack_from(header)
     minimum = length_min(magic)
     if length < minimum:
         detail = (

@@ -1,8 +1,8 @@
-"""What no checksum covers in the header of a batch: its base offset, its length, its magic.
+"""What no checksum covers in a batch's header: base offset, length, leader epoch and magic.
 
 Offsets rise: `UnifiedLog.append` of Kafka 4.3 gives a batch the offsets after those of the batch
-before it, and only the cleaner leaves gaps. A length or a magic is wrong if the checksum is right
-with another one.
+before it, and only the cleaner leaves gaps. Leader epochs never fall. A length or a magic is wrong
+if the checksum is right with another one.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ class Order:
         high: the offset that no batch reaches; None if unknown.
         end_limit: returns the offset that the last batch of the log does not reach, if `high` is
             unknown; called for a last batch after a gap only, since it may read files.
+        noted_epoch: returns the epoch of an offset by leader-epoch-checkpoint, None if it does not
+            say; called at the first batch, at a last one of another epoch, and at contradictions.
+        epoch: of the batch before, `NO_EPOCH` if unknown.
         tied: position of a batch that contradicts the one before it as much as that one it.
 
     Args:
@@ -71,10 +74,11 @@ class Order:
         high: int | None,
         *,
         end_limit: Callable[[], int] | None = None,
+        noted_epoch: Callable[[int], int | None] = lambda _: None,
         check_crc: bool = True,
     ) -> None:
         self.next_offset, self.high, self.tied = low, high, NOWHERE
-        self.end_limit = end_limit
+        self.end_limit, self._noted_epoch, self.epoch = end_limit, noted_epoch, c.NO_EPOCH
         self._source, self._low = source, low
         self.frames = Frames(source, end, check_crc=check_crc)
         # What lies ahead is looked at twice, which must not use up the effort for searches.
@@ -83,10 +87,15 @@ class Order:
         self._effort = _EFFORT_FACTOR * self.frames.end
 
     def at(self, position: int) -> Batch | Defect:
-        """Return what is at a position: a batch, with its true offsets if these are known.
+        """Return what is at a position: a batch, with its true offsets and epoch if they are known.
 
         Positions must be requested in ascending order.
         """
+        found = self._placed(position)
+        return self._aged(found) if isinstance(found, Batch) and found.is_sound else found
+
+    def _placed(self, position: int) -> Batch | Defect:
+        """Return what is at a position, with its true offsets if these are known."""
         found = self.framed(position)
         if isinstance(found, Defect):
             return found
@@ -122,7 +131,7 @@ class Order:
             header = self._source.read(position, c.RECORD_BATCH_OVERHEAD)
             if len(header) < c.RECORD_BATCH_OVERHEAD:
                 return found
-            offset, length, magic = UP_TO_MAGIC.unpack_from(header)
+            offset, length, _, magic = UP_TO_MAGIC.unpack_from(header)
             # With the length as it is, or with all that is before the next batch. The checksum of
             # magic 0 and 1 covers the magic.
             frames = (_MAGIC, c.LOG_OVERHEAD + length), (_MAGIC, size), (min(magic, _MAGIC), size)
@@ -140,11 +149,16 @@ class Order:
 
     def _limit(self, batch: Batch) -> int | None:
         """Return the offset that a batch does not reach, by the next header as it stands."""
+        after = self._header_after(batch)
+        if after is not None:
+            return _lower(after.base_offset, self.high)
+        return self._limit_by(batch, self._witnesses(batch))
+
+    def _header_after(self, batch: Batch) -> Batch | None:
         with suppress(BytesUnreadableError):
             after = read_batch(self._source, batch.end_position, self.frames.end)
-            if isinstance(after, Batch):
-                return _lower(after.base_offset, self.high)
-        return self._limit_by(batch, self._witnesses(batch))
+            return after if isinstance(after, Batch) else None
+        return None
 
     def _limit_by(self, batch: Batch, witnesses: list[Batch]) -> int | None:
         if witnesses:
@@ -211,6 +225,36 @@ class Order:
             self.next_offset = last + 1  # an earlier batch was too high: these three agree
         return replace(batch, header_defect=header_defect)
 
+    def _aged(self, batch: Batch) -> Batch:
+        """Return the batch with its true leader epoch, if that is known."""
+        epoch, low = batch.partition_leader_epoch, self.epoch
+        if epoch == c.NO_EPOCH:  # old messages may follow newer ones: they start again
+            self.epoch = epoch
+            return batch
+        after = self._header_after(batch)
+        high = c.NO_EPOCH if after is None else after.partition_leader_epoch
+        high = c.INT32_MAX if high == c.NO_EPOCH else high
+        is_right = low <= epoch and (epoch <= high or high < low)
+        if low <= epoch and not is_right and after is not None:
+            second = self._header_after(after)
+            is_right = second is not None and epoch <= second.partition_leader_epoch
+        if is_right and (epoch in (low, high) or self.agrees(batch.base_offset, epoch)):
+            self.epoch = epoch
+            return batch
+        right = low if low == high else self._noted_epoch(batch.base_offset)
+        if right is None or not low <= right <= high:
+            right = None
+        return replace(
+            batch,
+            partition_leader_epoch=epoch if right is None else right,
+            header_defect=batch.header_defect or _wrong_epoch(batch, right),
+        )
+
+    def agrees(self, offset: int, epoch: int) -> bool:
+        """Return whether leader-epoch-checkpoint has this epoch for an offset, or does not say."""
+        # A leader notes its epoch before its first batch.
+        return epoch == c.NO_EPOCH or self._noted_epoch(offset) in (None, epoch)
+
     def _taken(self, batch: Batch) -> Batch:
         self.next_offset = batch.last_offset + 1
         return batch
@@ -234,6 +278,17 @@ class Order:
             offset=first,
             size_bytes=batch.size_bytes,
         )
+
+
+def _wrong_epoch(batch: Batch, right: int | None) -> Defect:
+    detail = f"The batch has leader epoch {batch.partition_leader_epoch}, unlike its neighbours"
+    return make_defect(
+        "batch-leader-epoch-wrong",
+        batch.path,
+        f"{detail}." if right is None else f"{detail}; {right} is right.",
+        position=batch.position,
+        offset=batch.base_offset,
+    )
 
 
 def _displaced(batch: Batch, first: int) -> Defect:

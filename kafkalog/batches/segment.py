@@ -18,7 +18,7 @@ from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.text_files import closed_end
+from kafkalog.text_files import closed_end, noted_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -155,8 +155,16 @@ class OpenSegment:
             max(self.segment.base_offset, low or 0),
             self.high,
             end_limit=lambda: self.end_limit,
+            noted_epoch=self._noted_epoch,
             check_crc=check_crc,
         )
+
+    def _noted_epoch(self, offset: int) -> int | None:
+        path = self.segment.log.path
+        if not is_object(path):  # where it would be a request of its own
+            with suppress(DataError):
+                return noted_epoch(os.path.dirname(path), offset)
+        return None
 
     @computed_once
     def offset_index(self) -> OffsetIndex | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import file_names
-from formats.constants import INT64_MAX
+from formats.constants import INT64_MAX, NO_EPOCH
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.columns.headers import BatchColumns, PlainRun
     from kafkalog.model import Defect, EpochEntry
 
-_NO_EPOCH: Final = -1
 _RUNS_MAX: Final = 10_000
 
 
@@ -182,7 +181,7 @@ class EpochsMatchFile(PartitionCheck):
             return
         before = np.concatenate(([self._last_offset], base[:-1]))
         self._last_offset = int(base[-1])
-        speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != _NO_EPOCH)
+        speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != NO_EPOCH)
         # A batch out of order would move the boundaries between epochs.
         speaks &= (before < base) & (base < following) & (last >= base)
         of = np.flatnonzero(speaks)

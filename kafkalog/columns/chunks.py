@@ -158,8 +158,8 @@ class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
     If it `waits`, other chunks are being decoded too, so large batches are deferred. `shown` is for
-    text formats: the last batch whose line was written. `following` is the base offset of the batch
-    after them; None if none follows, or its header is odd.
+    text formats: the last batch whose line was written. `following` has base offset and leader
+    epoch of the batch after them; None if none follows, or its header is odd.
     """
 
     path: str
@@ -169,7 +169,7 @@ class Chunk:
     workspace: Workspace
     waits: bool = False
     shown: int = -1
-    following: int | None = None
+    following: tuple[int, int] | None = None
     _crc_valid: NDArray[np.bool_] | None = None
 
     @property
@@ -181,10 +181,14 @@ class Chunk:
         """Keep only the first `count` batches."""
         if count < self.count:
             self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
-            self.following = int(self.headers[k.BASE_OFFSET, count])
+            self.following = self.place_of(count)
             self.count = count
             if self._crc_valid is not None:
                 self._crc_valid = self._crc_valid[:count]
+
+    def place_of(self, ordinal: int) -> tuple[int, int]:
+        """Return base offset and leader epoch in the header of a batch."""
+        return int(self.headers[k.BASE_OFFSET, ordinal]), int(self.headers[k.EPOCH, ordinal])
 
     def read(self, position: int, size: int) -> bytes:
         """Read bytes of the chunk, as `Source.read` does."""
@@ -455,8 +459,8 @@ class ChunkReader:
         self._size = min(2 * self._size, size_max)
         return chunk
 
-    def _following(self, workspace: Workspace, used: int, size: int) -> int | None:
-        """Return the base offset of the batch at the position, whose header may have been read."""
+    def _following(self, workspace: Workspace, used: int, size: int) -> tuple[int, int] | None:
+        """Return `Chunk.following`: the header at the position may have been read."""
         left = self.end - self.position
         if left <= c.HEADER_SIZE_UP_TO_MAGIC:
             return None
@@ -466,6 +470,6 @@ class ChunkReader:
                 head = self._source.read_apart(self.position, c.HEADER_SIZE_UP_TO_MAGIC)
         if len(head) < c.HEADER_SIZE_UP_TO_MAGIC:
             return None
-        base, length, magic = UP_TO_MAGIC.unpack(head)
+        base, length, epoch, magic = UP_TO_MAGIC.unpack(head)
         is_framed = 0 <= magic <= 2 and length_min(magic) <= length <= left - c.LOG_OVERHEAD
-        return int(base) if is_framed else None
+        return (int(base), int(epoch) if magic == 2 else c.NO_EPOCH) if is_framed else None

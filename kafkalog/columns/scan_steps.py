@@ -117,7 +117,7 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
 
 
 def in_order(order: Order, chunk: Chunk, count: int) -> int:
-    """Return how many of the first `count` batches of a chunk are where their offsets belong.
+    """Return how many of the first `count` batches of a chunk have rising offsets and epochs.
 
     The twin of `Order.at`, which judges the batch after them. It compares neighbours only, and does
     not know yet whose checksum is right.
@@ -126,20 +126,28 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
         return 0
     headers = chunk.headers
     base, last = headers[k.BASE_OFFSET, :count], headers[k.LAST_OFFSET, :count]
-    limit = chunk.following if count == chunk.count else int(headers[k.BASE_OFFSET, count])
+    epochs = headers[k.EPOCH, :count]
+    following = chunk.following if count == chunk.count else chunk.place_of(count)
     high = c.INT64_MAX if order.high is None else order.high
     fits = last >= base
     fits[0] &= base[0] >= order.next_offset
-    if limit is not None:
-        fits[-1] &= last[-1] < min(limit, high)
+    fits[0] &= epochs[0] >= order.epoch
+    if order.epoch == c.NO_EPOCH:
+        fits[0] &= order.agrees(int(base[0]), int(epochs[0]))
+    if following is not None:
+        fits[-1] &= last[-1] < min(following[0], high) and epochs[-1] <= following[1]
     else:  # before damage: judged by what comes after that; after a gap: by where the log ends
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
-        before = order.next_offset if count == 1 else last[-2] + 1
+        before = order.next_offset if count == 1 else int(last[-2]) + 1
         fits[-1] &= base[-1] == before or order.high is not None
-    fits[:-1] &= last[:-1] < np.minimum(base[1:], high)
+        epoch = order.epoch if count == 1 else epochs[-2]
+        fits[-1] &= epoch in (c.NO_EPOCH, epochs[-1]) or order.agrees(
+            int(base[-1]), int(epochs[-1])
+        )
+    fits[:-1] &= (last[:-1] < np.minimum(base[1:], high)) & (epochs[:-1] <= epochs[1:])
     kept = count if fits.all() else int(fits.argmin())
     if kept:
-        order.next_offset = int(last[kept - 1]) + 1
+        order.next_offset, order.epoch = int(last[kept - 1]) + 1, int(epochs[kept - 1])
     return kept
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from formats import constants as c
 from formats.late_classes import dataclass
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import IN_FLIGHT_MAX, Turnstile
@@ -207,7 +208,7 @@ class Walk:
             self._error = None
             if self._order is not None:
                 before = chunk.headers[k.LAST_OFFSET, ordinal - 1] + 1 if ordinal else task.low
-                self._order.next_offset = int(before)
+                self._order.next_offset, self._order.epoch = int(before), c.NO_EPOCH
                 if isinstance(found, Batch) and found.has_place:
                     self._order.next_offset = found.next_offset
             if isinstance(found, Batch | Defect):

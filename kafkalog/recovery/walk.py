@@ -157,7 +157,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
     # 17 bytes or fewer are a quiet end, even zeros; from 18 on a size of 0 is an error
     # (FileLogInputStream.nextBatch).
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
-        offset, length, magic = UP_TO_MAGIC.unpack(
+        offset, length, _, magic = UP_TO_MAGIC.unpack(
             source.read_exactly(position, c.HEADER_SIZE_UP_TO_MAGIC)
         )
         if length < c.MESSAGE_V0_LENGTH_MIN:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name
 from formats.topic_names import INTERNAL_TOPICS
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 FILES_MAX: Final = 60_000
 """How many files the logs may have together whose offsets are kept."""
-NO_EPOCH: Final = -1
 """What a client says that names no leader epoch; Fetch takes all negative numbers for it."""
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9._-]")
 _NAME_SIZE_MAX: Final = 249  # `Topic.MAX_NAME_LENGTH`

@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation
-from kafkalog.server.catalog import NO_EPOCH, epoch_end_served
+from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import NODE_ID, Api, Begun, FileRange, nothing
 from kafkalog.server.offsets import isolation_of
 from kafkalog.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError

@@ -11,11 +11,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from kafkalog.batches.lookup import lookup_special, lookup_timestamp
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Isolation, Special
-from kafkalog.server.catalog import NO_EPOCH, epoch_end_served
+from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import Api
 
 if TYPE_CHECKING:

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
 _WINDOW_SIZE: Final = 1 << 20
 _TAILS: Final = ("torn-tail", "zero-tail")
 _HEADER: Final = RECORD_BATCH_HEADER.part(
-    "base_offset", "batch_length", "magic", "crc", "last_offset_delta"
+    "base_offset",
+    "batch_length",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "last_offset_delta",
 )
 _UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "partition_leader_epoch", "magic"
@@ -365,12 +370,12 @@ class ServedLog:
         With it comes the lowest offset that the next one can have. Of two batches that contradict
         each other, `Order` has to say which one is out of place: the walk ends before both.
         """
-        inner, size = 0, len(window)
+        inner, size, newest = 0, len(window), c.NO_EPOCH
         before = inner, low
         high = c.INT64_MAX if opened.high is None else opened.high
         while inner + c.RECORD_BATCH_OVERHEAD <= size:
-            base_offset, length, magic, crc, delta = _HEADER.unpack_from(window, inner)
-            if low is not None and base_offset < low:
+            base_offset, length, epoch, magic, crc, delta = _HEADER.unpack_from(window, inner)
+            if (low is not None and base_offset < low) or epoch < newest:
                 inner, low = before
                 break
             following = inner + c.LOG_OVERHEAD + length
@@ -381,7 +386,7 @@ class ServedLog:
             if crc32c(window[inner + c.ATTRIBUTES_POSITION : following]) != crc:
                 break
             before = inner, low
-            low = base_offset + delta + 1
+            low, newest = base_offset + delta + 1, epoch
             inner = following
         else:
             # The header of the next batch is not here, and may contradict the last one.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 import pytest
 
+from formats.constants import NO_EPOCH
 from kafkalog.batches.reader import plan_reading
 from kafkalog.batches.selection import Selection, planned_records
 from kafkalog.columns.pipeline import Restored, read_contents
@@ -38,6 +39,7 @@ BITS: Final = 17 * 8
 BITS_OF_OFFSET: Final = 64
 SEGMENTS: Final = 3
 BATCHES: Final = 7  # of a segment
+EPOCH: Final = 5
 COUNTS: Final = (1, 4, 2, 9, 1, 1, 6)
 
 
@@ -55,7 +57,7 @@ class Part:
 def modern(base: int, count: int, attributes: int = 0) -> bytes:
     producer = (7, 0, base) if attributes else (-1, -1, -1)
     records = [record(n, b"k%d" % (base + n)) for n in range(count)]
-    return batch(base, records, attributes=attributes, producer=producer, epoch=5)
+    return batch(base, records, attributes=attributes, producer=producer, epoch=EPOCH)
 
 
 def legacy(magic: int) -> Callable[[int, int], bytes]:
@@ -86,6 +88,9 @@ LOGS: Final = {
 
 def write(directory: Path, parts: list[Part], changed: Part | None = None, bit: int = 0) -> None:
     """Write the segments with an entry in the offset index for every second batch."""
+    directory.mkdir(parents=True)
+    epochs = "0\n0\n" if parts[0].data[16] < 2 else f"0\n1\n{EPOCH} 0\n"
+    (directory / "leader-epoch-checkpoint").write_text(epochs, encoding="ascii")
     for segment in range(SEGMENTS):
         own = [one for one in parts if one.segment == segment]
         name = f"{own[0].first:020}"
@@ -100,17 +105,19 @@ def write(directory: Path, parts: list[Part], changed: Part | None = None, bit: 
         (directory / f"{name}.index").write_bytes(index)
 
 
-Answer = tuple[list[int], list[Defect]]
+Row = tuple[int, int]
+"""The offset of a record and its leader epoch."""
+Answer = tuple[list[Row], list[Defect]]
 
 
 def gathered(found: Iterable[Record | Defect]) -> Answer:
-    rows: list[int] = []
+    rows: list[Row] = []
     defects: list[Defect] = []
     for one in found:
         if isinstance(one, Defect):
             defects.append(one)
         else:
-            rows.append(one.offset)
+            rows.append((one.offset, one.batch.partition_leader_epoch))
     return rows, defects
 
 
@@ -134,13 +141,13 @@ def by_splits(directory: Path, selection: Selection) -> Answer:
     """Read tables split by split, and check that counting gives the same number."""
     bounds = Bounds(from_offset=selection.from_offset, to_offset=selection.to_offset)
     request = Request(bounds=bounds, isolation=Isolation.LOG, split_bytes=300)
-    rows: list[int] = []
+    rows: list[Row] = []
     defects: list[Defect] = []
     count = 0
     for split in plan_splits([str(directory)], request):
-        schema = table_schema(split.table, ["offset"])
-        for one in read_split(split, schema, defects=defects.append):
-            rows += one.column("offset").to_pylist()
+        names = ["offset", "leader_epoch"]
+        for one in read_split(split, table_schema(split.table, names), defects=defects.append):
+            rows += zip(*(one.column(name).to_pylist() for name in names), strict=True)
         count += sum(count_split(split, defects=lambda _: None))
     assert count == len(rows)
     return rows, defects
@@ -184,13 +191,14 @@ def test_every_bit_that_no_checksum_covers(
     for name, number, bit in sampled(cases(), 211):
         parts = LOGS[name]
         changed = parts[number]
+        epoch = NO_EPOCH if name.startswith("magic") else EPOCH
         truth = [offset for one in parts for offset in range(one.first, one.last + 1)]
         directory = tmp_path / f"{name}-{number}-{bit}" / "orders-0"
         write(directory, parts, changed, bit)
         for low, high in ((None, None), (changed.first, None), (None, changed.last + 1)):
             rows, defects = reader(directory, Selection(from_offset=low, to_offset=high))
             end = truth[-1] + 1 if high is None else high
-            wanted = [one for one in truth if (low or 0) <= one < end]
+            wanted = [(one, epoch) for one in truth if (low or 0) <= one < end]
             tried += 1
             if rows != wanted and not defects:
                 silent.append((name, number, bit, low, high, len(rows), len(wanted)))
