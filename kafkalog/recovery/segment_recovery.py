@@ -201,7 +201,9 @@ class SegmentRecovery(Walker):
         self._indexes.end()
         segment.write_indexes(bytes(self._aborted.data), why)
         segment.set_max_timestamp(self._indexes.max_timestamp)
-        if self._valid and not self._has_legacy:  # which a search for the end may refuse
+        # A search for the end may refuse old messages, and finds nothing where offsets went back.
+        leads_there = segment.offset_index.last_offset < self._next_offset
+        if self._valid and not self._has_legacy and leads_there:
             segment.set_end(self._next_offset, self._valid, has_epochs=self._has_epoch)
         return truncated
 

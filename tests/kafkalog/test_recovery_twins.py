@@ -168,3 +168,13 @@ def test_short_timestamps_do_not_stop_the_scan(tmp_path: Path) -> None:
     start = assert_twins(path.parent, StartMode.FULL, config=CONFIG)
     assert start.loaded is not None
     assert start.loaded.segments[0].time_index_entries == 0
+
+
+def test_an_index_may_lead_past_a_last_batch_whose_offset_went_back(tmp_path: Path) -> None:
+    """The last entry is above it, and no batch is there: the broker ends the log at its base."""
+    log = [batch(offset, [record(), record(1)]) for offset in (0, 2, 4, 6, 8)]
+    path = write_log(tmp_path / "t-0", *log, batch(8, [record()]))
+    config = StartConfig(index_interval_bytes=300, now_ms=1_700_000_000_000)
+    start = assert_twins(path.parent, StartMode.CLEAN, config=config)
+    assert start.loaded is not None
+    assert start.loaded.log_end_offset == 0
