@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.model import Defect
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.model import Groups
-    from kafkalog.tables.model import Answer, PartitionEnd
+    from kafkalog.tables.model import Answer
     from kafkalog.view import Difference
 
 
@@ -113,7 +114,7 @@ class Damage:
         self._outcome = outcome
         self._defects: set[tuple[str, str, int | None]] = set()
         self._differences: dict[str, Difference] = {}
-        self._ends: dict[str, PartitionEnd] = {}
+        self._ends: dict[str, PartitionOffsets] = {}
         self._groups: Groups | None = None
 
     def found(self, defect: Defect) -> None:
@@ -129,7 +130,7 @@ class Damage:
         """Take how the view of a partition differs from its files."""
         self._differences[difference.path] = difference
 
-    def leaves_out(self, end: PartitionEnd) -> None:
+    def leaves_out(self, end: PartitionOffsets) -> None:
         """Take the bounds of a partition whose records are not all in an answer."""
         self._ends[end.name] = end
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.tables.model import name_of
+from kafkalog.offsets import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import left_out_lines, some_of
