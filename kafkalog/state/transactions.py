@@ -219,6 +219,8 @@ def read_transactions(
         raise NotFoundError(
             "There is no partition of __transaction_state here, and no open transaction.",
             path=targets[0].path if targets else None,
+            note="; ".join(f"{one.name}: {one.high_watermark.left_out}" for one in found.cut[:3])
+            or None,
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found

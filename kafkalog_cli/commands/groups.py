@@ -83,6 +83,7 @@ def groups(
     if then is not None:
         changes = (one for one in changed_offsets(then, found) if one.group in wanted)
         _write_changes(changes, topic, form, style, outcome)
+        outcome.leaves_out(found.cut, hint="")
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
