@@ -144,6 +144,17 @@ def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
             yield partition
 
 
+def unlisted(targets: Iterable[Target]) -> dict[tuple[str, int | None], DataError]:
+    """Return the live partitions of log directories that could not be listed, with the errors."""
+    return {
+        (name.topic, name.partition): error
+        for target in targets
+        if isinstance(target, LogDirListing)
+        for path, error in target.errors.items()
+        if (name := partition_of(path)) is not None and name.state == DirectoryState.LIVE
+    }
+
+
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
     """Yield the partition directories of the targets."""
     for target in targets:

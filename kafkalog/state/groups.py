@@ -12,13 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from formats import file_names
-from formats.file_names import DirectoryState, partition_of
 from formats.late_classes import dataclass
 from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.living import listing_again
-from kafkalog.log_dir import LogDirListing
 from kafkalog.model import Isolation
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
@@ -27,7 +25,7 @@ from kafkalog.state.latest import Latest, LatestLog, LatestRecords, last_of_keys
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, OffsetLag, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
 from kafkalog.state.share_groups import ShareOffsets
-from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from kafkalog.log_dir import FileEntry, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.coordinators import InternalTopic
@@ -117,7 +115,7 @@ def read_groups(
         Keys and values of the live offsets in memory, and objects for all other records.
     """
     topic = internal_topic(CONSUMER_OFFSETS, targets)
-    if not topic.replicas:
+    if not (topic.replicas or topic.unlisted):
         raise NotFoundError(
             "There is no partition of __consumer_offsets here.",
             path=targets[0].path if targets else None,
@@ -147,13 +145,7 @@ class EndOffsets:
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
-        self._unlisted = {
-            (name.topic, name.partition): error
-            for target in targets
-            if isinstance(target, LogDirListing)
-            for path, error in target.errors.items()
-            if (name := partition_of(path)) is not None and name.state == DirectoryState.LIVE
-        }
+        self._unlisted = unlisted(targets)
         self._known: dict[tuple[str, int], PartitionOffsets | None] = {}
         self.errors: list[KafkaLogError] = []
 

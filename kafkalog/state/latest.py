@@ -313,6 +313,11 @@ def latest_logs(
         failed: called with what ended the reading of one log; without it the error is raised.
         records: makes what keeps the records of one log.
     """
+    for number, error in sorted(topic.unlisted.items()):
+        if failed is None:
+            raise error
+        failed(error)
+        incomplete.append(number)
     for number, replicas in sorted(topic.replicas.items()):
         try:
             log = LatestLog(number, best_replica(replicas), at, defects, progress, records)

@@ -25,7 +25,7 @@ from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import InternalTopic, internal_topic
 from kafkalog.state.latest import Latest, LatestLog, LatestRecords, latest_logs
 from kafkalog.state.model import Moment, moment_of
-from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
 from kafkalog.unified_log import OpenTransaction, UnifiedLog
 from kafkalog.view import show
 
@@ -215,6 +215,9 @@ def read_transactions(
             is_old = 0 <= one.last_timestamp < now_ms - max_timeout_ms - _GRACE_MS
             reason = _hanging(one, where, owner, found, is_old=is_old)
             found.open.append(OpenData(*where, partition.path, one, owner, reason))
+    found.errors += [
+        error for (name, _), error in unlisted(targets).items() if name != TRANSACTION_STATE
+    ]
     if not topic.replicas and not found.open:
         raise NotFoundError(
             "There is no partition of __transaction_state here, and no open transaction.",
