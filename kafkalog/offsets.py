@@ -28,7 +28,7 @@ class OffsetSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """A named offset of a log; the value is None if it is not recorded anywhere.
+    """A named offset of a log; the value is None if nothing records it.
 
     Attributes:
         name: what it is called.
@@ -46,13 +46,13 @@ class LogOffset:
 
     @property
     def left_out(self) -> str:
-        """What a reader that stops at the high watermark leaves out, in words."""
+        """What a reader that stops there leaves out."""
         why = f"; the checkpoint counts: {self.reason}" if self.reason else ""
         return f"{counted(self.above, 'record')} above the {self.name} {self.value} left out{why}"
 
     @property
     def known(self) -> int:
-        """The value of an offset that every log has."""
+        """The value, which every log has."""
         assert self.value is not None, f"a log has a {self.name}"
         return self.value
 

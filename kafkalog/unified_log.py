@@ -365,7 +365,7 @@ def _end_of(copy: PartitionDir) -> int:
 
 
 class LogOffsets:
-    """The named offsets of one log, each computed when it is first asked for."""
+    """The named offsets of one log, computed when asked for."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self.log = log
@@ -400,7 +400,7 @@ class LogOffsets:
 
     @computed_once
     def high_watermark(self) -> LogOffset:
-        """The end of what is replicated, within the log.
+        """The end of what is replicated.
 
         It is given, or noted in the checkpoint of a log directory that was closed cleanly, or the
         smallest end of the copies that the metadata in the run's log directories say are in sync.
@@ -464,7 +464,7 @@ class LogOffsets:
         return LogOffset(name, self.log.checkpoint(file), OffsetSource.CHECKPOINT)
 
     def of_partition(self, isolation: Isolation) -> PartitionOffsets:
-        """Return those that decide which records a reader of an isolation level gets."""
+        """Return those that decide what a reader gets."""
         partition = self.log.partition
         return PartitionOffsets(
             partition.topic,

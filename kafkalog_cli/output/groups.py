@@ -85,9 +85,9 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
                                 "share group's start",
           "commit.offset"),
     Field("end_offset", INT | None, "high watermark; null if the partition is not in PATH"),
-    Field("lag", INT | None, "records from `offset` to `end_offset`; negative above it; without "
-                             "what a share group has done with"),
-    Field("outside", TEXT | None, "of its log: the next fetch is out of range"),
+    Field("lag", INT | None, "records from `offset` to `end_offset`, less those that a share "
+                             "group is done with"),
+    Field("outside", TEXT | None, "of its log, how"),
     Field("leader_epoch", INT, "of the last record consumed, −1 if unknown",
           "commit.leader_epoch"),
     Field("metadata", TEXT, "what the client added", "commit.metadata"),
