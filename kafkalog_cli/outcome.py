@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.parents import Parent
     from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
+    from kafkalog.state.model import Groups
     from kafkalog.view import Difference, Shown
 
 shows_tracebacks = False
@@ -341,3 +342,11 @@ def report_gaps(
     if undecoded:
         show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
     outcome.fail_if(bool(missing or incomplete or undecoded))
+
+
+def report_groups(outcome: Outcome, found: Groups) -> None:
+    """Warn of what an answer about groups lacks, and note what it leaves out."""
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    shares = found.shares
+    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
+    outcome.leaves_out(found.cut, hint="")

@@ -18,7 +18,7 @@ from kafkalog.datasets.sql import TABLES, Database, usual_columns
 from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.wording import counted
-from kafkalog_cli.outcome import Outcome, report_gaps, show_error, show_note
+from kafkalog_cli.outcome import Outcome, report_groups, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
@@ -143,7 +143,7 @@ class Damage:
         self._outcome.differs(self._differences.values())
         self._outcome.leaves_out(self._ends.values())
         if (groups := self._groups) is not None:
-            report_gaps(self._outcome, groups.topic, groups.incomplete, groups.undecoded)
+            report_groups(self._outcome, groups)
             self._groups = None
         more = len(self._defects) - _SHOWN_MAX
         if more > 0:

@@ -95,7 +95,7 @@ def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
 
 
 def _microseconds(time_ms: int | None) -> int | None:
-    if time_ms is None or abs(time_ms) > MILLISECONDS_MAX:
+    if time_ms is None or time_ms == -1 or abs(time_ms) > MILLISECONDS_MAX:
         return None
     return time_ms * 1000
 

@@ -60,7 +60,7 @@ def groups(
     """
     from kafkalog.state.groups import EndOffsets, read_groups
     from kafkalog.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.outcome import Outcome, report_groups, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
@@ -76,14 +76,13 @@ def groups(
             read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.error
         )
         found, then = read(at=moment), None if before is None else read(at=before)
-    _report_gaps(found, outcome)
+    report_groups(outcome, found)
     if at is not None and not found.groups:
         show_note(f"There was no group at {at}.")
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
         changes = (one for one in changed_offsets(then, found) if one.group in wanted)
         _write_changes(changes, topic, form, style, outcome)
-        outcome.leaves_out(found.cut, hint="")
         return outcome.status
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
@@ -91,25 +90,17 @@ def groups(
         _export(export, chosen, topic, ends)
     _report_unknown(topic, chosen, outcome)
     _write(chosen, topic, ends, form, style, outcome, details=bool(group))
-    _note_ends(found, ends, outcome)
+    _note_ends(ends, outcome)
     return outcome.status
 
 
-def _report_gaps(found: Groups, outcome: Outcome) -> None:
-    from kafkalog_cli.outcome import report_gaps
-
-    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
-    shares = found.shares
-    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
-
-
-def _note_ends(found: Groups, ends: EndOffsets, outcome: Outcome) -> None:
+def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
     """Note what logs end before, and which ends are not known: only lags miss those."""
     from kafkalog_cli.outcome import show_note
 
     for error in ends.errors:
         show_note(f"no end offset and no lag: {error.path}: {error.message}")
-    outcome.leaves_out([*found.cut, *ends.cut], hint="")
+    outcome.leaves_out(ends.cut, hint="")
 
 
 def _write_changes(
