@@ -33,6 +33,7 @@ from kafkalog.model import (
 )
 from kafkalog.offsets import LogOffset, OffsetSource, PartitionOffsets
 from kafkalog.paths import file_system
+from kafkalog.paths.uris import is_object
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
 from kafkalog.text_files import checkpointed, read_leader_epochs
@@ -394,7 +395,9 @@ class LogOffsets:
     def log_end_offset(self) -> LogOffset:
         """The offset that the next record would get."""
         end, source = self.log.log_end_offset, OffsetSource.LOG
-        if self.log.checkpoint(file_names.RECOVERY_POINTS) == end and self.log.was_closed:
+        # No reader needs it, and a store would be asked once more.
+        is_asked = not is_object(self.log.partition.path) and self.log.was_closed
+        if is_asked and self.log.checkpoint(file_names.RECOVERY_POINTS) == end:
             source = OffsetSource.RECOVERY_POINT
         return LogOffset("log end offset", end, source)
 
