@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView as LogView
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
+    from kafkalog.offsets import LogOffset as LogOffset
     from kafkalog.overview import report as report
     from kafkalog.producing import replay as replay
     from kafkalog.profiles import profile as profile
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from kafkalog.state.groups import groups as groups
     from kafkalog.state.metadata import metadata as metadata
     from kafkalog.state.transactions import transactions as transactions
-    from kafkalog.unified_log import LogOffset as LogOffset
     from kafkalog.unified_log import LogOffsets as LogOffsets
     from kafkalog.verification import Findings as Findings
     from kafkalog.verification import verify as verify
@@ -99,7 +99,8 @@ _MODULES = {
     "state.groups": ("groups",),
     "state.metadata": ("metadata",),
     "state.transactions": ("transactions",),
-    "unified_log": ("LogOffset", "LogOffsets"),
+    "offsets": ("LogOffset",),
+    "unified_log": ("LogOffsets",),
     "verification": ("Findings", "verify"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

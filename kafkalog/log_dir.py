@@ -89,6 +89,7 @@ class PartitionDir:
         sketch: where manifests tell of files, what names tell of them: all but sizes and
             transaction indexes.
         packed: the files as they are in the directory, where manifests tell of others in them.
+        log_dirs: the log directories of the run that listed it, where its other copies may be.
     """
 
     path: str
@@ -101,6 +102,7 @@ class PartitionDir:
     tier: tiers.Tier | None = None
     sketch: Sequence[FileEntry] | None = field(default=None, compare=False, repr=False)
     packed: tuple[FileEntry, ...] = field(default=(), compare=False, repr=False)
+    log_dirs: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def log_dir(self) -> str:
@@ -151,7 +153,7 @@ class PartitionDir:
 
     def listed_again(self) -> PartitionDir:
         """List it again, with its part in remote storage. Raises as `list_partition`."""
-        found = list_partition(self.path)
+        found = replace(list_partition(self.path), log_dirs=self.log_dirs)
         return found if self.tier is None else self.tier.join(found)
 
     def joined(self) -> PartitionDir:

@@ -211,7 +211,7 @@ class Log:
     @property
     def offsets(self) -> LogOffsets:
         """The log's offsets, each with its source: log start, log end, high watermark …."""
-        return LogOffsets(show_now(self._listed()).partition)
+        return UnifiedLog(show_now(self._listed()).partition).offsets
 
     def records(
         self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -59,7 +60,35 @@ def open_targets(
     Raises:
         KafkaLogError: as `open_path`, unless `failed` takes the error.
     """
-    return _each(open_any if by_names else _open_whole, paths, failed, parents)
+    opens: Callable[[str], Target | Parent] = open_any if by_names else _open_whole
+    return together(_each(opens, paths, failed, parents))
+
+
+def together(targets: Sequence[Target]) -> list[Target]:
+    """Return targets whose partitions know the log directories of all of them."""
+    log_dirs = log_dirs_of(targets)
+
+    def knowing(partition: PartitionDir) -> PartitionDir:
+        return replace(partition, log_dirs=log_dirs)
+
+    return [
+        knowing(one)
+        if isinstance(one, PartitionDir)
+        else replace(one, partitions=tuple(map(knowing, one.partitions)))
+        if isinstance(one, LogDirListing)
+        else one
+        for one in targets
+    ]
+
+
+def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
+    """Return the log directories of targets, those around single partitions included."""
+    of_logs = (LogDirListing, LogDirTop)
+    return tuple(
+        one.path if isinstance(one, of_logs) else one.log_dir
+        for one in targets
+        if not isinstance(one, FileEntry)
+    )
 
 
 def _open_whole(path: str) -> Target | Parent:
@@ -113,6 +142,17 @@ def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
         served = (DirectoryState.LIVE, DirectoryState.REMOTE)
         if partition.name is not None and partition.state in served:
             yield partition
+
+
+def unlisted(targets: Iterable[Target]) -> dict[tuple[str, int | None], DataError]:
+    """Return the live partitions of log directories that could not be listed, with the errors."""
+    return {
+        (name.topic, name.partition): error
+        for target in targets
+        if isinstance(target, LogDirListing)
+        for path, error in target.errors.items()
+        if (name := partition_of(path)) is not None and name.state == DirectoryState.LIVE
+    }
 
 
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:

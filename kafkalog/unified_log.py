@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from formats import file_names
 from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import DataError
+from kafkalog.in_sync import in_sync
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.model import (
@@ -28,7 +31,9 @@ from kafkalog.model import (
     LogView,
     computed_once,
 )
+from kafkalog.offsets import LogOffset, OffsetSource, PartitionOffsets
 from kafkalog.paths import file_system
+from kafkalog.paths.uris import is_object
 from kafkalog.payloads.control_records import coordinator_epoch, is_abort
 from kafkalog.producers import AppendInfo, read_producer_snapshot
 from kafkalog.text_files import checkpointed, read_leader_epochs
@@ -36,103 +41,6 @@ from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@dataclass(frozen=True, slots=True)
-class LogOffset:
-    """A named offset and its source; the value is None if it is not recorded anywhere."""
-
-    name: str
-    value: int | None
-    source: str
-
-
-class LogOffsets:
-    """The named offsets of one partition, each computed when it is first asked for.
-
-    Args:
-        partition: the directory.
-        high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
-        log_start_offset: overrides the checkpoint's.
-        log_end_offset: the log end offset, if the caller knows it.
-    """
-
-    def __init__(
-        self,
-        partition: PartitionDir,
-        *,
-        high_watermark: int | Literal["end"] | None = None,
-        log_start_offset: int | None = None,
-        log_end_offset: int | None = None,
-    ) -> None:
-        self._given_watermark = high_watermark
-        self._given_start = log_start_offset
-        self._given_end = log_end_offset
-        self.log = UnifiedLog(
-            partition,
-            high_watermark=high_watermark,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-        )
-
-    def __iter__(self) -> Iterator[LogOffset]:
-        """Yield all of them, the log start offset first."""
-        yield self.log_start_offset
-        yield self.log_end_offset
-        yield self.high_watermark
-        yield self.last_stable_offset
-        yield self.recovery_point
-        yield self.cleaner_offset
-
-    @computed_once
-    def log_end_offset(self) -> LogOffset:
-        """The offset that the next record would get."""
-        source = "active segment" if self._given_end is None else "given"
-        return LogOffset("log end offset", self.log.log_end_offset, source)
-
-    @computed_once
-    def log_start_offset(self) -> LogOffset:
-        """The first readable offset."""
-        value, source = self.log.log_start_offset, "first segment"
-        if self._given_start is not None:
-            source = "--log-start-offset"
-        elif value != self.log.first_offset:
-            source = file_names.LOG_STARTS
-        return LogOffset("log start offset", value, source)
-
-    @computed_once
-    def high_watermark(self) -> LogOffset:
-        """The end of what is replicated."""
-        source = file_names.HIGH_WATERMARKS
-        if self._given_watermark is not None:
-            source = "--high-watermark"
-        elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
-            source = "log end: no checkpoint"
-        return LogOffset("high watermark", self.log.high_watermark, source)
-
-    @computed_once
-    def recovery_point(self) -> LogOffset:
-        """The end of what is known to be flushed to disk."""
-        return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
-
-    @computed_once
-    def cleaner_offset(self) -> LogOffset:
-        """The first offset that has not been compacted."""
-        return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
-
-    @computed_once
-    def last_stable_offset(self) -> LogOffset:
-        """The first open transaction or the high watermark, whichever is smaller.
-
-        Cost:
-            Reads the headers after the newest producer snapshot.
-        """
-        return LogOffset(
-            "last stable offset", self.log.last_stable_offset, "open transactions in the log"
-        )
-
-    def _checkpointed(self, name: str, file: str) -> LogOffset:
-        return LogOffset(name, self.log.checkpoint(file), file)
 
 
 END: Final = "end"
@@ -155,6 +63,14 @@ class OpenTransaction:
     producer_epoch: int
     last_timestamp: int
     coordinator_epoch: int
+
+
+class Given(NamedTuple):
+    """Offsets that a caller says; None for those that are found out."""
+
+    log_start_offset: int | None
+    high_watermark: int | Literal["end"] | None
+    log_end_offset: int | None
 
 
 class UnifiedLog:
@@ -190,9 +106,7 @@ class UnifiedLog:
             partition = show(open_partition(partition)).partition
         self.partition = partition
         self.use_index = use_index
-        self._high_watermark = high_watermark
-        self._log_start_offset = log_start_offset
-        self._log_end_offset = log_end_offset
+        self.given = Given(log_start_offset, high_watermark, log_end_offset)
         self.damage: dict[tuple[str, int | None], Defect] = {}
         self.copies: tuple[str, ...] = ()
 
@@ -202,11 +116,11 @@ class UnifiedLog:
 
     def shown_as(self, partition: PartitionDir, end: int | None = None) -> UnifiedLog:
         """Return the log with other files of its partition, same options; it may end earlier."""
-        ends = [one for one in (self._log_end_offset, end) if one is not None]
+        ends = [one for one in (self.given.log_end_offset, end) if one is not None]
         found = UnifiedLog(
             partition,
-            high_watermark=self._high_watermark,
-            log_start_offset=self._log_start_offset,
+            high_watermark=self.given.high_watermark,
+            log_start_offset=self.given.log_start_offset,
             log_end_offset=min(ends, default=None),
             use_index=self.use_index,
         )
@@ -235,11 +149,6 @@ class UnifiedLog:
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
 
-    @property
-    def has_watermark(self) -> bool:
-        """Whether the log directory's checkpoint has a high watermark."""
-        return self.checkpoint(file_names.HIGH_WATERMARKS) is not None
-
     def lacks(self, first: int, end: int) -> bool:
         """Return whether it does not have offsets that no segment of the partition has."""
         return first < end
@@ -264,20 +173,32 @@ class UnifiedLog:
         return self.segments[0].base_offset if self.segments else 0
 
     @computed_once
+    def offsets(self) -> LogOffsets:
+        """Its named offsets, each with its source."""
+        return LogOffsets(self)
+
+    @property
     def log_start_offset(self) -> int:
         """The first readable offset: given or noted in the checkpoint, at least the first
         segment's.
         """
-        noted = self._log_start_offset
-        if noted is None:
-            noted = self.checkpoint(file_names.LOG_STARTS) or 0
-        return max(self.first_offset, noted)
+        return self.offsets.log_start_offset.known
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what is replicated, see `LogOffsets.high_watermark`."""
+        return self.offsets.high_watermark.known
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed sees: the high watermark or the first open transaction."""
+        return self.offsets.last_stable_offset.known
 
     @computed_once
     def log_end_offset(self) -> int:
         """The offset that the next record would get: given, or read from the active segment."""
-        if self._log_end_offset is not None:
-            return self._log_end_offset
+        if self.given.log_end_offset is not None:
+            return self.given.log_end_offset
         if self.partition.loaded is not None:
             return self.partition.loaded.log_end_offset
         if self.partition.end_offset is not None:
@@ -287,25 +208,9 @@ class UnifiedLog:
         with self.open_segment(self.segments[-1]) as active:
             return active.next_offset()
 
-    @computed_once
-    def high_watermark(self) -> int:
-        """The end of what is replicated: given or from the checkpoint; never outside the log.
-
-        Without a checkpoint entry it is the log end, as in a broker that is the only replica. A
-        broker also starts from the checkpoint, which it writes every 5 seconds.
-        """
-        noted = self._high_watermark
-        if noted is None:
-            noted = self.checkpoint(file_names.HIGH_WATERMARKS)
-        if noted is None or noted == END:
-            return self.log_end_offset
-        return max(self.log_start_offset, min(noted, self.log_end_offset))
-
-    @computed_once
-    def last_stable_offset(self) -> int:
-        """The end of what read_committed sees: the high watermark or the first open transaction."""
-        firsts = (transaction.first_offset for transaction in self.open_transactions())
-        return min(firsts, default=self.high_watermark)
+    def end_of_copy(self, copy: PartitionDir) -> int:
+        """Return the log end offset of a copy after a start, which may be this one."""
+        return self.log_end_offset if copy is self.partition else _end_of(copy)
 
     def fetch_bounds(self, isolation: Isolation) -> tuple[int, int]:
         """Return the first offset and the end offset that consumers of an isolation level may read.
@@ -453,3 +358,123 @@ class UnifiedLog:
         """Return the ordinal of the last segment with a base offset <= `offset`, or None."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
+
+
+@lru_cache(256)
+def _end_of(copy: PartitionDir) -> int:
+    return UnifiedLog(show(copy).partition).log_end_offset
+
+
+class LogOffsets:
+    """The named offsets of one log, computed when asked for."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self.log = log
+
+    def __iter__(self) -> Iterator[LogOffset]:
+        """Yield all of them, the log start offset first."""
+        yield self.log_start_offset
+        yield self.log_end_offset
+        yield self.high_watermark
+        yield self.last_stable_offset
+        yield self.recovery_point
+        yield self.cleaner_offset
+
+    @computed_once
+    def log_start_offset(self) -> LogOffset:
+        """The first readable offset."""
+        first, source = self.log.first_offset, OffsetSource.GIVEN
+        noted = self.log.given.log_start_offset
+        if noted is None:
+            noted, source = self.log.checkpoint(file_names.LOG_STARTS), OffsetSource.CHECKPOINT
+        if noted is None or (noted <= first and source == OffsetSource.CHECKPOINT):
+            noted, source = first, OffsetSource.LOG
+        return LogOffset("log start offset", max(first, noted), source)
+
+    @computed_once
+    def log_end_offset(self) -> LogOffset:
+        """The offset that the next record would get."""
+        end, source = self.log.log_end_offset, OffsetSource.LOG
+        # No reader needs it, and a store would be asked once more.
+        is_asked = not is_object(self.log.partition.path) and self.log.was_closed
+        if is_asked and self.log.checkpoint(file_names.RECOVERY_POINTS) == end:
+            source = OffsetSource.RECOVERY_POINT
+        return LogOffset("log end offset", end, source)
+
+    @computed_once
+    def high_watermark(self) -> LogOffset:
+        """The end of what is replicated.
+
+        It is given, or noted in the checkpoint of a log directory that was closed cleanly, or the
+        smallest end of the copies that the metadata in the run's log directories say are in sync.
+        Of a broker that runs, and where nobody knows that, the checkpoint counts, which brokers
+        write every 5 seconds; without an entry it is the log end.
+
+        Cost:
+            Where a checkpoint is behind the log: reads the metadata and the ends of other copies.
+        """
+        end, source, reason = self.log.log_end_offset, OffsetSource.GIVEN, ""
+        noted = self.log.given.high_watermark
+        if noted == END:
+            noted = end
+        if noted is None:
+            noted, source = self.log.checkpoint(file_names.HIGH_WATERMARKS), OffsetSource.CHECKPOINT
+            if (noted is None or noted < end) and self._is_known_to_metadata:
+                found = in_sync(self.log.partition, self.log.end_of_copy)
+                reason = found.reason
+                if found.end is not None:
+                    noted, source = found.end, OffsetSource.IN_SYNC
+        if noted is None:
+            noted, source = end, OffsetSource.LOG
+        value = max(self.log.log_start_offset, min(noted, end))
+        above = max(0, end - value)
+        return LogOffset("high watermark", value, source, above, reason if above else "")
+
+    @property
+    def _is_known_to_metadata(self) -> bool:
+        """Whether the metadata say more of the high watermark than the checkpoint does."""
+        partition = self.log.partition
+        is_hosted = partition.name is not None and partition.state == DirectoryState.LIVE
+        if not is_hosted or partition.topic == CLUSTER_METADATA:
+            return False
+        return not (self.log.was_closed or self.log.may_grow)
+
+    @computed_once
+    def last_stable_offset(self) -> LogOffset:
+        """The first open transaction or the high watermark, whichever is smaller.
+
+        Cost:
+            Reads the headers after the newest producer snapshot.
+        """
+        mark = self.high_watermark
+        value, source = mark.known, mark.source
+        for one in self.log.open_transactions()[:1]:
+            value, source = one.first_offset, OffsetSource.TRANSACTION
+        end = self.log.log_end_offset
+        return LogOffset("last stable offset", value, source, max(0, end - value))
+
+    @computed_once
+    def recovery_point(self) -> LogOffset:
+        """The end of what is known to be flushed to disk."""
+        return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
+
+    @computed_once
+    def cleaner_offset(self) -> LogOffset:
+        """The first offset that has not been compacted."""
+        return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
+
+    def _checkpointed(self, name: str, file: str) -> LogOffset:
+        return LogOffset(name, self.log.checkpoint(file), OffsetSource.CHECKPOINT)
+
+    def of_partition(self, isolation: Isolation) -> PartitionOffsets:
+        """Return those that decide what a reader gets."""
+        partition = self.log.partition
+        return PartitionOffsets(
+            partition.topic,
+            -1 if partition.partition is None else partition.partition,
+            self.log.first_offset,
+            self.log_start_offset,
+            self.high_watermark,
+            self.last_stable_offset if isolation == Isolation.READ_COMMITTED else None,
+            self.log_end_offset,
+        )

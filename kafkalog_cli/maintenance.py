@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
-    from kafkalog.unified_log import LogOffset
+    from kafkalog.offsets import LogOffset
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
@@ -31,7 +31,7 @@ def configs_text(configs: Iterable[ConfigValue]) -> str:
 
 
 def marks_text(marks: Iterable[LogOffset]) -> str:
-    """Return `high watermark 1000 (replication-offset-checkpoint), ...`."""
+    """Return `high watermark 1000 (checkpoint), ...`."""
     return ", ".join(
         f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
     )

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
+    from kafkalog.offsets import LeftOut, PartitionOffsets
     from kafkalog.parents import Parent
     from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
-    from kafkalog.tables.model import LeftOut, PartitionEnd
+    from kafkalog.state.model import Groups
     from kafkalog.view import Difference, Shown
 
 shows_tracebacks = False
@@ -124,21 +125,25 @@ def failures_shown() -> Iterator[None]:
 _NAMES_MAX: Final = 5
 
 
-def left_out_lines(left: LeftOut) -> Iterator[str]:
-    """Yield a line per bound that leaves records of a log out."""
-    for what, offsets in (
-        (
-            "records above the high watermark left out (--end log includes them)",
-            left.above_watermark,
-        ),
-        (
-            "records of open transactions and after them left out (--read-committed)",
-            left.above_last_stable,
-        ),
-    ):
-        if offsets:
-            names = [f"{name} from {offset}" for name, offset in offsets.items()]
-            yield f"{what}: {some_of(names)}"
+def left_out_lines(left: LeftOut, hint: str = " (--end log includes them)") -> Iterator[str]:
+    """Yield a line per bound that leaves records of a log out.
+
+    Args:
+        left: the records.
+        hint: how to get those above high watermarks.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, offset in left.above_watermark.items():
+        count = counted(left.records_above_watermark[name], "record")
+        reason = left.watermark_reasons.get(name, "")
+        by_reason.setdefault(reason, []).append(f"{name} from {offset}, {count}")
+    for reason, names in by_reason.items():
+        why = f"; the checkpoint counts: {reason}" if reason else ""
+        yield f"records above the high watermark left out{hint}: {some_of(names)}{why}"
+    if left.above_last_stable:
+        names = [f"{name} from {offset}" for name, offset in left.above_last_stable.items()]
+        what = "records of open transactions and after them left out (--read-committed)"
+        yield f"{what}: {some_of(names)}"
     if left.below_log_start:
         names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
         yield f"records below the log start offset left out: {some_of(names)}"
@@ -255,11 +260,13 @@ class Outcome:
         if (text := summary(found)) is not None:
             show_warning(text)
 
-    def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
+    def leaves_out(
+        self, ends: Iterable[PartitionOffsets], hint: str = " (--end log includes them)"
+    ) -> None:
         """Note which records of the logs are not in the output, which is not a failure."""
-        from kafkalog.tables.model import LeftOut
+        from kafkalog.offsets import LeftOut
 
-        for line in left_out_lines(LeftOut.by(ends)):
+        for line in left_out_lines(LeftOut.by(ends), hint):
             show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] | None = None) -> None:
@@ -306,12 +313,25 @@ class Outcome:
 
 
 def report_gaps(
-    outcome: Outcome, topic: InternalTopic, incomplete: Sequence[int], undecoded: int
+    outcome: Outcome,
+    topic: InternalTopic,
+    incomplete: Sequence[int],
+    undecoded: int,
+    needed: Sequence[int] | None = None,
 ) -> None:
-    """Warn of what an answer from an internal topic lacks; that is a failure."""
-    missing = topic.missing_count
+    """Warn of what an answer from an internal topic lacks; that is a failure.
+
+    Args:
+        outcome: becomes a failure.
+        topic: the topic.
+        incomplete: its partitions that could not be read completely.
+        undecoded: how many records could not be decoded.
+        needed: its missing partitions that matter, -1 if no number is known; all if None.
+    """
+    missing = topic.missing_count if needed is None else len(needed)
     if missing:
-        numbers = some_of([str(number) for number in islice(topic.missing(), _NAMES_MAX + 1)])
+        named = islice(topic.missing() if needed is None else needed, _NAMES_MAX + 1)
+        numbers = some_of([str(number) if number >= 0 else "of unknown number" for number in named])
         show_warning(
             f"{counted(missing, 'partition')} of {topic.name} not in PATH: {numbers}. "
             "What belongs to them is not shown."
@@ -322,3 +342,11 @@ def report_gaps(
     if undecoded:
         show_warning(f"{counted(undecoded, 'record')} of {topic.name} could not be decoded.")
     outcome.fail_if(bool(missing or incomplete or undecoded))
+
+
+def report_groups(outcome: Outcome, found: Groups) -> None:
+    """Warn of what an answer about groups lacks, and note what it leaves out."""
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    shares = found.shares
+    report_gaps(outcome, shares.topic, shares.incomplete, shares.undecoded, sorted(shares.missing))
+    outcome.leaves_out(found.cut, hint="")

@@ -18,7 +18,7 @@ from kafkalog.datasets.sql import TABLES, Database, usual_columns
 from kafkalog.errors import KafkaLogError, UnsupportedError, UsageError
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.wording import counted
-from kafkalog_cli.outcome import Outcome, report_gaps, show_error, show_note
+from kafkalog_cli.outcome import Outcome, report_groups, show_error, show_note
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.progress import waiting_for
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.model import Defect
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.model import Groups
-    from kafkalog.tables.model import Answer, PartitionEnd
+    from kafkalog.tables.model import Answer
     from kafkalog.view import Difference
 
 
@@ -113,7 +114,7 @@ class Damage:
         self._outcome = outcome
         self._defects: set[tuple[str, str, int | None]] = set()
         self._differences: dict[str, Difference] = {}
-        self._ends: dict[str, PartitionEnd] = {}
+        self._ends: dict[str, PartitionOffsets] = {}
         self._groups: Groups | None = None
 
     def found(self, defect: Defect) -> None:
@@ -129,7 +130,7 @@ class Damage:
         """Take how the view of a partition differs from its files."""
         self._differences[difference.path] = difference
 
-    def leaves_out(self, end: PartitionEnd) -> None:
+    def leaves_out(self, end: PartitionOffsets) -> None:
         """Take the bounds of a partition whose records are not all in an answer."""
         self._ends[end.name] = end
 
@@ -142,7 +143,7 @@ class Damage:
         self._outcome.differs(self._differences.values())
         self._outcome.leaves_out(self._ends.values())
         if (groups := self._groups) is not None:
-            report_gaps(self._outcome, groups.topic, groups.incomplete, groups.undecoded)
+            report_groups(self._outcome, groups)
             self._groups = None
         more = len(self._defects) - _SHOWN_MAX
         if more > 0:

@@ -170,7 +170,12 @@ def read_cluster_image(log_dir: LogDirListing) -> ClusterImage | None:
         20 MB of records.
     """
     directory = metadata_partition(log_dir)
-    if directory is None or not directory.segments:
+    return None if directory is None else read_image(directory)
+
+
+def read_image(directory: PartitionDir) -> ClusterImage | None:
+    """Read the image in a directory of `__cluster_metadata-0`, as `read_cluster_image`."""
+    if not directory.segments:
         return None
     reader = ImageReader(directory)
     reader.begin()

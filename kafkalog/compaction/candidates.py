@@ -22,8 +22,9 @@ from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Sk
 from kafkalog.configs.sources import COMPACTED_TOPICS
 from kafkalog.errors import DataError, UsageError
 from kafkalog.model import Batch
+from kafkalog.offsets import LogOffset, OffsetSource
 from kafkalog.paths import file_system
-from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
+from kafkalog.unified_log import LogOffsets, UnifiedLog
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -192,25 +193,21 @@ def find_candidate(
         return replace(found, skip=skip)
     if not partition.segments:
         return replace(found, skip=Skip.NOTHING)
-    marks = LogOffsets(partition, high_watermark=request.high_watermark)
+    marks = UnifiedLog(partition, high_watermark=request.high_watermark).offsets
     start, end, cleaned = marks.log_start_offset, marks.high_watermark, _cleaner_offset(
         marks, request
     )  # fmt: skip
     # A missing entry reads as the log start, below which nothing is cleaned: say so instead.
-    is_noted = request.high_watermark is not None or (
-        marks.log.checkpoint(file_names.HIGH_WATERMARKS) is not None
-    )
-    if not is_noted:
+    if end.source == OffsetSource.LOG:
         return replace(found, marks=(start, cleaned), skip=Skip.NO_HIGH_WATERMARK)
     log = UnifiedLog(partition, high_watermark=end.value)
     cleanable = find_cleanable(log, config, request.now_ms, cleaned.value, request.up_to_offset)
     delay = compaction_delay_ms(
         log, cleanable, configs.number("max.compaction.lag.ms"), request.now_ms
     )
-    stable = LogOffset("last stable offset", log.last_stable_offset, "open transactions in the log")
     return replace(
         found,
-        marks=(start, end, stable, cleaned),
+        marks=(start, end, marks.last_stable_offset, cleaned),
         high_watermark=end.value,
         cleanable=cleanable,
         delay_ms=delay,
@@ -286,7 +283,7 @@ def _skip_by_configs(configs: TopicConfigs) -> Skip | None:
 def _cleaner_offset(marks: LogOffsets, request: CompactionRequest) -> LogOffset:
     if request.first_dirty_offset is None:
         return marks.cleaner_offset
-    return LogOffset("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")
+    return LogOffset("cleaner offset", request.first_dirty_offset, OffsetSource.GIVEN)
 
 
 # A cleaner looks again every log.cleaner.backoff.ms (15 s): hours are no delay but a standstill.

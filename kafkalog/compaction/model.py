@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Batch, Defect
-    from kafkalog.unified_log import LogOffset
+    from kafkalog.offsets import LogOffset
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""

@@ -134,12 +134,13 @@ class Comparer:
         topic_id = None
         with suppress(DataError):
             topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
-        is_noted = log.checkpoint(file_names.HIGH_WATERMARKS) is not None
+        # What a follower goes back to, whatever a leader would compute.
+        noted = log.checkpoint(file_names.HIGH_WATERMARKS)
         return Side(
             partition.path,
             log.log_start_offset,
             log.log_end_offset,
-            log.high_watermark if is_noted else None,
+            None if noted is None else max(log.log_start_offset, min(noted, log.log_end_offset)),
             log.leader_epochs,
             topic_id,
         )

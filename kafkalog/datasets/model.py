@@ -13,8 +13,8 @@ from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.model import Groups
-    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
 
 
@@ -67,7 +67,7 @@ class Tables:
     threads: int | None = None
     on_defect: Callable[[Defect], object] = field(default=raise_defect, compare=False)
     differences: Callable[[Difference], object] | None = field(default=None, compare=False)
-    ends: Callable[[PartitionEnd], object] | None = field(default=None, compare=False)
+    ends: Callable[[PartitionOffsets], object] | None = field(default=None, compare=False)
     on_groups: Callable[[Groups], object] | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
 

@@ -73,14 +73,14 @@ def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
         for one in group.offsets:
             if tables.topics is not None and one.topic not in tables.topics:
                 continue
-            end = ends.of(one.topic, one.partition)
+            found = ends.lag(one)
             yield {
                 "group_id": one.group,
                 "topic": one.topic,
                 "partition": one.partition,
                 "offset": one.offset,
-                "end_offset": end,
-                "lag": None if end is None or one.offset is None else max(0, end - one.offset),
+                "end_offset": found.end_offset,
+                "lag": found.lag,
                 "leader_epoch": one.leader_epoch,
                 "metadata": one.metadata,
                 "committed_at": _microseconds(one.committed_ms),
@@ -95,7 +95,7 @@ def _commits(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
 
 
 def _microseconds(time_ms: int | None) -> int | None:
-    if time_ms is None or abs(time_ms) > MILLISECONDS_MAX:
+    if time_ms is None or time_ms == -1 or abs(time_ms) > MILLISECONDS_MAX:
         return None
     return time_ms * 1000
 

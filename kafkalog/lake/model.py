@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
+from kafkalog.offsets import LeftOut
 from kafkalog.paths.file_system import absolute
 from kafkalog.paths.uris import LOCAL
-from kafkalog.tables.model import LeftOut, LossReason, Request
+from kafkalog.tables.model import LossReason, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.tables.model import Loss, Offsets, PartitionEnd
+    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.tables.model import Loss, Offsets
     from kafkalog.typed import TypedColumn
 
 
@@ -393,7 +395,7 @@ class ExportSummary:
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     merged: Merged = field(default_factory=Merged)
     rejects_at: str = ""
-    ends: tuple[PartitionEnd, ...] = ()
+    ends: tuple[PartitionOffsets, ...] = ()
     log_bytes: int = 0
 
     @property

@@ -34,15 +34,10 @@ from kafkalog.lake.model import Gap, Increment
 from kafkalog.lake.options import options_of, require_what_applies
 from kafkalog.lake.targets import file_name
 from kafkalog.model import LogView, computed_once
+from kafkalog.offsets import LeftOut, PartitionOffsets
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import (
-    OF_LOGS,
-    LeftOut,
-    PartitionEnd,
-    TableName,
-    partition_ends,
-)
+from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
 from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import table_schema
 
@@ -54,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
-VERSION = 1
+VERSION = 2
 _TASK_SIZE_MIN = 1 << 20
 _BY_PATH = ("topic", "partition")
 _WITH_STATES = (TableName.RECORDS, TableName.BATCHES)
@@ -109,7 +104,7 @@ class Plan:
     columns: tuple[str, ...]
     sources: dict[str, int]
     parts: tuple[Part, ...]
-    ends: tuple[PartitionEnd, ...] = ()
+    ends: tuple[PartitionOffsets, ...] = ()
     increment: Increment | None = None
     schema: str | None = None
 
@@ -169,7 +164,7 @@ class Plan:
             tuple(fields["columns"]),
             fields["sources"],
             tuple(Part.from_json(one) for one in fields["parts"]),
-            tuple(PartitionEnd(**one) for one in fields["ends"]),
+            tuple(PartitionOffsets.from_json(one) for one in fields["ends"]),
             None if fields["increment"] is None else Increment.from_json(fields["increment"]),
             fields.get("schema"),
         )
@@ -202,11 +197,7 @@ _PLAN = Fields(
                 }
             )
         ),
-        "ends": Items(
-            schema_of(
-                PartitionEnd, optional=("last_stable_offset", "first_offset", "log_start_offset")
-            )
-        ),
+        "ends": Items(schema_of(PartitionOffsets)),
     },
     {"schema": Text()},
 )
@@ -254,7 +245,7 @@ def make_plan(
         columns.append("leader_epoch")  # tells records apart that another leader replaced
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
-    ends: list[PartitionEnd] = []
+    ends: list[PartitionOffsets] = []
     increment = None
 
     def gaps(target: Target) -> None:

@@ -16,7 +16,8 @@ from kafkalog.errors import RefusedError
 from kafkalog.lake.delta_log import append_delta, commit_delta, delta_commit, delta_schema
 from kafkalog.lake.files import CountedFile
 from kafkalog.lake.model import REJECTS, Rejects
-from kafkalog.tables.model import TableName, name_of
+from kafkalog.offsets import name_of
+from kafkalog.tables.model import TableName
 from kafkalog.tables.schemas import SCHEMAS
 from kafkalog.wording import counted
 

@@ -22,7 +22,7 @@ from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, Partitio
 from kafkalog.paths import file_system
 from kafkalog.retention.partition import judge_partition
 from kafkalog.state.groups import EndOffsets, read_groups
-from kafkalog.state.model import OffsetLag, total_lag
+from kafkalog.state.model import total_lag
 from kafkalog.state.transactions import read_transactions
 from kafkalog.targets import open_targets, partitions_of
 from kafkalog.verification import Findings
@@ -290,9 +290,7 @@ class Gathering:
         ends = EndOffsets(self._targets)
         groups = []
         for group in found.groups.values():
-            offsets = tuple(
-                OffsetLag(one, ends.of(one.topic, one.partition)) for one in group.offsets
-            )
+            offsets = tuple(map(ends.lag, group.offsets))
             groups.append(GroupFacts(group, offsets, total_lag(offsets)))
         return sorted(groups, key=lambda one: (-(one.lag or 0), one.group.name))
 

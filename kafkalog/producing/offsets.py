@@ -123,7 +123,9 @@ def committed_offsets(
     for group in groups.groups.values():
         for one in group.offsets:
             log = logs.get((one.topic, one.partition))
-            if log is not None and one.offset is not None and not one.is_pending:
+            if one.offset is None or one.is_pending or one.is_share:
+                continue
+            if log is not None:
                 found.setdefault(log, []).append(one)
     return found
 

@@ -18,13 +18,14 @@ from kafkalog.producing.offsets import OffsetMap, committed_offsets, translation
 from kafkalog.producing.progress import ProgressFile
 from kafkalog.producing.routes import require_topics_in, routes_of
 from kafkalog.producing.sending import PREFIX, Sending
-from kafkalog.tables.model import PartitionEnd, partition_ends
 from kafkalog.tables.model import Request as Rows
+from kafkalog.tables.model import partition_ends
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.producing.lanes import Lane
     from kafkalog.producing.model import Replayed, TranslatedOffset
     from kafkalog.state.model import GroupOffset
@@ -83,7 +84,7 @@ class Replay:
         self._listener = listener
         self.routes, self.left_out = routes_of(targets, request, listener.failed)
 
-    def ends(self) -> list[PartitionEnd]:
+    def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
         rows = Rows(
             isolation=self._request.reading.isolation,

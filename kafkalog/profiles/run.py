@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables import Request
-    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
 
 
@@ -73,7 +73,7 @@ def profile_logs(
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
     differences: Callable[[Difference], object] | None = None,
-    ends: Callable[[PartitionEnd], object] | None = None,
+    ends: Callable[[PartitionOffsets], object] | None = None,
     missing: Callable[[Defect], object] = raise_defect,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:

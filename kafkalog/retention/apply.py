@@ -24,12 +24,13 @@ from kafkalog.journal.requirements import (
     require_start,
 )
 from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.offsets import OffsetSource
 from kafkalog.paths import file_system
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import PartitionRetention, SegmentFacts, judge_partition
 from kafkalog.storage import require_writable
 from kafkalog.text_files import checkpoint_text, read_leader_epochs
-from kafkalog.unified_log import LogOffsets
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,7 +231,7 @@ def _require_local(found: PartitionRetention) -> None:
 
 
 def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
-    if given is None and found.marks[1].source != file_names.HIGH_WATERMARKS:
+    if given is None and found.marks[1].source == OffsetSource.LOG:
         raise RefusedError(
             f"{file_names.HIGH_WATERMARKS} has no entry: what is replicated, and so may be "
             "deleted, is not known.",
@@ -253,10 +254,9 @@ def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None
 
 def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
     """Check that the log will not start above the high watermark, which no start may raise."""
-    marks = LogOffsets(
+    watermark = UnifiedLog(
         found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset
-    )
-    watermark = marks.high_watermark.value or 0
+    ).high_watermark
     if found.log.log_start_offset > watermark:
         raise RefusedError(
             f"The log would start at {found.log.log_start_offset}, above the high watermark "

@@ -20,6 +20,7 @@ from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import DataError
 from kafkalog.model import Batch, Defect
+from kafkalog.offsets import LogOffset, OffsetSource
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -32,7 +33,7 @@ from kafkalog.retention.model import (
 )
 from kafkalog.retention.remote import RemoteRetention, judge_remote
 from kafkalog.retention.verdicts import detail_of, judge_segments, run_policies
-from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -256,16 +257,16 @@ def judge_partition(
         A few index lookups per segment, and the tail of the active one; no log is scanned.
     """
     segments, end_offset = read_segments(UnifiedLog(partition))
-    marks = LogOffsets(
+    marks = UnifiedLog(
         partition,
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,
         log_end_offset=end_offset,
-    )
+    ).offsets
     log = LogFacts(
         segments=tuple(segments),
-        log_start_offset=marks.log_start_offset.value or 0,
-        high_watermark=marks.high_watermark.value or 0,
+        log_start_offset=marks.log_start_offset.known,
+        high_watermark=marks.high_watermark.known,
         log_end_offset=end_offset,
     )
     policy, used = policy_of(partition, configs)
@@ -289,9 +290,9 @@ def judge_partition(
             raised_to=None if policy.is_tiered else outcome.log.log_start_offset,
         )
         if remote.started_at != noted:
-            start = replace(start, value=remote.started_at, source="remote storage")
+            start = replace(start, value=remote.started_at, source=OffsetSource.REMOTE)
         elif log_start_offset is None:
-            start = replace(start, value=noted, source=file_names.LOG_STARTS)
+            start = replace(start, value=noted, source=OffsetSource.CHECKPOINT)
     return PartitionRetention(
         partition=partition,
         configs=used,

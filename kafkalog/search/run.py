@@ -13,6 +13,7 @@ from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, ShortageError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record, Replicas
+from kafkalog.offsets import name_of
 from kafkalog.paths import file_system
 from kafkalog.search.scanning import (
     Found,
@@ -24,7 +25,7 @@ from kafkalog.search.scanning import (
     records_of,
 )
 from kafkalog.state.transactions import owners
-from kafkalog.tables.model import Request, log_of, name_of
+from kafkalog.tables.model import Request, log_of
 from kafkalog.targets import open_targets
 
 if TYPE_CHECKING:

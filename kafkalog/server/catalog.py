@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -36,7 +36,7 @@ from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.remote_logs import with_tiers
 from kafkalog.server.open_files import OpenFiles
 from kafkalog.server.served_log import ServedLog
-from kafkalog.targets import best_replica, look_at_targets, require_topics
+from kafkalog.targets import best_replica, log_dirs_of, look_at_targets, require_topics
 from kafkalog.text_files import epoch_end, read_leader_epochs, read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Catalog:
         self._weight = 0
         self._files = OpenFiles()
         self.log_dirs: list[str] = []
+        self._places: tuple[str, ...] = ()
         self.topics: dict[str, Topic] = {}
         self._by_id: dict[str, Topic] | None = None
         self.left_out = 0
@@ -357,7 +358,8 @@ class Catalog:
             self._opening.pop(key, None)
 
     def _open(self, partition: ServedPartition) -> ServedLog:
-        best = best_replica([list_partition(path) for path in partition.paths or partition.remote])
+        copies = [list_partition(path) for path in partition.paths or partition.remote]
+        best = best_replica([replace(one, log_dirs=self._places) for one in copies])
         if partition.paths and partition.remote:
             best = with_tiers(best, partition.remote, self._metadata)
         return ServedLog(best, self._options, self._listener, self._files)
@@ -387,6 +389,7 @@ class Catalog:
         targets = look_at_targets(paths, failed=failed, parents=parents)
         if not targets and errors:
             raise errors[0]
+        self._places = log_dirs_of(targets)
         for target in targets:
             if isinstance(target, PartitionDir):
                 yield target.path, target.name

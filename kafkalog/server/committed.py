@@ -154,7 +154,7 @@ class CommittedOffsets:
         return {
             (one.topic, one.partition): Commit(one.offset, one.leader_epoch, one.metadata)
             for one in (() if known is None else known.offsets)
-            if one.offset is not None and not one.is_pending  # of an open transaction
+            if one.offset is not None and not (one.is_pending or one.is_share)
             if wanted is None or (one.topic, one.partition) in wanted
         }
 

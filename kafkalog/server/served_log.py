@@ -121,6 +121,9 @@ class ServedLog:
         self._directory = directory
         self._told: set[tuple[str, int]] = set()
         self._show(directory)
+        mark = self.log.offsets.high_watermark
+        if mark.above and not self.log.may_grow:
+            listener.noted(f"{directory.path}: {mark.left_out}")
 
     def _show(self, directory: PartitionDir) -> None:
         self._directory = directory

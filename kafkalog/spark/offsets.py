@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -291,8 +292,12 @@ def planned(
             if edge is not None:
                 edge.require_known(key_of(target.partition) for target in targets)
         tell_differences(targets, None)
-        found = each_planned(targets, within_edges, at_ms, gaps)
-        return [split for splits, _ in found for split in splits]
+        found = list(each_planned(targets, within_edges, at_ms, gaps))
+    cut = [end for _, end in found if end is not None and end.high_watermark.above]
+    if cut:
+        more = f" (and of {len(cut) - 1} more)" if len(cut) > 1 else ""
+        warnings.warn(f"{cut[0].name}: {cut[0].high_watermark.left_out}{more}", stacklevel=2)
+    return [split for splits, _ in found for split in splits]
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

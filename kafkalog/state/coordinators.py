@@ -6,17 +6,19 @@ Follows `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partiti
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.targets import live_partitions
+from kafkalog.targets import live_partitions, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kafkalog.errors import DataError
 
 _INT_MIN: Final = 1 << 31
 """Java's smallest int, as an unsigned number."""
@@ -47,6 +49,7 @@ class InternalTopic:
         counted: by what that is known: `metadata`, or `directories` for the largest number + 1.
         replicas: partition to its directories, in the order of the places.
         topic_names: the ids of all topics that the metadata know, with their names.
+        unlisted: partitions whose directories cannot be listed, with the errors.
     """
 
     name: str
@@ -54,15 +57,17 @@ class InternalTopic:
     counted: str
     replicas: dict[int, list[PartitionDir]]
     topic_names: dict[str, str]
+    unlisted: dict[int, DataError] = field(default_factory=dict)
 
     @property
     def missing_count(self) -> int:
-        """How many partitions have no replica here."""
-        return self.count - len(self.replicas)
+        """How many partitions have no directory here."""
+        return self.count - len(self.replicas) - len(self.unlisted)
 
     def missing(self) -> Iterator[int]:
-        """Yield the partitions without a replica here."""
-        return (number for number in range(self.count) if number not in self.replicas)
+        """Yield the partitions without a directory here."""
+        here = {*self.replicas, *self.unlisted}
+        return (number for number in range(self.count) if number not in here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,11 @@ def internal_topic(
         if partition.topic == name and (partition.partition or 0) >= 0:
             assert partition.partition is not None, "a live directory's name has a number"
             replicas.setdefault(partition.partition, []).append(partition)
+    errors = {
+        number: error
+        for (topic, number), error in unlisted(targets).items()
+        if topic == name and number is not None and number not in replicas
+    }
     read = (read_cluster_image(one) for one in targets if isinstance(one, LogDirListing))
     images = [image for image in read if image is not None]
     names = {topic_id: topic for image in images for topic_id, topic in image.names.items()}
@@ -125,5 +135,7 @@ def internal_topic(
     if count is not None:
         # A topic never loses partitions: larger numbers are not its own.
         replicas = {number: found for number, found in replicas.items() if number < count}
-        return InternalTopic(name, count, "metadata", replicas, names)
-    return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas, names)
+        errors = {number: error for number, error in errors.items() if number < count}
+        return InternalTopic(name, count, "metadata", replicas, names, errors)
+    count = max((*replicas, *errors), default=-1) + 1
+    return InternalTopic(name, count, "directories", replicas, names, errors)

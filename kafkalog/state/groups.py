@@ -16,15 +16,19 @@ from formats.late_classes import dataclass
 from formats.topic_names import CONSUMER_OFFSETS
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
+from kafkalog.living import listing_again
+from kafkalog.model import Isolation
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import internal_topic
-from kafkalog.state.latest import Latest, LatestLog, last_of_keys, latest_logs
-from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, moment_of
+from kafkalog.state.latest import Latest, LatestLog, LatestRecords, last_of_keys, latest_logs
+from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, OffsetLag, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
-from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.state.share_groups import ShareOffsets
+from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.coordinators import InternalTopic
 
 # Record types, which are the versions of keys: 0 and 1 are offsets, 2 a classic group.
@@ -59,6 +64,7 @@ _KINDS: Final = (
     _Kind("streams", "17", "19", "20", "22", 1),
 )
 _STREAMS_TOPOLOGY: Final = "23"
+_SHARE_PARTITIONS: Final = "15"
 
 
 def groups(
@@ -109,48 +115,81 @@ def read_groups(
         Keys and values of the live offsets in memory, and objects for all other records.
     """
     topic = internal_topic(CONSUMER_OFFSETS, targets)
-    if not topic.replicas:
+    if not (topic.replicas or topic.unlisted):
         raise NotFoundError(
             "There is no partition of __consumer_offsets here.",
             path=targets[0].path if targets else None,
             hint="Give the log directories of all brokers: each has a part of it.",
         )
-    found = Groups({}, topic)
+    found = Groups({}, topic, ShareOffsets(targets, at, defects, progress, failed))
     names = _TopicNames(topic, targets)
-    logs = latest_logs(topic, found.incomplete, at, defects, progress, failed)
-    for number, log in logs:
-        partition = _PartitionState(number, log, names)
+    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    for number, log in latest_logs(*read):
+        found.cut += log.cut
+        partition = _PartitionState(number, log, names, found.shares)
         for group in partition.groups():
             found.groups[group.name] = group
         found.undecoded += partition.undecoded
+    found.cut += found.shares.cut
     return found
 
 
 class EndOffsets:
-    """The high watermarks of partitions, from the best replica of each; read when asked for.
+    """The offsets of partitions, from the best replica of each; read when asked for.
 
     Attributes:
-        errors: why the end offsets of some partitions, which are here, are not known.
+        errors: why the offsets of some partitions, which are here, are not known.
     """
 
     def __init__(self, targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> None:
         self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
         for partition in live_partitions(targets):
             self._replicas[partition.topic, partition.partition].append(partition)
-        self._known: dict[tuple[str, int], int | None] = {}
+        self._unlisted = unlisted(targets)
+        self._known: dict[tuple[str, int], PartitionOffsets | None] = {}
         self.errors: list[KafkaLogError] = []
+
+    @property
+    def cut(self) -> list[PartitionOffsets]:
+        """Those asked for so far that have records above their high watermarks."""
+        return [one for one in self._known.values() if one and one.high_watermark.above]
 
     def of(self, topic: str, partition: int) -> int | None:
         """Return the high watermark; None if the partition is not here or cannot be read."""
+        found = self._offsets(topic, partition)
+        return None if found is None else found.high_watermark.known
+
+    def lag(self, commit: GroupOffset) -> OffsetLag:
+        """Return a committed offset with the end of its partition, and whether it is outside."""
+        found, offset = self._offsets(commit.topic, commit.partition), commit.offset
+        if found is None or offset is None or commit.is_share:  # a share partition moves on
+            return OffsetLag(commit, None if found is None else found.high_watermark.known)
+        outside = None
+        if offset > found.end.known:
+            outside = f"above the log end {found.end.value}: the next fetch is out of range"
+        elif offset < found.start.known:
+            outside = f"below the log start {found.start.value}: the next fetch is out of range"
+        return OffsetLag(commit, found.high_watermark.known, outside)
+
+    def _offsets(self, topic: str, partition: int) -> PartitionOffsets | None:
         key = topic, partition
         if key not in self._known:
             self._known[key] = None
-            if replicas := self._replicas.get(key):
+            replicas, error = self._replicas.get(key), self._unlisted.get(key)
+            if replicas:
                 try:
-                    self._known[key] = UnifiedLog(best_replica(replicas).path).high_watermark
-                except DataError as error:
-                    self.errors.append(error)
+                    self._known[key] = _offsets_of(best_replica(replicas))
+                except DataError as why:
+                    error = why
+            if error is not None and self._known[key] is None:
+                self.errors.append(error)
         return self._known[key]
+
+
+@listing_again
+def _offsets_of(partition: PartitionDir) -> PartitionOffsets:
+    log = UnifiedLog(show(partition.listed_again()).partition)
+    return log.offsets.of_partition(Isolation.READ_UNCOMMITTED)
 
 
 class _TopicNames:
@@ -181,8 +220,15 @@ class _TopicNames:
 class _PartitionState:
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, number: int, log: LatestLog, names: _TopicNames) -> None:
+    def __init__(
+        self,
+        number: int,
+        log: LatestLog[LatestRecords],
+        names: _TopicNames,
+        shares: ShareOffsets,
+    ) -> None:
         self._number = number
+        self._shares = shares
         self._names = names
         self._log = log
         self._newer = {_current_key(key) for key in log.newer}
@@ -203,7 +249,9 @@ class _PartitionState:
         for key in self._newer - records.seen:
             self._add(by_group, key, None, None)
         for name in sorted(by_group):
-            group = by_group[name].group(name, self._number, records, self._names)
+            some = by_group[name]
+            some.offsets += self._shares.of(name, list(some.share_partitions()))
+            group = some.group(name, self._number, records, self._names)
             if group is not None:
                 yield group
 
@@ -285,6 +333,13 @@ class _Records:
     records: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = field(default_factory=dict)
     offsets: list[GroupOffset] = field(default_factory=list)
     undecoded: int = 0
+
+    def share_partitions(self) -> Iterator[tuple[str, str, int]]:
+        """Yield id and name of the topic, and the number, of what a share group has begun."""
+        for _, value in self.records.get(_SHARE_PARTITIONS, [])[-1:]:
+            for one in value["initializedTopics"]:
+                for number in one["partitions"]:
+                    yield one["topicId"], one["topicName"], number
 
     def group(
         self, name: str, coordinator: int, records: OffsetRecords, names: _TopicNames

@@ -10,7 +10,7 @@ transaction and those of committed ones.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from formats import file_names
 from kafkalog.batches.selection import Selection
@@ -19,6 +19,7 @@ from kafkalog.errors import DataError, KafkaLogError, UnsupportedDataError
 from kafkalog.model import Defect, Isolation, Severity
 from kafkalog.targets import best_replica
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -187,8 +188,21 @@ class LatestRecords:
                 del written[key]
 
 
-class LatestLog:
-    """The latest records of one partition of a coordinator's topic, as of a moment.
+class TakesRows(Protocol):
+    """Takes the rows of a coordinator's log in order."""
+
+    def take(self, rows: Any) -> None:
+        """Take the next rows, a `pyarrow.RecordBatch` of `COLUMNS`."""
+
+    def finish(self) -> None:
+        """Let all rows count that were taken."""
+
+
+R = TypeVar("R", bound=TakesRows)
+
+
+class LatestLog(Generic[R]):
+    """The records of one partition of a coordinator's topic that count as of a moment.
 
     Args:
         number: of the partition.
@@ -196,9 +210,11 @@ class LatestLog:
         at: the moment; None for the high watermark.
         defects: called with each defect; reading goes on.
         progress: called with numbers of bytes as they are read.
+        records: makes what keeps those that count.
 
     Attributes:
         records: those that count.
+        cut: the offsets of the log, if it has records above the high watermark that might count.
         newer: keys with newer records that the cleaner has been over: it may have removed the
             record that counted at the moment.
         is_complete: whether all of the log could be read.
@@ -215,17 +231,21 @@ class LatestLog:
         at: Moment | None,
         defects: Callable[[Defect], object] | None,
         progress: Callable[[int], None] | None,
+        records: Callable[[], R],
     ) -> None:
         self._defects = defects
         self._progress = progress
-        self._log = UnifiedLog(replica.path)
+        self._log = UnifiedLog(show_now(replica).partition)
         self.is_complete = True
-        self.records = LatestRecords()
-        end = self._log.high_watermark
+        self.records = records()
+        end = mark = self._log.high_watermark
         if at is not None and at.time_ms is not None:
             end = min(end, self._first_later_than(at.time_ms, end))
         elif at is not None and at.partition == number:
             end = min(end, at.offset)
+        offsets = self._log.offsets
+        is_cut = end == mark and offsets.high_watermark.above > 0
+        self.cut = [offsets.of_partition(Isolation.READ_UNCOMMITTED)] if is_cut else []
         for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
             self.records.take(rows)
         self.records.finish()
@@ -282,7 +302,8 @@ def latest_logs(
     defects: Callable[[Defect], object] | None,
     progress: Callable[[int], None] | None,
     failed: Callable[[KafkaLogError], None] | None,
-) -> Iterator[tuple[int, LatestLog]]:
+    records: Callable[[], R],
+) -> Iterator[tuple[int, LatestLog[R]]]:
     """Yield each partition of a coordinator's topic with its log, read from the best replica.
 
     Args:
@@ -290,10 +311,16 @@ def latest_logs(
         incomplete: gets the numbers of the partitions of which not everything could be read.
         at, defects, progress: as for `LatestLog`.
         failed: called with what ended the reading of one log; without it the error is raised.
+        records: makes what keeps the records of one log.
     """
+    for number, error in sorted(topic.unlisted.items()):
+        if failed is None:
+            raise error
+        failed(error)
+        incomplete.append(number)
     for number, replicas in sorted(topic.replicas.items()):
         try:
-            log = LatestLog(number, best_replica(replicas), at, defects, progress)
+            log = LatestLog(number, best_replica(replicas), at, defects, progress, records)
         except DataError as error:
             if failed is None or isinstance(error, UnsupportedDataError):
                 raise

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.state.offset_rows import GroupOffsets
+    from kafkalog.state.share_groups import ShareOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class GroupOffset:
         producer_id: of the open transaction it belongs to; None if it counts.
         is_exact: whether compaction cannot have removed an older commit that counted then.
         is_complete: whether all of the partition's log could be read.
+        is_share: whether it is where a share partition starts, and `coordinator` is a partition of
+            `__share_group_state`.
+        delivered: records from there on that need no delivery any more; None if it is not known.
     """
 
     group: str
@@ -48,6 +53,8 @@ class GroupOffset:
     producer_id: int | None = None
     is_exact: bool = True
     is_complete: bool = True
+    is_share: bool = False
+    delivered: int | None = 0
 
     @property
     def is_pending(self) -> bool:
@@ -103,17 +110,23 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLag:
-    """A committed offset, and the end offset of its partition; None if that is not known."""
+    """A committed offset, and the end offset of its partition; None if that is not known.
+
+    Attributes:
+        outside: how it lies outside the log, in words; None if it does not.
+    """
 
     commit: GroupOffset
     end_offset: int | None
+    outside: str | None = None
 
     @property
     def lag(self) -> int | None:
-        """Records from the committed offset to the end."""
-        if self.end_offset is None or self.commit.offset is None:
+        """Records from the committed offset to the end; negative for an offset above it."""
+        offset, delivered = self.commit.offset, self.commit.delivered
+        if self.end_offset is None or offset is None or delivered is None:
             return None
-        return max(0, self.end_offset - self.commit.offset)
+        return self.end_offset - offset - delivered
 
 
 def total_lag(offsets: Iterable[OffsetLag]) -> int | None:
@@ -151,12 +164,16 @@ class Groups:
         topic: the replicas they were read from.
         incomplete: partitions whose log could not be read completely.
         undecoded: records whose key names no group that can be read.
+        shares: what was read of share groups.
+        cut: the offsets of its partitions that have records above their high watermarks.
     """
 
     groups: dict[str, Group]
     topic: InternalTopic
+    shares: ShareOffsets
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
+    cut: list[PartitionOffsets] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ class OffsetRecords:
             return None
         if offset.min(initial=0) < 0:  # the difference may need more than 64 bits
             offset = offset.astype(object)
-        return int(np.maximum(ends - offset, 0).sum(dtype=object))
+        return int((ends - offset).sum(dtype=object))
 
 
 class _Reader:

@@ -18,14 +18,16 @@ from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.living import answered
-from kafkalog.model import present_ms
+from kafkalog.model import Isolation, present_ms
+from kafkalog.paths import file_system
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import InternalTopic, internal_topic
-from kafkalog.state.latest import Latest, LatestLog, latest_logs
+from kafkalog.state.latest import Latest, LatestLog, LatestRecords, latest_logs
 from kafkalog.state.model import Moment, moment_of
-from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
 from kafkalog.unified_log import OpenTransaction, UnifiedLog
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     import os
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.offsets import PartitionOffsets
 
 TIMEOUT_MS: Final = 900_000
 """Default of `transaction.max.timeout.ms`."""
@@ -112,6 +115,7 @@ class Transactions:
         incomplete: partitions of `__transaction_state` that could not be read completely.
         undecoded: records that could not be decoded.
         errors: why the data of some partitions could not be read.
+        cut: the offsets of partitions that have records above their high watermarks.
     """
 
     ids: dict[str, TransactionalId]
@@ -120,6 +124,7 @@ class Transactions:
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
     errors: list[KafkaLogError] = field(default_factory=list)
+    cut: list[PartitionOffsets] = field(default_factory=list)
 
 
 def transactions(
@@ -179,8 +184,9 @@ def read_transactions(
     """
     topic = internal_topic(TRANSACTION_STATE, targets)
     found = Transactions({}, topic)
-    logs = latest_logs(topic, found.incomplete, at, defects, progress, failed)
-    for number, log in logs:
+    read = (topic, found.incomplete, at, defects, progress, failed, LatestRecords)
+    for number, log in latest_logs(*read):
+        found.cut += log.cut
         records: dict[bytes, Latest | None] = dict(log.records.latest())
         for key in {*records, *log.newer}:
             latest = records.get(key)
@@ -193,30 +199,47 @@ def read_transactions(
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
-            opened = _open_transactions(partition.path, (views or {}).get(partition.path))
+            offsets, opened = _open_transactions(partition, (views or {}).get(partition.path))
+        except NotFoundError as error:
+            if file_system.exists(partition.path):
+                found.errors.append(error)
+            continue  # a deleted partition has no open transaction
         except DataError as error:
             found.errors.append(error)
             continue
+        if offsets.high_watermark.above and partition.topic != TRANSACTION_STATE:
+            found.cut.append(offsets)
         for one in opened:
             owner = owners.get(one.producer_id)
             where = partition.topic, partition.partition or 0
             is_old = 0 <= one.last_timestamp < now_ms - max_timeout_ms - _GRACE_MS
             reason = _hanging(one, where, owner, found, is_old=is_old)
             found.open.append(OpenData(*where, partition.path, one, owner, reason))
+    found.errors += [
+        error for (name, _), error in unlisted(targets).items() if name != TRANSACTION_STATE
+    ]
     if not topic.replicas and not found.open:
         raise NotFoundError(
             "There is no partition of __transaction_state here, and no open transaction.",
             path=targets[0].path if targets else None,
+            note="; ".join(f"{one.name}: {one.high_watermark.left_out}" for one in found.cut[:3])
+            or None,
             hint="Give the log directories of all brokers: each has a part of it.",
         )
     return found
 
 
-def _open_transactions(path: str, known: PartitionDir | None) -> list[OpenTransaction]:
+def _open_transactions(
+    partition: PartitionDir, known: PartitionDir | None
+) -> tuple[PartitionOffsets, list[OpenTransaction]]:
     """Return the transactions that are open in a log; read it again if it has changed."""
+
+    def of(log: UnifiedLog) -> tuple[PartitionOffsets, list[OpenTransaction]]:
+        return log.offsets.of_partition(Isolation.READ_COMMITTED), log.open_transactions()
+
     return answered(
-        lambda: UnifiedLog(path if known is None else known).open_transactions(),
-        lambda: UnifiedLog(path).open_transactions(),
+        lambda: of(UnifiedLog(known or show(partition).partition)),
+        lambda: of(UnifiedLog(show(partition.listed_again()).partition)),
     )
 
 
@@ -272,7 +295,7 @@ def abort_commands(open_data: OpenData, bootstrap_server: str) -> tuple[str, str
 
 
 def _transactional_id(
-    key: bytes, latest: Latest | None, number: int, log: LatestLog
+    key: bytes, latest: Latest | None, number: int, log: LatestLog[LatestRecords]
 ) -> TransactionalId | None:
     """Return what a record says; None if it cannot be decoded.
 

@@ -111,15 +111,13 @@ class MergedLog(UnifiedLog):
         epoch = _latest_epoch(main)
         others = [one for one in logs if _latest_epoch(one) >= epoch]
         ends = [_known(one, "log_end_offset", 0) for one in others]
-        marks = [one.checkpoint(file_names.HIGH_WATERMARKS) for one in (main, *others)]
-        starts = [one.checkpoint(file_names.LOG_STARTS) or 0 for one in (main, *logs)]
+        self._noted_by = {
+            file_names.HIGH_WATERMARKS: (main, *others), file_names.LOG_STARTS: (main, *logs),
+        }  # fmt: skip
         self._first = min(one.first_offset for one in (main, *logs) if one.segments or one is main)
-        mark = max((one for one in marks if one is not None), default=None)
-        self._has_watermark = mark is not None
         super().__init__(
             partition,
-            high_watermark=END if to_end else mark,
-            log_start_offset=max(starts),
+            high_watermark=END if to_end else None,
             log_end_offset=max(main.log_end_offset, *ends, 0),
         )
         self.copies = tuple(one.path for one in copies)
@@ -135,12 +133,17 @@ class MergedLog(UnifiedLog):
     def listed_again(self, view: LogView = LogView.STARTED) -> MergedLog:
         """List all copies again; return the log, same options. Raises as `list_partition`."""
         main, *copies = (one.listed_again(view).partition for one in self._logs)
-        return MergedLog(main, copies, self._plain, to_end=self._high_watermark == END)
+        return MergedLog(main, copies, self._plain, to_end=self.given.high_watermark == END)
 
-    @property
-    def has_watermark(self) -> bool:
-        """Whether the checkpoint of a copy has a high watermark."""
-        return self._has_watermark
+    def checkpoint(self, name: str) -> int | None:
+        """Return the largest entry that a checkpoint has in the log directories of the copies."""
+        by = self._noted_by.get(name, self._logs[:1])
+        noted = [UnifiedLog.checkpoint(one, name) for one in by]
+        return max((one for one in noted if one is not None), default=None)
+
+    def end_of_copy(self, copy: PartitionDir) -> int:
+        """Return the log end offset of a copy after a start, which may be the first one."""
+        return self._logs[0].end_of_copy(copy)
 
     @property
     def first_offset(self) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
 
@@ -75,7 +76,7 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
     return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
 
 
-def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionEnd]:
+def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionOffsets]:
     """Return the bounds of the logs, if they decide which records are returned."""
     if not has_bounds(request):
         return []
@@ -83,11 +84,16 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
     for target in targets:
         try:
             log = log_of(target, request)
-            found.append(about_a_log(partition_end)(log, request))
+            found.append(_offsets_of(log, request.isolation))
         except NotFoundError:
             if file_system.exists(target.listed.path):
                 raise  # otherwise it was deleted, and none of it is returned
     return found
+
+
+@about_a_log
+def _offsets_of(log: UnifiedLog, isolation: Isolation) -> PartitionOffsets:
+    return log.offsets.of_partition(isolation)
 
 
 def has_bounds(request: Request) -> bool:
@@ -96,22 +102,6 @@ def has_bounds(request: Request) -> bool:
     left_overs = request.view == LogView.ALL and not is_committed
     is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
     return is_asked and not left_overs
-
-
-def partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
-    """Return the bounds of a log returned by `consumers_log`."""
-    partition = log.partition
-    is_noted = request.end == End.LOG or log.has_watermark
-    is_committed = request.isolation == Isolation.READ_COMMITTED
-    return PartitionEnd(
-        partition.topic,
-        -1 if partition.partition is None else partition.partition,
-        log.high_watermark if is_noted else None,
-        log.log_end_offset,
-        log.last_stable_offset if is_committed else None,
-        log.first_offset,
-        log.log_start_offset,
-    )
 
 
 SPLIT_SIZE: Final = 128 << 20
@@ -313,81 +303,6 @@ class Split:
 
 
 _FIELDS_OF_SPLITS: Final = tuple(one.name for one in fields(Split))
-
-
-def name_of(topic: str, partition: int | None) -> str:
-    """Return `topic-partition`; the topic alone if the directory's name has no number."""
-    return topic if partition is None or partition < 0 else f"{topic}-{partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionEnd:
-    """Where the records of a partition begin and end for a request.
-
-    Attributes:
-        topic, partition: the partition; -1 if the directory's name has no number.
-        watermark: the one in the checkpoint, within the log, or the log end if that was requested;
-            None if the checkpoint has none.
-        log_end_offset: log end offset.
-        last_stable_offset: last stable offset; None unless only committed records were requested.
-        first_offset: base offset of the first segment.
-        log_start_offset: log start offset, never below that.
-    """
-
-    topic: str
-    partition: int
-    watermark: int | None
-    log_end_offset: int
-    last_stable_offset: int | None = None
-    first_offset: int = 0
-    log_start_offset: int = 0
-
-    @property
-    def name(self) -> str:
-        """`topic-partition`."""
-        return name_of(self.topic, self.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """The records that are in logs but not in a result.
-
-    Attributes:
-        without_watermark: partitions without a known high watermark: their records end with
-            the log.
-        above_watermark: partitions that have records above the high watermark, with that offset.
-        above_last_stable: partitions that have records between the last stable offset, which is
-            included, and the high watermark.
-        below_log_start: partitions that have records below the log start offset, with that offset.
-    """
-
-    without_watermark: tuple[str, ...] = ()
-    above_watermark: Mapping[str, int] = field(default_factory=dict)
-    above_last_stable: Mapping[str, int] = field(default_factory=dict)
-    below_log_start: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def by(cls, ends: Iterable[PartitionEnd]) -> Self:
-        """Collect what these bounds leave out."""
-        ends = list(ends)
-        noted = [(one, one.watermark) for one in ends if one.watermark is not None]
-        stable = [
-            (one, one.last_stable_offset) for one in ends if one.last_stable_offset is not None
-        ]
-        return cls(
-            tuple(one.name for one in ends if one.watermark is None),
-            {one.name: offset for one, offset in noted if offset < one.log_end_offset},
-            {
-                one.name: offset
-                for one, offset in stable
-                if offset < (one.log_end_offset if one.watermark is None else one.watermark)
-            },
-            {
-                one.name: one.log_start_offset
-                for one in ends
-                if one.first_offset < min(one.log_start_offset, one.log_end_offset)
-            },
-        )
 
 
 Offsets = dict[str, list[int]]

@@ -25,7 +25,7 @@ from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.remote_logs import joined
 from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import PartitionEnd, Split, TableName
+from kafkalog.tables.model import Split, TableName
 from kafkalog.tables.splitting import splits_of
 from kafkalog.targets import open_targets, require_topics
 from kafkalog.view import show, summary
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables.model import Request
     from kafkalog.view import Difference
 
@@ -59,7 +60,7 @@ class PlannedLog:
     """The splits of a log and where it ends; if wanted rows are missing, the log and its view."""
 
     splits: list[Split]
-    end: PartitionEnd | None = None
+    end: PartitionOffsets | None = None
     with_gaps: tuple[Target, LogView] | None = None
 
 
@@ -67,7 +68,7 @@ def plan_splits(
     paths: Sequence[str],
     request: Request,
     *,
-    ends: Callable[[PartitionEnd], object] | None = None,
+    ends: Callable[[PartitionOffsets], object] | None = None,
     differences: Callable[[Difference], object] | None = None,
     gaps: Callable[[Target], object] | None = None,
     before_each: Callable[[], object] = lambda: None,
@@ -114,7 +115,7 @@ def each_planned(
     requests: Callable[[Target], Request | None],
     at_ms: int,
     gaps: Callable[[Target], object] | None = None,
-) -> Generator[tuple[list[Split], PartitionEnd | None], None, None]:
+) -> Generator[tuple[list[Split], PartitionOffsets | None], None, None]:
     """Yield what `living_splits` returns for each log, in their order; logs of a store together.
 
     Args:
@@ -160,7 +161,7 @@ def living_splits(
     """
 
     def planned(target: Target, at_ms: int) -> PlannedLog:
-        ends: list[PartitionEnd] = []
+        ends: list[PartitionOffsets] = []
         with_gaps: list[Target] = []
         gaps = with_gaps.append if looks_for_gaps else None
         splits = list(splits_of(target, request, at_ms, ends=ends.append, gaps=gaps))

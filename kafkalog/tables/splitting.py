@@ -20,21 +20,14 @@ from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 from kafkalog.sightings import Sighting
 from kafkalog.tables.merged_log import MergedLog
-from kafkalog.tables.model import (
-    OF_LOGS,
-    PartitionEnd,
-    Split,
-    TableName,
-    has_bounds,
-    log_of,
-    partition_end,
-)
+from kafkalog.tables.model import OF_LOGS, Split, TableName, has_bounds, log_of
 from kafkalog.tiers import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables.model import Request
     from kafkalog.tables.planning import Target
 
@@ -44,7 +37,7 @@ def splits_of(
     request: Request,
     at_ms: int,
     *,
-    ends: Callable[[PartitionEnd], object] | None = None,
+    ends: Callable[[PartitionOffsets], object] | None = None,
     gaps: Callable[[Target], object] | None = None,
 ) -> Iterator[Split]:
     """Yield the splits of one log that was listed after a time; the rest as in `plan_splits`."""
@@ -105,9 +98,9 @@ class _LogSplits:
         self._log = log_of(target, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start, end = bounds.from_offset, bounds.to_offset
-        self.end: PartitionEnd | None = None
+        self.end: PartitionOffsets | None = None
         if has_bounds(request):
-            self.end = partition_end(self._log, request)
+            self.end = self._log.offsets.of_partition(request.isolation)
             given = self._log.fetch_bounds(request.isolation)
             start, end = max(_known(start, given[0])), min(_known(end, given[1]))
         self._selection = Selection(

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.tables.model import Offsets, PartitionEnd, Request, Split
+    from kafkalog.offsets import PartitionOffsets
+    from kafkalog.tables.model import Offsets, Request, Split
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
     from kafkalog.view import Difference
@@ -224,7 +225,7 @@ class Tail:
         bounds = replace(request.bounds, from_offset=first, to_offset=last)
         # The end is already decided: the high watermark can change later.
         request = replace(request, bounds=bounds, end=End.LOG, internal=True)
-        ends: list[PartitionEnd] = []
+        ends: list[PartitionOffsets] = []
         found.splits.extend(
             plan_splits(
                 [log.partition.path, *log.copies],
@@ -234,7 +235,7 @@ class Tail:
                 gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
             )
         )
-        for start in (one.log_start_offset for one in ends):
+        for start in (one.start.known for one in ends):
             if start > first:
                 end = min(start, last)
                 found.losses.append(_deleted(key, first, end, start, log))

@@ -263,7 +263,7 @@ def _write(
 
 def _report(search: Search, outcome: Outcome, rows: int) -> None:
     """Note what was left out, and if nothing was found, which is status 1."""
-    from kafkalog.tables.model import LeftOut
+    from kafkalog.offsets import LeftOut
     from kafkalog.wording import counted
     from kafkalog_cli.outcome import left_out_lines, show_note
 

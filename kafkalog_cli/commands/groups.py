@@ -60,7 +60,7 @@ def groups(
     """
     from kafkalog.state.groups import EndOffsets, read_groups
     from kafkalog.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome, report_gaps, show_note
+    from kafkalog_cli.outcome import Outcome, report_groups, show_note
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
 
@@ -76,7 +76,7 @@ def groups(
             read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.error
         )
         found, then = read(at=moment), None if before is None else read(at=before)
-    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
+    report_groups(outcome, found)
     if at is not None and not found.groups:
         show_note(f"There was no group at {at}.")
     wanted = _wanted(found, then, group, outcome)
@@ -87,12 +87,20 @@ def groups(
     ends = EndOffsets(targets if lag else ())
     chosen = [found.groups[name] for name in wanted if name in found.groups]
     if export is not None:
-        _export(export, chosen, topic)
+        _export(export, chosen, topic, ends)
     _report_unknown(topic, chosen, outcome)
     _write(chosen, topic, ends, form, style, outcome, details=bool(group))
-    for error in ends.errors:
-        outcome.error(error)
+    _note_ends(ends, outcome)
     return outcome.status
+
+
+def _note_ends(ends: EndOffsets, outcome: Outcome) -> None:
+    """Note what logs end before, and which ends are not known: only lags miss those."""
+    from kafkalog_cli.outcome import show_note
+
+    for error in ends.errors:
+        show_note(f"no end offset and no lag: {error.path}: {error.message}")
+    outcome.leaves_out(ends.cut, hint="")
 
 
 def _write_changes(
@@ -163,10 +171,7 @@ def _write_members(chosen: list[Group], style: Style, outcome: Outcome) -> None:
 
 
 def _offsets(group: Group, topics: list[str] | None, ends: EndOffsets) -> Iterator[OffsetLag]:
-    from kafkalog.state.model import OffsetLag
-
-    for one in _of_topics(group.offsets, topics):
-        yield OffsetLag(one, ends.of(one.topic, one.partition))
+    yield from map(ends.lag, _of_topics(group.offsets, topics))
 
 
 def _of_topics(offsets: Iterable[GroupOffset], topics: list[str] | None) -> Iterator[GroupOffset]:
@@ -198,22 +203,30 @@ def _report_unknown(topics: list[str] | None, chosen: list[Group], outcome: Outc
             outcome.fail_if(True)
 
 
-def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
-    """Write what `kafka-consumer-groups --reset-offsets --from-file` reads."""
+def _export(path: str, chosen: list[Group], topics: list[str] | None, ends: EndOffsets) -> None:
+    """Write what `kafka-consumer-groups --reset-offsets --from-file` reads.
+
+    That tool sets an offset outside the log to its nearest end, with a warning.
+    """
     from kafkalog.wording import counted
-    from kafkalog_cli.outcome import show_note
+    from kafkalog_cli.outcome import show_note, some_of
     from kafkalog_cli.output.lookups import write_reset_offsets
 
     rows: list[Sequence[str | int | None]] = []
-    left_out = 0
+    left_out, outside = 0, list[str]()
     for group in chosen:
         for one in _of_topics(group.offsets, topics):
-            if one.is_pending or one.offset is None:
+            if one.is_pending or one.offset is None or one.is_share:
                 left_out += 1
                 continue
+            if (lag := ends.lag(one)).outside is not None:
+                outside.append(f"{one.topic}-{one.partition} {one.offset} is {lag.outside}")
             where = (one.topic, one.partition, one.offset)
             # With one `--group`, Kafka's tool expects no column for it.
             rows.append(where if len(chosen) == 1 else (one.group, *where))
     write_reset_offsets(path, rows)
     if left_out:
-        show_note(f"{counted(left_out, 'offset')} left out of {path}: pending, or not known.")
+        why = "pending, not known, or a share group's"
+        show_note(f"{counted(left_out, 'offset')} left out of {path}: {why}.")
+    if outside:
+        show_note(f"offsets in {path} that Kafka's tool will change: {some_of(outside)}")

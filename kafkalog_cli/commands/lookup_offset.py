@@ -48,7 +48,7 @@ def lookup_offset(
     )] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[str, typer.Option(
         "--high-watermark", metavar="N|end|checkpoint",
-        help="End of the replicated part; checkpoint: as the broker recorded it, else the log "
+        help="End of the replicated part; checkpoint: as a broker finds it, else the log "
              "end.",
     )] = "checkpoint",
     log_start_offset: Annotated[int | None, typer.Option(

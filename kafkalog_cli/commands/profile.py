@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.model import End, LogView, Replicas
-from kafkalog.tables.model import PartitionEnd
+from kafkalog.offsets import PartitionOffsets
 from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -123,7 +123,7 @@ def profile(
 
 def _report_defects(found: list[Profile], outcome: Outcome) -> None:
     """Warn of partitions with damage, which is not in the numbers."""
-    from kafkalog.tables.model import name_of
+    from kafkalog.offsets import name_of
     from kafkalog.wording import counted
     from kafkalog_cli.outcome import show_warning, some_of
 
@@ -151,7 +151,7 @@ def _profiles(
 
     look_at_targets(paths, parents=show_parent)  # only for its notes
     differences: list[Difference] = []
-    ends: list[PartitionEnd] = []
+    ends: list[PartitionOffsets] = []
     with choice.open() as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.datasets.model import Tables
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.spark.reading import Find
-    from kafkalog.tables.model import Answer, PartitionEnd
+    from kafkalog.tables.model import Answer
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 
@@ -211,7 +212,7 @@ def _run_in_spark(
     return outcome.status
 
 
-def _looked_at(query: str, tables: Tables) -> tuple[Find, list[Difference], list[PartitionEnd]]:
+def _looked_at(query: str, tables: Tables) -> tuple[Find, list[Difference], list[PartitionOffsets]]:
     """Look at all logs.
 
     Returns:

@@ -25,8 +25,8 @@ from kafkalog.log_dir import (
     one_log,
 )
 from kafkalog.model import Batch, Defect, Isolation, LogView, Record
+from kafkalog.offsets import name_of
 from kafkalog.paths import file_system
-from kafkalog.tables.model import name_of
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
 from kafkalog_cli.outcome import Outcome, show_note, some_of

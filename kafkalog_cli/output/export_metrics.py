@@ -120,7 +120,7 @@ def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]
         if offset is not None:
             place = end.topic, end.partition
             found["next_offset"][place] = offset
-            lag = max(0, end.log_end_offset - offset)
+            lag = max(0, end.end.known - offset)
             # Of several copies the one that is furthest ahead.
             found["lag_offsets"][place] = max(lag, found["lag_offsets"][place])
     return found

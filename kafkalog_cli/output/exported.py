@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.tables.model import name_of
+from kafkalog.offsets import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.maintenance import print_heading
 from kafkalog_cli.outcome import left_out_lines, some_of
@@ -139,10 +139,10 @@ class PartitionTotal:
         self.rows += part.rows
         self.size_bytes += part.size_bytes
         self.defects += part.defect_count
-        if part.first_offset is not None and self.first_offset is None:
-            self.first_offset = part.first_offset
-        if part.last_offset is not None:
-            self.last_offset = part.last_offset
+        # Parts of an Iceberg table come by its partitions, whatever offsets they hold.
+        firsts, lasts = (self.first_offset, part.first_offset), (self.last_offset, part.last_offset)
+        self.first_offset = min((one for one in firsts if one is not None), default=None)
+        self.last_offset = max((one for one in lasts if one is not None), default=None)
 
 
 def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:

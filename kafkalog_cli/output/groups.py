@@ -81,10 +81,13 @@ OFFSET: Final[ObjectType[OffsetLag]] = ObjectType(
     Field("group", TEXT, "", "commit.group"),
     Field("topic", TEXT, "", "commit.topic"),
     Field("partition", INT, "", "commit.partition"),
-    Field("offset", INT | None, "null if compaction may have removed the commit that counted",
+    Field("offset", INT | None, "null if compaction may have removed the commit that counted; a "
+                                "share group's start",
           "commit.offset"),
     Field("end_offset", INT | None, "high watermark; null if the partition is not in PATH"),
-    Field("lag", INT | None, "records from `offset` to `end_offset`"),
+    Field("lag", INT | None, "records from `offset` to `end_offset`, less those that a share "
+                             "group is done with"),
+    Field("outside", TEXT | None, "of its log, how"),
     Field("leader_epoch", INT, "of the last record consumed, −1 if unknown",
           "commit.leader_epoch"),
     Field("metadata", TEXT, "what the client added", "commit.metadata"),
@@ -206,13 +209,13 @@ def _time(value: int | None, style: Style) -> str:
 
 
 def _notes(one: OffsetLag) -> str:
-    notes = []
+    notes = [] if one.outside is None else [one.outside]
     if one.commit.is_pending:
         notes.append(f"open transaction of producer {one.commit.producer_id}")
     if not one.commit.is_exact:
         notes.append("older commits may be gone")
     if not one.commit.is_complete:
-        notes.append("coordinator's log is damaged")
+        notes.append("coordinator's log is damaged or missing")
     return "; ".join(notes)
 
 
@@ -225,7 +228,7 @@ def _transaction_notes(one: TransactionalId) -> str:
     if not one.is_exact:
         notes.append("older states may be gone")
     if not one.is_complete:
-        notes.append("coordinator's log is damaged")
+        notes.append("coordinator's log is damaged or missing")
     return "; ".join(notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.tables.model import name_of
+from kafkalog.offsets import name_of
 from kafkalog.wording import counted
 from kafkalog_cli.output.objects import (
     ARRAY,

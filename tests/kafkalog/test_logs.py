@@ -268,12 +268,12 @@ def test_offsets_have_sources(tmp_path: Path) -> None:
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
     found = kafkalog.Log(tmp_path / "t-0").offsets
     assert [(one.name, one.value, one.source) for one in found] == [
-        ("log start offset", 0, "first segment"),
-        ("log end offset", 10, "active segment"),
-        ("high watermark", 7, "replication-offset-checkpoint"),
-        ("last stable offset", 7, "open transactions in the log"),
-        ("recovery point", None, "recovery-point-offset-checkpoint"),
-        ("cleaner offset", None, "cleaner-offset-checkpoint"),
+        ("log start offset", 0, "log"),
+        ("log end offset", 10, "log"),
+        ("high watermark", 7, "checkpoint"),
+        ("last stable offset", 7, "checkpoint"),
+        ("recovery point", None, "checkpoint"),
+        ("cleaner offset", None, "checkpoint"),
     ]
 
 

@@ -16,7 +16,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import EpochEntry, Isolation, Record, Special
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import END, LogOffsets, UnifiedLog
+from kafkalog.unified_log import END, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
 
@@ -89,7 +89,8 @@ def test_every_reader_gives_a_consumer_the_same_offsets(
         for offset in offsets:
             (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
     path, committed = str(tmp_path / "t-0"), Isolation.READ_COMMITTED
-    log, marks = UnifiedLog(path), LogOffsets(open_partition(path))
+    log = UnifiedLog(path)
+    marks = log.offsets
     assert log.fetch_bounds(committed) == wanted
     assert (marks.log_start_offset.value, marks.last_stable_offset.value) == wanted
     ends = lookup_special(log, Special.EARLIEST), lookup_special(log, Special.LATEST, committed)

@@ -58,7 +58,7 @@ def test_offsets_are_what_an_admin_client_is_told(
     assert result.status == 0
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows(result, "group_offset"):
-        if not row["pending"]:
+        if not row["pending"] and row["group"] != "group-share":
             one = {"offset": row["offset"], "metadata": row["metadata"]}
             if row["leader_epoch"] >= 0:
                 one["leaderEpoch"] = row["leader_epoch"]
@@ -77,10 +77,14 @@ def test_offsets_are_what_an_admin_client_is_told(
     }
     assert {name: one.offsets[0].offset for name, one in kafkalog_groups(log_dir).items()
             if one.offsets} == {"group-admin": 11, "group-classic": 5, "group-consumer": 3,
-                                "group-tx": 22}  # fmt: skip
+                                "group-share": 68, "group-tx": 22}  # fmt: skip
     ends = {(row["topic"], row["partition"]): row for row in rows(result, "group_offset")}
     assert ends["events", 0]["end_offset"] == 80
-    assert all(row["lag"] == row["end_offset"] - row["offset"] for row in ends.values())
+    shares = [row for row in rows(result, "group_offset") if row["group"] == "group-share"]
+    # Its consumers had acknowledged or rejected all records.
+    assert [(row["offset"], row["lag"]) for row in shares] == [(68, 0), (65, 0), (67, 0)]
+    others = [row for row in rows(result, "group_offset") if row not in shares]
+    assert all(row["lag"] == row["end_offset"] - row["offset"] for row in others)
 
 
 def test_members_are_shown_with_what_they_own(log_dir: Path, kafkalog: Run) -> None:
@@ -120,7 +124,7 @@ def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_p
     result = kafkalog("groups", log_dir, "--export", all_of_them)
     assert all_of_them.read_text().splitlines()[0] == "group-admin,events,0,11"
     assert len(all_of_them.read_text().splitlines()) == 9
-    assert "note: 1 offset left out of" in result.stderr
+    assert "note: 4 offsets left out of" in result.stderr
     assert kafkalog("groups", log_dir, "--export", all_of_them).status == 4, "it exists"
 
 
@@ -200,7 +204,7 @@ def test_an_older_moment_may_not_be_known_where_the_log_is_compacted(
 def test_an_end_offset_that_cannot_be_read_says_why(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lag is unknown; the file and the reason are reported, with an error's status."""
+    """Only the lag is unknown; a note names the file and the reason."""
     unlucky = log_dir / "events-0"
     read_at = source.Source._pread
 
@@ -214,7 +218,7 @@ def test_an_end_offset_that_cannot_be_read_says_why(
     lags = {row["partition"]: row["lag"] for row in rows(result, "group_offset")}
     assert lags[0] is None
     assert None not in {lag for partition, lag in lags.items() if partition}
-    assert (result.status, str(unlucky) in result.stderr) == (3, True)
+    assert (result.status, f"no lag: {unlucky}" in result.stderr) == (0, True)
 
 
 def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
@@ -223,7 +227,7 @@ def test_offsets_that_differ(log_dir: Path, kafkalog: Run) -> None:
     counted = {
         (row["group"], row["topic"], row["partition"]): row["offset"]
         for row in now
-        if row["coordinator"] == 0 and not row["pending"]
+        if row["coordinator"] == 0 and not row["pending"] and row["group"] != "group-share"
     }
     result = kafkalog("groups", log_dir, "--diff", "0@0", "--format", "ndjson")
     found = rows(result, "group_offset_change")

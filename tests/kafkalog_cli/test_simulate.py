@@ -192,13 +192,13 @@ def test_marks_are_shown_with_their_sources(kafkalog: Run) -> None:
     """From checkpoints, from the log, or from an option."""
     line = ("simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson")
     assert rows(kafkalog(*line))[0]["marks"] == [
-        {"name": "log start offset", "value": 0, "source": "first segment"},
-        {"name": "high watermark", "value": 1000, "source": "replication-offset-checkpoint"},
+        {"name": "log start offset", "value": 0, "source": "log"},
+        {"name": "high watermark", "value": 1000, "source": "checkpoint"},
     ]
     given = rows(kafkalog(*line, "--high-watermark", "300", "--log-start-offset", "7"))[0]
     assert given["marks"] == [
-        {"name": "log start offset", "value": 7, "source": "--log-start-offset"},
-        {"name": "high watermark", "value": 300, "source": "--high-watermark"},
+        {"name": "log start offset", "value": 7, "source": "given"},
+        {"name": "high watermark", "value": 300, "source": "given"},
     ]
 
 
@@ -211,7 +211,7 @@ def test_a_partition_without_its_log_directory(tmp_path: Path, kafkalog: Run) ->
     partition, *_ = rows(result)
     assert {config["source"] for config in partition["configs"]} == {"default"}
     assert partition["marks"][1] == {
-        "name": "high watermark", "value": 1000, "source": "log end: no checkpoint",
+        "name": "high watermark", "value": 1000, "source": "log",
     }  # fmt: skip
 
 

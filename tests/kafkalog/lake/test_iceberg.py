@@ -24,6 +24,7 @@ from kafkalog.errors import (
 from kafkalog.lake import ExportRequest, FileFormat, Writing, appending, local_catalog
 from kafkalog.model import Replicas
 from kafkalog.tables import Request, TableName
+from kafkalog_cli.output.exported import partition_totals
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.conftest import state
 from tests.kafkalog.lake.appending import (
@@ -143,7 +144,9 @@ def test_days_and_times_without_end(tmp_path: Path) -> None:
     asked = ExportRequest((str(log),), REQUEST, table_format=ICEBERG, append=True, columns=(
         "offset", "value", "timestamp", "timestamp_ms",
     ))  # fmt: skip
-    add(asked, lake)
+    [summary] = add(asked, lake)
+    [total] = partition_totals(summary.parts)
+    assert (total.first_offset, total.last_offset) == (0, len(times) - 1)
     table = iceberg(lake)
     found = table.scan().to_arrow().sort_by("offset")
     assert found["timestamp_ms"].to_pylist() == times

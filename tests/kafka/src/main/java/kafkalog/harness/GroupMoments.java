@@ -11,6 +11,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
@@ -71,7 +72,7 @@ public final class GroupMoments {
     private static final int PARTITIONS = 3;
     private static final List<String> SIMPLE = List.of("simple-0", "simple-1", "einfach-ü", "simple 3");
     private static final long PATIENCE_MS = 30_000;
-    private static final Pattern COPIED = Pattern.compile("(__consumer_offsets|__transaction_state|one|two)-[0-9]+");
+    private static final Pattern COPIED = Pattern.compile("(__consumer_offsets|__share_group_state|__transaction_state|one|two)-[0-9]+");
 
     private final String bootstrap;
     private final Admin admin;
@@ -104,6 +105,7 @@ public final class GroupMoments {
         Properties config = LiveBroker.config(ports, out.resolve("log"));
         config.put("log.cleaner.enable", "false"); // each former moment is still there at the end
         config.put("offsets.topic.num.partitions", "3");
+        config.put("share.coordinator.state.topic.num.partitions", "2");
         config.put("group.coordinator.rebalance.protocols", "classic,consumer,share,streams");
         config.put("group.consumer.heartbeat.interval.ms", "200");
         config.put("group.consumer.min.heartbeat.interval.ms", "200");
@@ -154,7 +156,9 @@ public final class GroupMoments {
             new ConfigResource(ConfigResource.Type.BROKER, ""), List.of(
                 new AlterConfigOp(new ConfigEntry("log.retention.ms", "3600000"), AlterConfigOp.OpType.SET)),
             new ConfigResource(ConfigResource.Type.GROUP, "consumer-0"), List.of(
-                new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", "46000"), AlterConfigOp.OpType.SET)))).all().get();
+                new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", "46000"), AlterConfigOp.OpType.SET)),
+            new ConfigResource(ConfigResource.Type.GROUP, "share-0"), List.of(
+                new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET)))).all().get();
         admin.createAcls(Stream.of("one", "two").map(topic -> new AclBinding(
             new ResourcePattern(ResourceType.TOPIC, topic, PatternType.PREFIXED),
             new AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW))).toList()).all().get();
@@ -338,6 +342,10 @@ public final class GroupMoments {
                 group.put("members", found.members().size());
                 group.put("assigned", sorted(found.members().stream().flatMap(m -> m.assignment().topicPartitions().stream())));
                 group.put("epoch", found.groupEpoch());
+                admin.listShareGroupOffsets(Map.of(id, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(id).get().forEach((partition, offset) -> {
+                    if (offset != null)
+                        offsets.put(partition.toString(), List.of(offset.startOffset(), offset.leaderEpoch().orElse(-1), offset.lag().orElse(-1L)));
+                });
             } else if (one.type().orElse(null) == GroupType.STREAMS) {
                 var found = admin.describeStreamsGroups(List.of(id)).all().get().get(id);
                 group.put("members", found.members().size());

@@ -1,0 +1,149 @@
+"""Up to where a leader that starts again would find a partition replicated.
+
+Follows `Partition.maybeIncrementLeaderHW` of Kafka 4.3: the high watermark of a leader is the
+smallest log end of the copies that the metadata say are in sync, unless they are fewer than
+`min.insync.replicas`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from formats.file_names import DirectoryState
+from formats.late_classes import dataclass
+from formats.topic_names import CLUSTER_METADATA
+from kafkalog.errors import DataError
+from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.text_files import MetaProperties, read_meta_properties, read_topic_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.cluster_image import ClusterImage
+    from kafkalog.cluster_image.model import Partition
+
+_TOPIC: Final = 2
+_BROKER: Final = 4
+_MIN_IN_SYNC: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class InSync:
+    """The smallest log end of the copies that are in sync; None with the reason if unknown."""
+
+    end: int | None = None
+    reason: str = ""
+
+
+def in_sync(partition: PartitionDir, end_of: Callable[[PartitionDir], int]) -> InSync:
+    """Return up to where the copies that are in sync have the log of a live partition.
+
+    Args:
+        partition: one of them; the others are looked for in the log directories of its run.
+        end_of: returns the log end offset of a directory as it was listed.
+
+    Cost:
+        Reads the metadata log once, and the end of each copy.
+    """
+    own = _node_of(partition.log_dir)
+    if own is None:
+        return InSync(reason="no meta.properties says whose copy this is")
+    image = _newest_image(partition, own.cluster_id, end_of)
+    if isinstance(image, str):
+        return InSync(reason=image)
+    topic_id = _topic_id(partition) or image.topics.get(partition.topic)
+    found = image.partition(topic_id or "", partition.partition or 0)
+    if found is None:
+        return InSync(reason="the metadata do not know the partition")
+    # A leader is elected of the only one that may have all of it.
+    nodes = found.isr or (found.elr if len(found.elr) == 1 else ())
+    if own.node_id not in nodes:
+        return InSync(reason="the metadata do not say that this copy is in sync")
+    needed = min(_min_in_sync(image, partition.topic, own.node_id), len(found.replicas))
+    if len(nodes) < needed:
+        return InSync(reason=f"{len(nodes)} in sync, {_MIN_IN_SYNC} is {needed}")
+    ends = []
+    for node in nodes:
+        copy = partition if node == own.node_id else _copy(partition, found, node, own, topic_id)
+        if copy is None:
+            return InSync(reason=f"the copy of node {node}, in sync, is not in PATH")
+        try:
+            ends.append(end_of(copy))
+        except DataError:
+            return InSync(reason=f"the copy of node {node}, in sync, cannot be read")
+    return InSync(min(ends))
+
+
+def _log_dirs(partition: PartitionDir) -> Iterator[str]:
+    yield from dict.fromkeys((partition.log_dir, *partition.log_dirs))
+
+
+def _node_of(log_dir: str) -> MetaProperties | None:
+    with suppress(DataError):
+        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+        return found if found.node_id is not None else None
+    return None
+
+
+def _topic_id(partition: PartitionDir) -> str | None:
+    with suppress(DataError):
+        return read_topic_id(partition.place_of(file_names.PARTITION_METADATA))
+    return None
+
+
+def _newest_image(
+    partition: PartitionDir, cluster_id: str | None, end_of: Callable[[PartitionDir], int]
+) -> ClusterImage | str:
+    """Return the image of the node that had received most, or why it says nothing."""
+    found: list[tuple[int, PartitionDir]] = []
+    for log_dir in _log_dirs(partition):
+        node = _node_of(log_dir)
+        if node is not None and node.cluster_id == cluster_id:
+            with suppress(DataError):
+                directory = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0"))
+                found.append((end_of(directory), directory))
+    if not found:
+        return "no metadata log in PATH says which copies are in sync"
+    _, newest = max(found, key=lambda one: one[0])
+    image = _image_in(newest)
+    if image is None or not image.is_whole:
+        return f"{newest.path} is damaged or incomplete"
+    return image
+
+
+@lru_cache(8)
+def _image_in(directory: PartitionDir) -> ClusterImage | None:
+    from kafkalog.cluster_image.reader import read_image
+
+    return read_image(directory)
+
+
+def _min_in_sync(image: ClusterImage, topic: str, node: int | None) -> int:
+    """Return how many copies a leader wants in sync, as far as the metadata say."""
+    for resource in ((_TOPIC, topic), (_BROKER, str(node)), (_BROKER, "")):
+        value = image.configs.get(resource, {}).get(_MIN_IN_SYNC, "")
+        if value.isdecimal():
+            return int(value)
+    return 1
+
+
+def _copy(
+    partition: PartitionDir, found: Partition, node: int, own: MetaProperties, topic_id: str | None
+) -> PartitionDir | None:
+    """Return the copy of a node; None if it is not in a log directory of the run."""
+    assigned = dict(zip(found.replicas, found.directories, strict=False)).get(node)
+    copies = []
+    for log_dir in _log_dirs(partition):
+        other = _node_of(log_dir)
+        if other is None or (other.node_id, other.cluster_id) != (node, own.cluster_id):
+            continue
+        with suppress(DataError):
+            copy = list_partition(os.path.join(log_dir, os.path.basename(partition.path)))
+            if copy.state == DirectoryState.LIVE and _topic_id(copy) in (topic_id, None):
+                copies.append((other.directory_id == assigned, copy))
+    copies.sort(key=lambda one: one[0])
+    return copies[-1][1] if copies else None
