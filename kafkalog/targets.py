@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from formats.file_names import DirectoryState, is_staging, partition_of
+from formats.file_names import is_staging, partition_of
 from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
 from kafkalog.living import about_a_log
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
@@ -107,14 +107,6 @@ def partition_around(path: str) -> PartitionDir:
 _NAMED_MAX: Final = 20  # topics in a hint
 
 
-def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
-    """Yield the partition directories that a broker would serve, and logs in remote storage."""
-    for partition in partitions_of(targets):
-        served = (DirectoryState.LIVE, DirectoryState.REMOTE)
-        if partition.name is not None and partition.state in served:
-            yield partition
-
-
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
     """Yield the partition directories of the targets."""
     for target in targets:
@@ -148,7 +140,9 @@ def meant_partitions(
     left_out: list[PartitionDir] = []
     for target in targets:
         is_named = isinstance(target, PartitionDir)
-        for one in partitions_of([target]) if is_named or dead else live_partitions([target]):
+        for one in partitions_of([target]):
+            if not (is_named or dead or one.is_served):
+                continue
             if not is_named and is_staging(os.path.basename(one.path)):
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:

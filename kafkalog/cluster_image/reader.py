@@ -157,20 +157,24 @@ def metadata_partition(log_dir: LogDirListing) -> PartitionDir | None:
 
 
 def read_cluster_image(log_dir: LogDirListing) -> ClusterImage | None:
-    """Read the image from a log directory: the newest sound snapshot, then the log after it.
+    """Read the image from `__cluster_metadata-0` in a log directory; None if it has none."""
+    directory = metadata_partition(log_dir)
+    return None if directory is None else read_image(directory)
+
+
+def read_image(directory: PartitionDir) -> ClusterImage | None:
+    """Read the image from a metadata log: the newest sound snapshot, then the log after it.
 
     Records that cannot be read are skipped: the checks of batches report them.
 
     Returns:
-        The image, or None if there is no `__cluster_metadata-0`, or if its log starts neither at
-        offset 0 nor at a snapshot.
+        The image, or None if the log is empty, or starts neither at offset 0 nor at a snapshot.
 
     Cost:
         Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
         20 MB of records.
     """
-    directory = metadata_partition(log_dir)
-    if directory is None or not directory.segments:
+    if not directory.segments:
         return None
     reader = ImageReader(directory)
     reader.begin()

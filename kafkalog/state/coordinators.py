@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
+from kafkalog.choice import live_partitions
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.targets import live_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,8 +113,8 @@ def internal_topic(
     The metadata log, where one of the places has it, says how many partitions there are.
     """
     replicas: dict[int, list[PartitionDir]] = {}
-    for partition in live_partitions(targets):
-        if partition.topic == name and (partition.partition or 0) >= 0:
+    for partition in live_partitions(targets, name):
+        if (partition.partition or 0) >= 0:
             assert partition.partition is not None, "a live directory's name has a number"
             replicas.setdefault(partition.partition, []).append(partition)
     read = (read_cluster_image(one) for one in targets if isinstance(one, LogDirListing))
