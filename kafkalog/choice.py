@@ -11,14 +11,12 @@ import os
 import warnings
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.file_names import DirectoryState
 from formats.topic_names import CLUSTER_METADATA
-from kafkalog.engine import in_order
 from kafkalog.errors import DataError, UsageError, on_left_out
 from kafkalog.paths import file_system
 from kafkalog.targets import partitions_of
@@ -68,15 +66,16 @@ def live_id(name: str, stated: Collection[str], images: Iterable[ClusterImage]) 
     return found.pop() if len(found) == 1 else None
 
 
-def newest_image(metadata: Iterable[PartitionDir]) -> ClusterImage | None:
-    """Return the image of the newest of a cluster's metadata logs; None if it cannot be read whole.
-
-    An older one might name a topic that was deleted since.
-    """
+def newest_metadata(metadata: Iterable[PartitionDir]) -> PartitionDir | None:
+    """Return the newest of a cluster's metadata logs: an older one may name what is deleted."""
     found = list(metadata)
-    if not found:
-        return None
-    image = _image_of(found[0] if len(found) == 1 else max(found, key=_reached))
+    return max(found, key=_reached) if len(found) > 1 else next(iter(found), None)
+
+
+def _newest_image(metadata: Iterable[PartitionDir]) -> ClusterImage | None:
+    """Return the image of the newest metadata log; None if it cannot be read whole."""
+    found = newest_metadata(metadata)
+    image = None if found is None else _image_of(found)
     return image if image is not None and not image.damage else None
 
 
@@ -175,22 +174,28 @@ def paths_of_others(
     for one in partitions:
         if one.is_served or not dead:
             topics[one.topic].append(one)
-    examined = [
-        one for some in topics.values() if len(some) > 1 or len(nodes) > 1 for one in some
-    ]
-    at_once = max((file_system.requests_at_once(one.path) for one in examined), default=1)
-    ids = dict(zip(
-        (one.path for one in examined), in_order(topic_id_of, examined, at_once), strict=True
-    ))  # fmt: skip
+    examined = [one for some in topics.values() if len(some) > 1 or len(nodes) > 1 for one in some]
+    ids = _ids_of(examined)
     image: ClusterImage | None = None
     if len(nodes) > 1 or any(len(_stated(some, ids)) > 1 for some in topics.values()):
-        image = newest_image(metadata())
+        image = _newest_image(metadata())
     left_out: set[str] = set()
     for name, some in topics.items():
         for words, group in _others(name, some, ids, image):
             left_out.update(one.path for one in group)
             _tell(f"{words} left out: {_some([one.path for one in group])}")
     return left_out
+
+
+def _ids_of(partitions: Sequence[PartitionDir]) -> dict[str, str | None]:
+    """Return the id that each directory states, by its path; those in a store are read together."""
+    at_once = max((file_system.requests_at_once(one.path) for one in partitions), default=1)
+    if at_once == 1:
+        return {one.path: topic_id_of(one) for one in partitions}
+    from kafkalog.engine import in_order
+
+    found = in_order(topic_id_of, partitions, at_once)
+    return dict(zip((one.path for one in partitions), found, strict=True))
 
 
 def _stated(found: Iterable[PartitionDir], ids: dict[str, str | None]) -> dict[str, list[str]]:
@@ -223,7 +228,7 @@ def _others(
     for one in found:
         topic_id = ids.get(one.path)
         if topic_id is None and len(stated) > 1:
-            groups[f"directories of {name} that state no topic id, where others differ,"].append(one)
+            groups[f"directories of {name} without a topic id, where others differ,"].append(one)
         elif topic_id is not None and topic_id in removed:
             groups[f"the deleted topic {name} with the id {topic_id}"].append(one)
         elif topic_id is not None and live not in (None, topic_id):

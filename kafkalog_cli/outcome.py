@@ -228,9 +228,9 @@ class Outcome:
                 continue
             for error in target.errors.values() if isinstance(target, LogDirListing) else ():
                 self.error(error)
-            meant, others = meant_partitions([target], topics, internal=internal, dead=dead)
+            meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
-            left_out += len(others)
+            left_out += len(internals)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Defect, Record
 
-    Failed = Callable[[KafkaLogError], object]
+    Failed = Callable[[KafkaLogError], None]
 
     Progress = Callable[[int], None]
 

@@ -171,22 +171,22 @@ class Catalog:
     def _look(self) -> None:
         """Find what is to be served; a topic stays as it is if its directories and its id do."""
         self.left_out = 0
-        tiered: list[str] = []
+        tiered: list[PartitionDir] = []
         wanted: list[tuple[str, PartitionDir]] = []
         quorums: list[str] = []
         present: set[str] = set()
-        for path, name in self._directories(self.paths, self._parents):
-            topic = _topic_name(name, path)
-            present.add(topic)
-            if payload_kind(topic) is PayloadKind.REMOTE_LOG_METADATA:
+        for path, parsed in self._directories(self.paths, self._parents):
+            name = _topic_name(parsed, path)
+            present.add(name)
+            if payload_kind(name) is PayloadKind.REMOTE_LOG_METADATA:
                 # Tiers need it, even where the topic itself is not served.
-                tiered.append(path)
-            if topic == CLUSTER_METADATA:
+                tiered.append(PartitionDir(path, parsed, ()))
+            if name == CLUSTER_METADATA:
                 quorums.append(path)
-            if self._is_wanted(name, topic):
-                wanted.append((topic, PartitionDir(path, name, ())))
+            if self._is_wanted(parsed, name):
+                wanted.append((name, PartitionDir(path, parsed, ())))
         require_topics(self._options.topics, present)
-        directories = [one for _, one in wanted]
+        directories = [*tiered, *(one for _, one in wanted)]
         # A leftover has a name of its own.
         others = paths_of_others(directories, lambda: map(list_partition, quorums), dead=True)
         topics: dict[str, Topic] = {}
@@ -200,13 +200,14 @@ class Catalog:
                 partition.remote += (one.path,)
             else:
                 partition.paths += (one.path,)
-        for name, topic in self.topics.items():
-            found = topics.get(name)
-            if found is not None and found.is_still(topic):
-                topics[name] = topic
+        for before in self.topics.values():
+            found = topics.get(before.name)
+            if found is not None and found.is_still(before):
+                topics[before.name] = before
             else:
-                self._forget(topic)
-        self.topics, self._by_id, self._metadata = topics, None, tiered
+                self._forget(before)
+        self._metadata = [one.path for one in tiered if one.path not in others]
+        self.topics, self._by_id = topics, None
 
     def _look_again(self, seen: dict[str, Topic]) -> None:
         with self._looking, contained(self.paths[0], self._listener.failed):
@@ -352,11 +353,11 @@ class Catalog:
             log = self._opened(topic, partition)
             if self._options.follow:
                 log.refresh()
-            return log
         except (NotFoundError, ReplacedError):
             if self._options.follow:
                 self._look_again(topics)
             raise
+        return log
 
     def _opened(self, topic: Topic, partition: ServedPartition) -> ServedLog:
         if not topic.is_opened and not self.is_open(partition):
@@ -397,8 +398,9 @@ class Catalog:
         best = best_replica([list_partition(path) for path in partition.paths or partition.remote])
         if partition.paths and partition.remote:
             best = with_tiers(best, partition.remote, self._metadata)
-        topic, found = self.topics.get(partition.topic), topic_id_of(best)
-        if topic is None or (found is not None and best.is_served and found != self.topic_id(topic)):
+        topic = self.topics.get(partition.topic)
+        found = topic_id_of(best) if best.is_served else None
+        if topic is None or found not in (None, self.topic_id(topic)):
             raise ReplacedError("The topic was deleted.", path=best.path)
         return ServedLog(best, self._options, self._listener, self._files)
 

@@ -145,8 +145,8 @@ class Fetch:
                     found.answers_now = True
                 else:
                     size = min(one["partitionMaxBytes"], left)
-                    answer = self._partition(partition, one, size, isolation, at_least_one)
-                    answer = answer or _unknown(version)
+                    got = self._partition(partition, one, size, isolation, at_least_one)
+                    answer = got or _unknown(version)
                 records = answer["records"]
                 if isinstance(records, FileRange) and partition is not None:
                     log = self._catalog.opened(partition)
