@@ -216,7 +216,8 @@ def _others(
 ) -> Iterator[tuple[str, list[PartitionDir]]]:
     """Yield the directories that are not of the live topic, each group with what it is."""
     removed = image.removed if image is not None else ()
-    stated = _stated((one for one in found if ids.get(one.path) not in removed), ids)
+    named = _stated(found, ids)
+    stated = {one: named[one] for one in named if one not in removed}
     live = live_id(name, stated, [image] if image is not None else [])
     if stated and live is None:
         raise UsageError(
@@ -227,7 +228,7 @@ def _others(
     groups: dict[str, list[PartitionDir]] = defaultdict(list)
     for one in found:
         topic_id = ids.get(one.path)
-        if topic_id is None and len(stated) > 1:
+        if topic_id is None and named and (len(named) > 1 or not stated):
             groups[f"directories of {name} without a topic id, where others differ,"].append(one)
         elif topic_id is not None and topic_id in removed:
             groups[f"the deleted topic {name} with the id {topic_id}"].append(one)

@@ -158,6 +158,7 @@ class Catalog:
         self._by_id: dict[str, Topic] | None = None
         self.left_out = 0
         self._metadata: list[str] = []
+        self._quorums: dict[str, None] = {}
         self._look()
         for topic in self.topics.values() if options.follow else ():
             for path in (path for one in topic.partitions.values() for path in one.paths):
@@ -173,7 +174,6 @@ class Catalog:
         self.left_out = 0
         tiered: list[PartitionDir] = []
         wanted: list[tuple[str, PartitionDir]] = []
-        quorums: list[str] = []
         present: set[str] = set()
         for path, parsed in self._directories(self.paths, self._parents):
             name = _topic_name(parsed, path)
@@ -182,13 +182,13 @@ class Catalog:
                 # Tiers need it, even where the topic itself is not served.
                 tiered.append(PartitionDir(path, parsed, ()))
             if name == CLUSTER_METADATA:
-                quorums.append(path)
+                self._quorums[path] = None
             if self._is_wanted(parsed, name):
                 wanted.append((name, PartitionDir(path, parsed, ())))
         require_topics(self._options.topics, present)
         directories = [*tiered, *(one for _, one in wanted)]
         # A leftover has a name of its own.
-        others = paths_of_others(directories, lambda: map(list_partition, quorums), dead=True)
+        others = paths_of_others(directories, self.metadata_logs, dead=True)
         topics: dict[str, Topic] = {}
         for name, one in sorted(wanted, key=lambda pair: (pair[0], pair[1].partition or 0)):
             if one.path in others:
@@ -208,6 +208,14 @@ class Catalog:
                 self._forget(before)
         self._metadata = [one.path for one in tiered if one.path not in others]
         self.topics, self._by_id = topics, None
+
+    def metadata_logs(self) -> list[PartitionDir]:
+        """List the metadata logs that are there."""
+        found: list[PartitionDir] = []
+        for path in self._quorums:
+            with contained(path, lambda _: None):
+                found.append(list_partition(path))
+        return found
 
     def _look_again(self, seen: dict[str, Topic]) -> None:
         with self._looking, contained(self.paths[0], self._listener.failed):

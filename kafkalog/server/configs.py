@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.error_codes import ErrorCode
+from kafkalog.choice import newest_metadata
 from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
@@ -57,9 +58,11 @@ class Configs:
         return {"throttleTimeMs": 0, "results": results}
 
     def _read(self) -> LogDirConfigs:
-        """Return the configs of the first log directory that has a metadata log."""
+        """Return the configs by the newest metadata log, else those of the first log directory."""
         found = None
-        for log_dir in self._catalog.log_dirs:
+        newest = newest_metadata(self._catalog.metadata_logs())
+        first = [] if newest is None else [newest.log_dir]
+        for log_dir in dict.fromkeys([*first, *self._catalog.log_dirs]):
             configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
             try:
                 if configs.metadata is not None:

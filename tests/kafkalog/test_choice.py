@@ -17,6 +17,7 @@ from tests.builders import flip
 from tests.kafkalog_cli.test_identity import (
     DEAD,
     LIVE,
+    NDJSON,
     TOPICS,
     another,
     image,
@@ -107,6 +108,18 @@ def test_leftovers_are_no_copies_of_the_live_log(tmp_path: Path, kafkalog: Any) 
     paths = [*with_image(tmp_path), node(tmp_path / "b", DEAD, suffix=f".{'ab' * 16}-delete")]
     result = kafkalog("sql", "select count(*) from records", *paths, "--view", "all")
     assert (result.status, result.stdout.split()[-1]) == (0, b"7")
+
+
+def test_the_metadata_of_several_nodes_are_the_newest(tmp_path: Path, kafkalog: Any) -> None:
+    """Also where the PATH is a parent of their log directories, and an older one comes first."""
+    new, old = stale_image(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "c")
+    for places in ((tmp_path,), (old, tmp_path / "c")):
+        found = kafkalog("sql", "select distinct topic_id from topics", *places).stdout.decode()
+        assert (LIVE["orders"] in found, DEAD["orders"] in found) == (True, False)
+    found = kafkalog("metadata", tmp_path, "--topic", "orders", *NDJSON).stdout.decode()
+    assert (LIVE["orders"] in found, DEAD["orders"] in found) == (True, False)
+    assert not new.exists()
 
 
 def test_metadata_that_do_not_know_the_ids_decide_nothing() -> None:

@@ -26,7 +26,6 @@ from kafkalog_cli.app import _COMMANDS as NAMES
 from tests.builders import batch, record, write_log
 from tests.kafkalog.resurrection.test_resurrect import topic, write_metadata
 from tests.kafkalog.server.protocol import Heard
-from tests.metadata_logs import value_of
 
 TOPICS = ("orders", "__consumer_offsets", "__transaction_state")
 LIVE = {name: f"{letter * 21}A" for name, letter in zip(TOPICS, "KLM", strict=True)}
@@ -115,7 +114,7 @@ def unnamed_beside_two(root: Path) -> list[Path]:
 
 def stale_image(root: Path) -> list[Path]:
     """The broker that was down still has the metadata of that time."""
-    image(found := without_image(root)[0], value_of("RemoveTopicRecord", topicId="Z" * 21 + "A"))
+    [found] = with_image(root)
     other = node(root / "b", DEAD)
     old = [value for name in TOPICS for value in topic(name, DEAD[name], 1)]
     records = [record(delta, None, value) for delta, value in enumerate(old)]
