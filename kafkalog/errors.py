@@ -22,6 +22,8 @@ INTERNAL_ERROR: Final = 70
 
 on_failure: list[Callable[[Exception], None]] = []
 """Callbacks, called in any thread with each unexpected exception that was turned into a finding."""
+on_left_out: list[Callable[[str], None]] = []
+"""Callbacks, called with a line that names directories left out of what is read."""
 
 
 class KafkaLogError(Exception):

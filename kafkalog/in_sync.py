@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -17,8 +16,9 @@ from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
+from kafkalog.identity import image_of, newest_metadata, topic_id_of
 from kafkalog.log_dir import PartitionDir, list_partition
-from kafkalog.text_files import MetaProperties, read_meta_properties, read_topic_id
+from kafkalog.text_files import MetaProperties, read_meta_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,10 +52,10 @@ def in_sync(partition: PartitionDir, end_of: Callable[[PartitionDir], int]) -> I
     own = _node_of(partition.log_dir)
     if own is None:
         return InSync(reason="no meta.properties says whose copy this is")
-    image = _newest_image(partition, own.cluster_id, end_of)
+    image = _newest_image(partition, own.cluster_id)
     if isinstance(image, str):
         return InSync(reason=image)
-    topic_id = _topic_id(partition) or image.topics.get(partition.topic)
+    topic_id = topic_id_of(partition) or image.topics.get(partition.topic)
     found = image.partition(topic_id or "", partition.partition or 0)
     if found is None:
         return InSync(reason="the metadata do not know the partition")
@@ -89,37 +89,21 @@ def _node_of(log_dir: str) -> MetaProperties | None:
     return None
 
 
-def _topic_id(partition: PartitionDir) -> str | None:
-    with suppress(DataError):
-        return read_topic_id(partition.place_of(file_names.PARTITION_METADATA))
-    return None
-
-
-def _newest_image(
-    partition: PartitionDir, cluster_id: str | None, end_of: Callable[[PartitionDir], int]
-) -> ClusterImage | str:
-    """Return the image of the node that had received most, or why it says nothing."""
-    found: list[tuple[int, PartitionDir]] = []
+def _newest_image(partition: PartitionDir, cluster_id: str | None) -> ClusterImage | str:
+    """Return the image of the cluster's newest metadata log, or why it says nothing."""
+    found = []
     for log_dir in _log_dirs(partition):
         node = _node_of(log_dir)
         if node is not None and node.cluster_id == cluster_id:
             with suppress(DataError):
-                directory = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0"))
-                found.append((end_of(directory), directory))
-    if not found:
+                found.append(list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")))
+    newest = newest_metadata(found)
+    if newest is None:
         return "no metadata log in PATH says which copies are in sync"
-    _, newest = max(found, key=lambda one: one[0])
-    image = _image_in(newest)
+    image = image_of(newest)
     if image is None or not image.is_whole:
         return f"{newest.path} is damaged or incomplete"
     return image
-
-
-@lru_cache(8)
-def _image_in(directory: PartitionDir) -> ClusterImage | None:
-    from kafkalog.cluster_image.reader import read_image
-
-    return read_image(directory)
 
 
 def _min_in_sync(image: ClusterImage, topic: str, node: int | None) -> int:
@@ -143,7 +127,7 @@ def _copy(
             continue
         with suppress(DataError):
             copy = list_partition(os.path.join(log_dir, os.path.basename(partition.path)))
-            if copy.state == DirectoryState.LIVE and _topic_id(copy) in (topic_id, None):
+            if copy.state == DirectoryState.LIVE and topic_id_of(copy) in (topic_id, None):
                 copies.append((other.directory_id == assigned, copy))
     copies.sort(key=lambda one: one[0])
     return copies[-1][1] if copies else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +11,7 @@ from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import DataError, KafkaLogError
+from kafkalog.identity import topic_id_of
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
     FileEntry,
@@ -26,7 +26,6 @@ from kafkalog.text_files import (
     MetaProperties,
     read_meta_properties,
     read_offset_checkpoint,
-    read_topic_id,
 )
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Difference, Shown, show, state_of
@@ -215,15 +214,12 @@ def _partition_row(
 ) -> Iterator[PartitionRow]:
     log = UnifiedLog(shown.partition)
     has_log = bool(shown.segments) or shown.partition.loaded is not None
-    topic_id = partition.name.uid if partition.is_remote and partition.name else None
     try:
         end = log.log_end_offset if has_log else None
     except changes:
         raise  # a new listing knows it
     except DataError:
         end = None
-    with suppress(DataError):
-        topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     odd: dict[str, int] = {}
     for entry in partition.files:
         if entry.error or entry.name.kind == FileKind.UNKNOWN:
@@ -235,7 +231,7 @@ def _partition_row(
         topic=partition.topic,
         partition=partition.partition,
         state=partition.state,
-        topic_id=topic_id,
+        topic_id=topic_id_of(partition),
         segment_count=len(shown.segments),
         size_bytes=_used_bytes(partition),
         mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),

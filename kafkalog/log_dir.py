@@ -124,6 +124,11 @@ class PartitionDir:
         """Whether the partition is live, being deleted, moving here, or stray."""
         return self.name.state if self.name else DirectoryState.LIVE
 
+    @property
+    def is_served(self) -> bool:
+        """Whether a broker would serve it, or it is a log in remote storage."""
+        return self.name is not None and self.state in (DirectoryState.LIVE, DirectoryState.REMOTE)
+
     def place_of(self, name: str) -> str:
         """Return where the file is, or would be, that has a name in the log."""
         there = (entry.path for entry in self.files if entry.name.name == name)

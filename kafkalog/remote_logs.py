@@ -24,7 +24,9 @@ from formats.file_names import (
 )
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
+from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.errors import DataError, UsageError
+from kafkalog.identity import topic_id_of
 from kafkalog.listing import Late
 from kafkalog.log_dir import LogDirListing, PartitionDir, Segment, list_partition
 from kafkalog.model import Defect
@@ -37,8 +39,8 @@ from kafkalog.remote_metadata import (
     is_within,
     note,
 )
-from kafkalog.targets import Target, best_replicas, open_targets
-from kafkalog.text_files import read_leader_epochs, read_topic_id
+from kafkalog.targets import Target, best_replicas, open_targets, partitions_of
+from kafkalog.text_files import read_leader_epochs
 from kafkalog.tiers import Tier, segments_in
 
 if TYPE_CHECKING:
@@ -56,14 +58,14 @@ _OF_LOG: Final = (
 
 
 def metadata_of(targets: Iterable[Target]) -> list[PartitionDir]:
-    """Return the partitions of `__remote_log_metadata` at targets."""
-    found: list[PartitionDir] = []
-    for target in targets:
-        if isinstance(target, LogDirListing):
-            found += target.partitions
-        elif isinstance(target, PartitionDir):
-            found.append(target)
-    return [one for one in found if payload_kind(one.topic) is PayloadKind.REMOTE_LOG_METADATA]
+    """Return the partitions of `__remote_log_metadata` at targets. Raises as `paths_of_others`."""
+    found = [
+        one
+        for one in partitions_of(targets)
+        if payload_kind(one.topic) is PayloadKind.REMOTE_LOG_METADATA
+    ]
+    others = paths_of_others(found, lambda: metadata_logs(targets))
+    return [one for one in found if one.path not in others]
 
 
 def segments_known(metadata: Iterable[PartitionDir]) -> Known | None:
@@ -175,9 +177,7 @@ def parts_of(local: PartitionDir, remote: Sequence[PartitionDir]) -> list[Partit
     of_name = [
         one for one in remote if (one.topic, one.partition) == (local.topic, local.partition)
     ]
-    topic_id = None
-    with suppress(DataError):
-        topic_id = read_topic_id(local.place_of(file_names.PARTITION_METADATA))
+    topic_id = topic_id_of(local)
     ids = {one.name.uid for one in of_name if one.name is not None}
     if topic_id is None:
         return of_name if len(ids) == 1 else []

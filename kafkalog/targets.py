@@ -136,14 +136,6 @@ def partition_around(path: str) -> PartitionDir:
 _NAMED_MAX: Final = 20  # topics in a hint
 
 
-def live_partitions(targets: Sequence[Target]) -> Iterator[PartitionDir]:
-    """Yield the partition directories that a broker would serve, and logs in remote storage."""
-    for partition in partitions_of(targets):
-        served = (DirectoryState.LIVE, DirectoryState.REMOTE)
-        if partition.name is not None and partition.state in served:
-            yield partition
-
-
 def unlisted(targets: Iterable[Target]) -> dict[tuple[str, int | None], DataError]:
     """Return the live partitions of log directories that could not be listed, with the errors."""
     return {
@@ -188,7 +180,9 @@ def meant_partitions(
     left_out: list[PartitionDir] = []
     for target in targets:
         is_named = isinstance(target, PartitionDir)
-        for one in partitions_of([target]) if is_named or dead else live_partitions([target]):
+        for one in partitions_of([target]):
+            if not (is_named or dead or one.is_served):
+                continue
             if not is_named and is_staging(os.path.basename(one.path)):
                 continue  # left by a killed run of ours
             if topics is not None and one.topic not in topics:

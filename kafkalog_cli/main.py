@@ -92,6 +92,7 @@ def run(argv: list[str]) -> int:
         with (
             unread_places() as unread,
             outcome.failures_shown(),
+            outcome.left_out_shown(),
             requests_counted() as requests,
             retrying(),
         ):

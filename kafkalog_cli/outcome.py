@@ -16,6 +16,7 @@ from kafkalog.errors import (
     LimitExceededError,
     contained,
     on_failure,
+    on_left_out,
 )
 from kafkalog.wording import counted, printable
 from kafkalog_cli.output.text import painted, tone_of
@@ -122,6 +123,23 @@ def failures_shown() -> Iterator[None]:
         on_failure.remove(show_traceback)
 
 
+@contextmanager
+def left_out_shown() -> Iterator[None]:
+    """Show which directories are left out of what the block reads, each once."""
+    shown: set[str] = set()
+
+    def show(text: str) -> None:
+        if text not in shown:
+            shown.add(text)
+            show_note(text)
+
+    on_left_out.append(show)
+    try:
+        yield
+    finally:
+        on_left_out.remove(show)
+
+
 _NAMES_MAX: Final = 5
 
 
@@ -190,15 +208,17 @@ class Outcome:
         dead: bool = False,
         joins: bool = True,
     ) -> list[PartitionDir | FileEntry]:
-        """Return the partitions that targets mean, and files as they are.
+        """Return the partitions that targets mean, of one topic per name, and files as they are.
 
         Logs have their part in a tier, if that is a target, too, unless `joins` is false.
 
         Partitions that could not be listed are reported, internal ones that are left out noted.
 
         Raises:
-            UsageError: a topic has no partition, although each path was opened.
+            UsageError: a topic has no partition, although each path was opened; or it is not clear
+                which of several topics of a name is meant.
         """
+        from kafkalog.choice import metadata_logs, paths_of_others
         from kafkalog.log_dir import FileEntry, LogDirListing
         from kafkalog.remote_logs import joined
         from kafkalog.targets import meant_partitions, require_topics, topics_of
@@ -213,13 +233,15 @@ class Outcome:
                 continue
             for error in target.errors.values() if isinstance(target, LogDirListing) else ():
                 self.error(error)
-            meant, others = meant_partitions([target], topics, internal=internal, dead=dead)
+            meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
-            left_out += len(others)
+            left_out += len(internals)
         if left_out:
             what = counted(left_out, "internal partition")
             show_note(f"{what} left out; --internal includes them")
-        return found
+        partitions = [one for one in found if not isinstance(one, FileEntry)]
+        others = paths_of_others(partitions, lambda: metadata_logs(targets), dead=dead)
+        return [one for one in found if one.path not in others]
 
     def error(self, error: KafkaLogError) -> None:
         """Report an error and remember its status."""

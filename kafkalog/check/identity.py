@@ -17,8 +17,10 @@ from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
+from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
+from kafkalog.identity import newest_metadata, topic_id_of
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system
 from kafkalog.recovery import Hosting, missing_identity
@@ -26,11 +28,10 @@ from kafkalog.text_files import (
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
-    read_topic_id,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
@@ -109,17 +110,6 @@ def listed_around(directory: PartitionDir) -> LogDirListing:
         listed = directory
     files = listed.files if isinstance(listed, LogDirListing) else ()
     return LogDirListing(path, files, (directory,))
-
-
-def topic_id_of(partition: CheckedPartition) -> str | None:
-    """Return the topic id in partition.metadata, None if it is missing or malformed."""
-    for entry in partition.directory.files:
-        if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
-            try:
-                return read_topic_id(entry.path)
-            except DataError:
-                return None
-    return None
 
 
 @log_dir_check
@@ -211,25 +201,40 @@ def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[D
 @joint_check
 def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Every partition has the same topic id as its topic elsewhere in the cluster."""
-    clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
-    for found in log_dirs:
-        clusters[found.properties.cluster_id if found.properties else None].append(found)
-    for members in clusters.values():
-        images = [found.image for found in members if found.image is not None]
+    for members in _clusters(log_dirs):
+        image = _newest_image(members)
         votes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for found in members:
             for partition in found.live():
-                if (topic_id := topic_id_of(partition)) is not None:
+                if (topic_id := topic_id_of(partition.directory)) is not None:
                     votes[partition.directory.topic][topic_id] += 1
         for found in members:
             for partition in found.live():
-                yield from _topic_id(found, partition, images, votes[partition.directory.topic])
+                yield from _topic_id(found, partition, image, votes[partition.directory.topic])
+
+
+def _clusters(log_dirs: Sequence[CheckedLogDir]) -> Collection[list[CheckedLogDir]]:
+    clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
+    for found in log_dirs:
+        clusters[found.properties.cluster_id if found.properties else None].append(found)
+    return clusters.values()
+
+
+def _newest_image(log_dirs: Sequence[CheckedLogDir]) -> ClusterImage | None:
+    """Return the newest image of a cluster: an older one may name what is deleted."""
+    images = {}
+    for found in log_dirs:
+        metadata = metadata_partition(found.log_dir)
+        if metadata is not None and found.image is not None:
+            images[metadata] = found.image
+    newest = newest_metadata(images)
+    return None if newest is None else images[newest]
 
 
 def _topic_id(
     found: CheckedLogDir,
     partition: CheckedPartition,
-    images: Sequence[ClusterImage],
+    image: ClusterImage | None,
     votes: dict[str, int],
 ) -> Iterator[Defect]:
     topic, path = partition.directory.topic, partition.directory.path
@@ -240,17 +245,16 @@ def _topic_id(
             detail = "The partition has batches, but no file that names its topic."
             yield make_defect("partition-metadata-missing", path, detail)
         return
-    topic_id = topic_id_of(partition)
+    topic_id = topic_id_of(partition.directory)
     if topic_id is None:
         return
-    known = {image.topics[topic] for image in images if topic in image.topics}
-    if topic_id in known or any(topic_id in image.removed for image in images):
-        if topic_id not in known:
-            detail = f"The topic with id {topic_id} was deleted."
-            yield make_defect("topic-deleted", path, detail)
+    known = None if image is None else image.topics.get(topic)
+    if topic_id == known:
         return
-    if known:
-        detail = f"The topic id is {topic_id}, the cluster's metadata has {min(known)} for {topic}."
+    if image is not None and topic_id in image.removed:
+        yield make_defect("topic-deleted", path, f"The topic with id {topic_id} was deleted.")
+    elif known is not None:
+        detail = f"The topic id is {topic_id}, the cluster's metadata has {known} for {topic}."
         yield make_defect("topic-id-mismatch", path, detail)
     # Without metadata the majority of the topic's partitions decides; a tie reports all of them.
     elif len(votes) > 1 and votes[topic_id] <= max(
@@ -298,18 +302,18 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
 @joint_check
 def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """By the cluster metadata, the partition is assigned to its broker."""
+    newest = [image for some in _clusters(log_dirs) if (image := _newest_image(some)) is not None]
     for partition, reason in strays_of(log_dirs):
-        topic_id = topic_id_of(partition)
-        if topic_id is not None and not _is_told_by_topic(partition, topic_id, log_dirs):
+        topic_id = topic_id_of(partition.directory)
+        if topic_id is not None and not _is_told_by_topic(partition, topic_id, newest):
             detail = f"A start takes the partition away from the broker: {reason}."
             yield make_defect("partition-not-assigned", partition.directory.path, detail)
 
 
 def _is_told_by_topic(
-    partition: CheckedPartition, topic_id: str, log_dirs: Sequence[CheckedLogDir]
+    partition: CheckedPartition, topic_id: str, images: Sequence[ClusterImage]
 ) -> bool:
     """Return whether `topic_ids_fit` reports the partition: its topic was replaced or deleted."""
-    images = [found.image for found in log_dirs if found.image is not None]
     is_live = partition.directory.state == DirectoryState.LIVE
     return is_live and any(
         topic_id in image.removed
@@ -330,7 +334,7 @@ def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect
         node_id = found.broker[1]
         yield from _broker_epoch(mark.path, image, node_id)
         for partition in found.live():
-            topic_id = topic_id_of(partition)
+            topic_id = topic_id_of(partition.directory)
             if topic_id is not None and image.topics.get(partition.directory.topic) == topic_id:
                 known = image.partition(topic_id, partition.directory.partition or 0)
                 yield from _latest_epoch(partition, None if known is None else known.leader_epoch)

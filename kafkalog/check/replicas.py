@@ -18,11 +18,11 @@ import numpy as np
 from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.check.batches import CheckedPartition, copies_check
-from kafkalog.check.identity import CheckedLogDir, topic_id_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
+from kafkalog.identity import topic_id_of
 from kafkalog.model import Defect, EpochEntry, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from kafkalog.check.identity import CheckedLogDir
 
 
 _COMPARED: Final = (h.BASE_OFFSET, h.LAST_OFFSET, h.EPOCH, h.CRC, h.MAGIC, h.POSITION)
@@ -356,7 +358,7 @@ def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
         for partition in filter(attrgetter("is_judged"), found.live()):
             directory = partition.directory
             cluster = found.properties.cluster_id if found.properties is not None else None
-            copy = _Copy(found.broker, cluster, topic_id_of(partition), partition)
+            copy = _Copy(found.broker, cluster, topic_id_of(partition.directory), partition)
             named[directory.topic, directory.partition].append(copy)
     for name in sorted(named, key=str):
         for group in _groups(named[name]):

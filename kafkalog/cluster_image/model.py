@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 
+TORN_TAIL: Final = "torn-tail"
 # Ids of `ConfigResource.Type`.
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -228,6 +229,15 @@ class ClusterImage:
     def is_whole(self) -> bool:
         """Whether the snapshot and the log could be read completely."""
         return all(defect.severity == Severity.NOTE for defect in self.defects)
+
+    @property
+    def damage(self) -> list[Defect]:
+        """What could not be read, but for the incomplete batch that a killed broker leaves."""
+        return [
+            one
+            for one in self.defects
+            if one.severity != Severity.NOTE and one.reference != TORN_TAIL
+        ]
 
     @property
     def known(self) -> set[str]:

@@ -157,24 +157,23 @@ def metadata_partition(log_dir: LogDirListing) -> PartitionDir | None:
 
 
 def read_cluster_image(log_dir: LogDirListing) -> ClusterImage | None:
-    """Read the image from a log directory: the newest sound snapshot, then the log after it.
-
-    Records that cannot be read are skipped: the checks of batches report them.
-
-    Returns:
-        The image, or None if there is no `__cluster_metadata-0`, or if its log starts neither at
-        offset 0 nor at a snapshot.
-
-    Cost:
-        Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
-        20 MB of records.
-    """
+    """Read the image from `__cluster_metadata-0` in a log directory; None if it has none."""
     directory = metadata_partition(log_dir)
     return None if directory is None else read_image(directory)
 
 
 def read_image(directory: PartitionDir) -> ClusterImage | None:
-    """Read the image in a directory of `__cluster_metadata-0`, as `read_cluster_image`."""
+    """Read the image from a metadata log: the newest sound snapshot, then the log after it.
+
+    Records that cannot be read are skipped: the checks of batches report them.
+
+    Returns:
+        The image, or None if the log is empty, or starts neither at offset 0 nor at a snapshot.
+
+    Cost:
+        Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
+        20 MB of records.
+    """
     if not directory.segments:
         return None
     reader = ImageReader(directory)

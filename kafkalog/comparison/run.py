@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,12 @@ from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
-from kafkalog.errors import DataError, KafkaLogError, ShortageError, UsageError, contained, raised
+from kafkalog.errors import KafkaLogError, ShortageError, UsageError, contained, raised
+from kafkalog.identity import topic_id_of
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.targets import open_targets, require_topics, topics_of
-from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show_now
 
@@ -131,9 +130,6 @@ class Comparer:
 
     def _side(self, partition: PartitionDir) -> Side:
         log = UnifiedLog(self._show(partition).partition)
-        topic_id = None
-        with suppress(DataError):
-            topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
         # What a follower goes back to, whatever a leader would compute.
         noted = log.checkpoint(file_names.HIGH_WATERMARKS)
         return Side(
@@ -142,7 +138,7 @@ class Comparer:
             log.log_end_offset,
             None if noted is None else max(log.log_start_offset, min(noted, log.log_end_offset)),
             log.leader_epochs,
-            topic_id,
+            topic_id_of(partition),
         )
 
     def _compared(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import asdict
 from itertools import islice
@@ -11,17 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from formats.topic_names import CLUSTER_METADATA
+from kafkalog.choice import live_partitions
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.cluster_image.model import RESOURCE_TYPES, TOPIC
 from kafkalog.configs.sources import read_metadata_configs
 from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.datasets.schemas import STATE_SCHEMAS
 from kafkalog.errors import NotFoundError
+from kafkalog.identity import newest_metadata
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.state.groups import EndOffsets, read_groups
 from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import MILLISECONDS_MAX
-from kafkalog.targets import best_replica, live_partitions, open_targets
+from kafkalog.targets import open_targets
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ def _configs(tables: Tables, targets: Sequence[Any]) -> Iterator[dict[str, Any]]
 
 
 def _metadata_log_dir(targets: Sequence[Any]) -> str:
-    """Return the log directory with the most complete metadata log."""
-    found = [one for one in live_partitions(targets) if one.topic == CLUSTER_METADATA]
-    if not found:
+    """Return the log directory with the newest metadata log."""
+    found = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
+    if found is None:
         raise _no_metadata(targets)
-    return os.path.dirname(best_replica(found).path)
+    return found.log_dir
 
 
 def _no_metadata(targets: Sequence[Any]) -> NotFoundError:

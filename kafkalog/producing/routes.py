@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.cluster_image import read_cluster_image
+from kafkalog.choice import metadata_logs
 from kafkalog.cluster_image.model import TOPIC
+from kafkalog.cluster_image.reader import read_image
 from kafkalog.errors import RefusedError, UsageError
-from kafkalog.log_dir import LogDirListing
+from kafkalog.identity import newest_metadata
 from kafkalog.model import Replicas
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producing.model import Route
@@ -31,7 +32,7 @@ _NAMED_MAX: Final = 5
 
 
 def routes_of(
-    targets: Sequence[Target], request: Request, failed: Callable[[KafkaLogError], object]
+    targets: Sequence[Target], request: Request, failed: Callable[[KafkaLogError], None]
 ) -> tuple[list[Route], int]:
     """Return the routes by topic and partition, and how many internal partitions are left out.
 
@@ -164,18 +165,17 @@ def _as_in_files(
         for name in names
     }  # fmt: skip
     found = {name: (max(needed[name], counts[name]), dict[str, str]()) for name in names}
-    for target in targets:
-        image = read_cluster_image(target) if isinstance(target, LogDirListing) else None
-        if image is None:
-            continue
-        for name in names:
-            count, configs = found[name]
-            own = image.configs.get((TOPIC, origins[name]), {})
-            told = {
-                key: value
-                for key, value in own.items()
-                if key not in _OF_REPLICAS and not key.startswith(_INTERNAL)
-            }
-            count = max(count, image.partition_count(origins[name]) or 0)
-            found[name] = count, configs | told
+    metadata = newest_metadata(metadata_logs(targets))
+    image = None if metadata is None else read_image(metadata)
+    if image is None:
+        return found
+    for name, (count, _) in found.items():
+        own = image.configs.get((TOPIC, origins[name]), {})
+        told = {
+            key: value
+            for key, value in own.items()
+            if key not in _OF_REPLICAS and not key.startswith(_INTERNAL)
+        }
+        count = max(count, image.partition_count(origins[name]) or 0)
+        found[name] = count, told
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +15,12 @@ from formats import file_names
 from formats.file_names import DirectoryState, is_staging, is_topic
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.replicas import truncation_offset
+from kafkalog.choice import live_id
 from kafkalog.errors import DataError, RefusedError, UsageError
+from kafkalog.identity import topic_id_of
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
 from kafkalog.targets import completeness, partitions_of, require_topics
-from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _candidates(
         if one.name is None or one.name.partition < 0 or not is_topic(one.topic):
             left_out.append(LeftOutDirectory(one.path, "its name is not that of a partition"))
             continue
-        topic_id = _topic_id(one)
+        topic_id = topic_id_of(one)
         is_removed = topic_id in removed
         is_dead = one.state != DirectoryState.LIVE or is_removed
         if is_dead and not options.undelete:
@@ -170,15 +170,6 @@ def _candidates(
 
 def _base(partition: PartitionDir) -> str:
     return os.path.basename(file_system.absolute(partition.path))
-
-
-def _topic_id(partition: PartitionDir) -> str | None:
-    """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
-    if partition.state == DirectoryState.LIVE and partition.name is not None and partition.name.uid:
-        return partition.name.uid
-    with suppress(DataError):
-        return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
-    return None
 
 
 def _require_known(given: Iterable[str], known: Iterable[str], option: str) -> None:
@@ -307,16 +298,13 @@ def _identified(
     old_name, is_dead = found[0].old_name, all(one.is_dead for one in found)
     stated = sorted({one.topic_id for one in found if one.topic_id is not None})
     given = options.topic_ids.get(name)
-    current = [one for one in images if one.image.topics.get(old_name) in stated]
-    known = current[0].image.topics[old_name] if current else None
     if len(stated) > 1:
         preferred = {one.topic_id for one in found if _is_below(one.path, options.prefer)}
         if given in stated:
             stated = [given]
         elif len(preferred) == 1 and (one := preferred.pop()) is not None:
             stated = [one]
-        # What the metadata say counts, unless those of several clusters disagree.
-        elif known is not None and len({one.image.topics[old_name] for one in current}) == 1:
+        elif (known := live_id(old_name, stated, [one.image for one in images])) is not None:
             stated = [known]
         else:
             raise RefusedError(

@@ -15,6 +15,7 @@ from formats.file_names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog.cluster_image.model import TORN_TAIL
 from kafkalog.columns import header_table as h
 from kafkalog.columns.headers import batch_columns
 from kafkalog.defects import make_defect
@@ -36,7 +37,6 @@ from kafkalog.recovery import (
 from kafkalog.rescue.log_copy import copy_file, logs_of
 from kafkalog.rescue.partition import PartitionCopy
 from kafkalog.resurrection.model import LOG_ROOT, Copy
-from kafkalog.resurrection.sources import TORN
 from kafkalog.text_files import read_leader_epochs, read_topic_id
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def judge(
         for defect in _walk(segment, start, found, progress):
             # What a killed broker leaves at the very end, and a start cuts off. Anywhere else it is
             # damage.
-            if defect.reference == TORN and segment.is_active:
+            if defect.reference == TORN_TAIL and segment.is_active:
                 torn.add(segment.base_offset)
             elif found.damage is None:
                 found.damage = _damage(defect.detail, defect.path, defect.position)

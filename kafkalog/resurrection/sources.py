@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,14 +17,15 @@ from kafkalog.errors import (
     UnsupportedDataError,
     UsageError,
 )
+from kafkalog.identity import cluster_id_of
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
-from kafkalog.model import LogView, Severity
+from kafkalog.model import LogView
 from kafkalog.paths import file_system, uris
 from kafkalog.remote_logs import with_remote_parts
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
 from kafkalog.targets import open_targets
-from kafkalog.text_files import read_meta_properties, read_offset_checkpoint
+from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.tiers import is_remote
 from kafkalog.view import show_now
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkalog.resurrection.choice import Candidate
     from kafkalog.targets import Target
 
-TORN: Final = "torn-tail"
-"""The incomplete batch that a killed broker leaves at the end of a log."""
 METADATA_VERSION: Final = 30
 """`metadata.version` of Kafka 4.3: the newest that its brokers start with."""
 
@@ -130,7 +128,7 @@ def source_images(
     for target in targets:
         if not isinstance(target, LogDirListing) or metadata_partition(target) is None:
             continue
-        cluster = _cluster_id(target)
+        cluster = cluster_id_of(target.path)
         try:
             found = _image(target, takes_damage=takes_damage)
         except CorruptDataError as error:
@@ -149,11 +147,8 @@ def source_images(
 def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
     found = read_metadata(log_dir, shown=lambda one: show_now(one, LogView.FILES))
     image = found.image
-    damage = [
-        one for one in image.defects if one.severity != Severity.NOTE and one.reference != TORN
-    ]
-    if damage and not takes_damage:
-        defect = damage[0]
+    if image.damage and not takes_damage:
+        defect = image.damage[0]
         raise CorruptDataError(
             f"The metadata log is damaged: {defect.detail}",
             path=defect.path,
@@ -169,15 +164,7 @@ def _image(log_dir: LogDirListing, *, takes_damage: bool) -> SourceImage:
             f"knows {METADATA_VERSION}.",
             path=found.path,
         )
-    return SourceImage(log_dir.path, _cluster_id(log_dir), image)
-
-
-def _cluster_id(log_dir: LogDirListing) -> str | None:
-    with suppress(DataError):
-        path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
-        if file_system.exists(path):
-            return read_meta_properties(path).cluster_id
-    return None
+    return SourceImage(log_dir.path, cluster_id_of(log_dir.path), image)
 
 
 class OldCheckpoints:

@@ -9,8 +9,9 @@ from formats.late_classes import dataclass
 from kafkalog.batches.reader import plan_reading, require_log
 from kafkalog.batches.segment import gaps_between
 from kafkalog.batches.selection import ReadPlan, Selection, planned_records, segments_of
+from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.columns.budget import logs_to_decode
-from kafkalog.errors import KafkaLogError, ShortageError
+from kafkalog.errors import KafkaLogError, contained
 from kafkalog.jit import fast_path
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -21,7 +22,7 @@ from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
-from kafkalog.targets import require_topics, topics_of
+from kafkalog.targets import partitions_of, require_topics, topics_of
 from kafkalog.view import Shown
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Defect, Record
 
-    Failed = Callable[[KafkaLogError], object]
+    Failed = Callable[[KafkaLogError], None]
 
     Progress = Callable[[int], None]
 
@@ -104,26 +105,42 @@ def logs_of(
         UsageError: a topic has no partition at the targets.
     """
     require_topics(topics, topics_of(targets) if topics else ())
-    found: list[Target] = []
-    for target in joined(targets, topics) if view != LogView.ALL else targets:
-        try:
-            found += _logs_at(target, view, topics, failed)
-        except ShortageError:
-            raise
-        except KafkaLogError as error:
+    files: list[Target] = []
+    wanted: list[PartitionDir] = []
+    for one in joined(targets, topics) if view != LogView.ALL else targets:
+        if isinstance(one, FileEntry):
+            with contained(one.path, failed):
+                files += _file(one, topics)
+            continue
+        for error in one.errors.values() if isinstance(one, LogDirListing) else ():
             failed(error)
-    # Copies are compared within one state: a deleted directory is no replica of a live one.
-    if replicas == Replicas.BEST:
-        files = [one for one in found if one.is_file]
-        logs = [one for one in found if not one.is_file]
-        found = files + [
-            best
-            for state in {one.partition.state for one in logs}
-            for best in best_targets(
-                [one for one in logs if one.partition.state == state], merges=view != LogView.ALL
-            )
+        is_listed = isinstance(one, LogDirListing)
+        wanted += [
+            some
+            for some in partitions_of([one])
+            if (not is_listed or is_shown(some, view)) and (topics is None or some.topic in topics)
         ]
-    return sorted(found, key=_place)
+    others = paths_of_others(
+        [*wanted, *(one.partition for one in files)],
+        lambda: metadata_logs(targets),
+        dead=view == LogView.ALL,
+    )
+    logs: list[Target] = []
+    for shown in each_shown([one for one in wanted if one.path not in others], view):
+        if isinstance(shown, Target):
+            logs.append(shown)
+        else:
+            failed(shown)
+    if replicas == Replicas.BEST:
+        logs = best_targets(logs, merges=view != LogView.ALL)
+    return sorted([*(one for one in files if one.partition.path not in others), *logs], key=_place)
+
+
+def _file(file: FileEntry, topics: Collection[str] | None) -> list[Target]:
+    require_log(file)
+    segments, parent = segments_of(file)
+    is_wanted = topics is None or parent.topic in topics
+    return [Target(parent, segments, parent, is_file=True)] if is_wanted else []
 
 
 def _place(target: Target) -> tuple[str, int, str]:
@@ -134,31 +151,6 @@ def _place(target: Target) -> tuple[str, int, str]:
         number,
         target.segments[0].log.path if target.is_file else partition.path,
     )
-
-
-def _logs_at(
-    target: LogDirListing | PartitionDir | FileEntry,
-    view: LogView,
-    topics: Collection[str] | None,
-    failed: Failed,
-) -> Iterator[Target]:
-    if isinstance(target, FileEntry):
-        require_log(target)
-        segments, parent = segments_of(target)
-        if topics is None or parent.topic in topics:
-            yield Target(parent, segments, parent, is_file=True)
-        return
-    partitions: Sequence[PartitionDir] = [target] if not isinstance(target, LogDirListing) else [
-        one for one in target.partitions if is_shown(one, view)
-    ]  # fmt: skip
-    for error in target.errors.values() if isinstance(target, LogDirListing) else ():
-        failed(error)
-    wanted = [one for one in partitions if topics is None or one.topic in topics]
-    for shown in each_shown(wanted, view):
-        if isinstance(shown, Target):
-            yield shown
-        else:
-            failed(shown)
 
 
 def plan_of(target: Target, selection: Selection) -> ReadPlan:

@@ -10,24 +10,25 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
-from formats.file_names import DirectoryState, is_staging, parse_directory_name
-from formats.topic_names import INTERNAL_TOPICS
+from formats.file_names import DirectoryState, is_staging, parse_directory_name, partition_of
+from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
+from kafkalog.choice import paths_of_others
 from kafkalog.engine import in_order
 from kafkalog.errors import (
-    DataError,
     KafkaLogError,
     NotAKafkaFileError,
+    NotFoundError,
     RequestsExceededError,
     UsageError,
     contained,
 )
+from kafkalog.identity import cluster_id_of, topic_id_of
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.model import EpochEntry
 from kafkalog.paths.file_system import requests_at_once
@@ -35,9 +36,9 @@ from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.remote_logs import with_tiers
 from kafkalog.server.open_files import OpenFiles
-from kafkalog.server.served_log import ServedLog
+from kafkalog.server.served_log import ReplacedError, ServedLog
 from kafkalog.targets import best_replica, log_dirs_of, look_at_targets, require_topics
-from kafkalog.text_files import epoch_end, read_leader_epochs, read_meta_properties, read_topic_id
+from kafkalog.text_files import epoch_end, read_leader_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,6 +55,7 @@ _NAME_SIZE_MAX: Final = 249  # `Topic.MAX_NAME_LENGTH`
 _UUID_SHOWN: Final = 8
 _NO_CLUSTER: Final = "kafkalog"
 _FIRST_EPOCH: Final = 0
+_LEFTOVERS: Final = (DirectoryState.DELETE, DirectoryState.STRAY)
 
 
 @dataclass(slots=True)
@@ -96,6 +98,25 @@ class Topic:
     is_opened: bool = False
 
     @property
+    def noted_id(self) -> str | None:
+        """The id that a directory has of it; a leftover's may be a live topic's."""
+        for one in self.partitions.values() if not self.is_leftover else ():
+            for path in (*one.paths, *one.remote):
+                found = topic_id_of(PartitionDir(path, partition_of(path), ()))
+                if found is not None:  # another copy may have it
+                    return found
+        return None
+
+    def is_still(self, before: Topic) -> bool:
+        """Return whether it is the topic that was found before."""
+        places = [
+            [(one.index, one.paths, one.remote) for one in topic.partitions.values()]
+            for topic in (self, before)
+        ]
+        known = self.noted_id if before.id is not None else None
+        return places[0] == places[1] and known in (None, before.id)
+
+    @property
     def is_internal(self) -> bool:
         """Whether it is one that Kafka calls internal: `Topic.isInternal`."""
         return self.name in INTERNAL_TOPICS
@@ -131,68 +152,83 @@ class Catalog:
         self._lock = threading.Lock()
         self._weight = 0
         self._files = OpenFiles()
+        self._looking = threading.Lock()
+        self._parents = parents
         self.log_dirs: list[str] = []
         self._places: tuple[str, ...] = ()
         self.topics: dict[str, Topic] = {}
         self._by_id: dict[str, Topic] | None = None
         self.left_out = 0
         self._metadata: list[str] = []
-        remote: dict[str, dict[str, list[tuple[int, str]]]] = {}
-        found: dict[tuple[str, int], list[str]] = {}
-        leftovers: set[str] = set()
-        present: set[str] = set()
-        for path, name in self._directories(self.paths, parents):
-            topic = _topic_name(name, path)
-            present.add(topic)
-            if payload_kind(topic) is PayloadKind.REMOTE_LOG_METADATA:
-                # Tiers need it, even where the topic itself is not served.
-                self._metadata.append(path)
-            if not self._is_wanted(name, topic):
-                continue
-            if name is not None and name.state == DirectoryState.REMOTE:
-                of_topic = remote.setdefault(topic, {}).setdefault(str(name.uid), [])
-                of_topic.append((name.partition, path))
-            else:
-                found.setdefault((topic, name.partition if name else 0), []).append(path)
-                if name is not None and name.state != DirectoryState.LIVE:
-                    leftovers.add(topic)
-        require_topics(options.topics, present)
-        for (topic, index), directories in sorted(found.items()):
-            served = self.topics.get(topic)
-            if served is None:
-                served = self.topics[topic] = Topic(topic, topic in leftovers)
-            served.partitions[index] = ServedPartition(topic, index, tuple(directories))
-        for topic, by_id in remote.items():
-            self._add_tiers(topic, by_id)
-        self.topics = dict(sorted(self.topics.items()))
-        for directories in found.values() if options.follow else ():
-            if is_object(directories[0]):
-                raise UsageError(
-                    "--follow sees what a broker appends to local files, not to objects.",
-                    path=directories[0],
-                    hint="Leave out --follow.",
-                )
+        self._quorums: dict[str, None] = {}
+        self._look()
+        for topic in self.topics.values() if options.follow else ():
+            for path in (path for one in topic.partitions.values() for path in one.paths):
+                if is_object(path):
+                    raise UsageError(
+                        "--follow sees what a broker appends to local files, not to objects.",
+                        path=path,
+                        hint="Leave out --follow.",
+                    )
 
-    def _add_tiers(self, name: str, by_id: dict[str, list[tuple[int, str]]]) -> None:
-        """Add what is in remote storage of a topic: that of its id, or all if there is one id."""
-        topic = self.topics.get(name)
-        known = None if topic is None else _noted_id(topic)
-        # A topic that was made again has the segments of its old id in the tier, too.
-        if known is None and len(by_id) > 1:
-            self._listener.failed(UsageError(
-                f"The tier has {len(by_id)} topics {name}; no log directory says which is meant.",
-                hint="Give the directories of one of them: "
-                f"{', '.join(sorted(path for _, path in by_id[min(by_id)]))}.",
-            ))  # fmt: skip
-            return
-        topic_id = known or min(by_id)
-        if topic is None:
-            topic = self.topics[name] = Topic(name, is_leftover=False)
-        topic.id = topic.id or topic_id
-        for index, path in by_id.get(topic_id, ()):
+    def _look(self) -> None:
+        """Find what is to be served; a topic stays as it is if its directories and its id do."""
+        self.left_out = 0
+        tiered: list[PartitionDir] = []
+        wanted: list[tuple[str, PartitionDir]] = []
+        present: set[str] = set()
+        for path, parsed in self._directories(self.paths, self._parents):
+            name = _topic_name(parsed, path)
+            present.add(name)
+            if payload_kind(name) is PayloadKind.REMOTE_LOG_METADATA:
+                # Tiers need it, even where the topic itself is not served.
+                tiered.append(PartitionDir(path, parsed, ()))
+            if name == CLUSTER_METADATA:
+                self._quorums[path] = None
+            if self._is_wanted(parsed, name):
+                wanted.append((name, PartitionDir(path, parsed, ())))
+        require_topics(self._options.topics, present)
+        directories = [*tiered, *(one for _, one in wanted)]
+        # A leftover has a name of its own.
+        others = paths_of_others(directories, self.metadata_logs, dead=True)
+        topics: dict[str, Topic] = {}
+        for name, one in sorted(wanted, key=lambda pair: (pair[0], pair[1].partition or 0)):
+            if one.path in others:
+                continue
+            topic = topics.setdefault(name, Topic(name, one.state in _LEFTOVERS))
+            index = one.partition or 0
             partition = topic.partitions.setdefault(index, ServedPartition(name, index, ()))
-            partition.remote += (path,)
-        topic.partitions = dict(sorted(topic.partitions.items()))
+            if one.is_remote:
+                partition.remote += (one.path,)
+            else:
+                partition.paths += (one.path,)
+        for before in self.topics.values():
+            found = topics.get(before.name)
+            if found is not None and found.is_still(before):
+                topics[before.name] = before
+            else:
+                self._forget(before)
+        self._metadata = [one.path for one in tiered if one.path not in others]
+        self.topics, self._by_id = topics, None
+
+    def metadata_logs(self) -> list[PartitionDir]:
+        """List the metadata logs that are there."""
+        found: list[PartitionDir] = []
+        for path in self._quorums:
+            with contained(path, lambda _: None):
+                found.append(list_partition(path))
+        return found
+
+    def _look_again(self, seen: dict[str, Topic]) -> None:
+        with self._looking, contained(self.paths[0], self._listener.failed):
+            if self.topics is seen:
+                self._look()
+
+    def _forget(self, topic: Topic) -> None:
+        with self._lock:
+            for index in topic.partitions:
+                if (log := self._logs.pop((topic.name, index), None)) is not None:
+                    self._weight -= log.weight
 
     @property
     def partition_count(self) -> int:
@@ -202,11 +238,7 @@ class Catalog:
     @property
     def cluster_id(self) -> str:
         """The cluster's id in `meta.properties`; a word of ours without one."""
-        for log_dir in self.log_dirs:
-            with contained(log_dir, lambda _: None):
-                path = os.path.join(log_dir, file_names.META_PROPERTIES)
-                return read_meta_properties(path).cluster_id or _NO_CLUSTER
-        return _NO_CLUSTER
+        return next(filter(None, map(cluster_id_of, self.log_dirs)), _NO_CLUSTER)
 
     def partition(self, topic: str, index: int) -> ServedPartition | None:
         served = self.topics.get(topic)
@@ -271,7 +303,7 @@ class Catalog:
         """Return the id of a topic: from `partition.metadata`, or made of its name."""
         if topic.id is None:
             # Logs of before Kafka 2.8 have none, and clients of today ask by id.
-            topic.id = _noted_id(topic) or _made_id(topic.name)
+            topic.id = topic.noted_id or _made_id(topic.name)
         return topic.id
 
     def leader_epoch(self, partition: ServedPartition) -> int:
@@ -314,15 +346,30 @@ class Catalog:
         return self._logs.get((partition.topic, partition.index))
 
     def log(self, partition: ServedPartition) -> ServedLog:
-        """Return the log of a partition, opened now unless it is open.
+        """Return the log of a partition, opened now unless it is open, as it is now if files grow.
 
         In a store the second log of a topic is opened together with all others of the topic: some
         clients ask for one at a time.
 
         Raises:
+            ReplacedError: the topic was deleted, and there may be another one with the name.
             KafkaLogError: it cannot be read.
         """
-        topic = self.topics[partition.topic]
+        topics = self.topics
+        topic = topics.get(partition.topic)
+        if topic is None or topic.partitions.get(partition.index) is not partition:
+            raise ReplacedError("The topic was deleted.", path=min(partition.paths, default=None))
+        try:
+            log = self._opened(topic, partition)
+            if self._options.follow:
+                log.refresh()
+        except (NotFoundError, ReplacedError):
+            if self._options.follow:
+                self._look_again(topics)
+            raise
+        return log
+
+    def _opened(self, topic: Topic, partition: ServedPartition) -> ServedLog:
         if not topic.is_opened and not self.is_open(partition):
             closed = [one for one in topic.partitions.values() if not self.is_open(one)]
             if len(closed) < len(topic.partitions):
@@ -362,6 +409,10 @@ class Catalog:
         best = best_replica([replace(one, log_dirs=self._places) for one in copies])
         if partition.paths and partition.remote:
             best = with_tiers(best, partition.remote, self._metadata)
+        topic = self.topics.get(partition.topic)
+        found = topic_id_of(best) if best.is_served else None
+        if topic is None or found not in (None, self.topic_id(topic)):
+            raise ReplacedError("The topic was deleted.", path=best.path)
         return ServedLog(best, self._options, self._listener, self._files)
 
     def failed(self, partition: ServedPartition, error: KafkaLogError) -> ErrorCode:
@@ -371,7 +422,7 @@ class Catalog:
         """
         if isinstance(error, RequestsExceededError):
             raise error
-        if not partition.has_failed:
+        if not (partition.has_failed or isinstance(error, ReplacedError)):
             partition.has_failed = True
             self._listener.failed(error)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -394,7 +445,8 @@ class Catalog:
             if isinstance(target, PartitionDir):
                 yield target.path, target.name
             elif isinstance(target, LogDirTop):
-                self.log_dirs.append(target.path)
+                if target.path not in self.log_dirs:
+                    self.log_dirs.append(target.path)
                 for directory in target.directories:
                     name = parse_directory_name(directory)
                     if name is not None and not is_staging(directory):
@@ -411,8 +463,7 @@ class Catalog:
         if name.partition < 0:
             return False
         if name.state not in (DirectoryState.LIVE, DirectoryState.REMOTE):
-            is_dead = name.state in (DirectoryState.DELETE, DirectoryState.STRAY)
-            return is_dead and self._options.leftovers
+            return name.state in _LEFTOVERS and self._options.leftovers
         if self._options.topics is not None:
             return topic in self._options.topics
         if payload_kind(topic) is None or self._options.internal:
@@ -433,19 +484,10 @@ def _topic_name(name: DirectoryName | None, path: str) -> str:
     """Return what clients call a topic; a directory of any name becomes a legal one."""
     if name is None:
         return _ILLEGAL.sub("_", os.path.basename(os.path.abspath(path)))[:_NAME_SIZE_MAX]
-    if name.state in (DirectoryState.DELETE, DirectoryState.STRAY):
+    if name.state in _LEFTOVERS:
         word = "deleted" if name.state == DirectoryState.DELETE else "stray"
         return f"{name.topic}.{word}-{(name.uid or '')[:_UUID_SHOWN]}"
     return name.topic
-
-
-def _noted_id(topic: Topic) -> str | None:
-    """Return the id that a log directory has of a topic; a leftover's may be a live topic's."""
-    for partition in topic.partitions.values() if not topic.is_leftover else ():
-        for path in partition.paths:
-            with suppress(DataError):  # another copy may have it
-                return read_topic_id(os.path.join(path, file_names.PARTITION_METADATA))
-    return None
 
 
 def _made_id(name: str) -> str:

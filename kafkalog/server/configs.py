@@ -12,6 +12,7 @@ from kafkalog.configs import ConfigSources, ConfigValue
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import CorruptDataError, DataError
+from kafkalog.identity import newest_metadata
 from kafkalog.server.model import NODE_ID
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ class Configs:
         return {"throttleTimeMs": 0, "results": results}
 
     def _read(self) -> LogDirConfigs:
-        """Return the configs of the first log directory that has a metadata log."""
+        """Return the configs by the newest metadata log, else those of the first log directory."""
         found = None
-        for log_dir in self._catalog.log_dirs:
+        newest = newest_metadata(self._catalog.metadata_logs())
+        first = [] if newest is None else [newest.log_dir]
+        for log_dir in dict.fromkeys([*first, *self._catalog.log_dirs]):
             configs = ConfigSources(topic_first=True).in_log_dir(log_dir)
             try:
                 if configs.metadata is not None:

@@ -20,7 +20,12 @@ from kafkalog.model import Isolation
 from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import NODE_ID, Api, Begun, FileRange, nothing
 from kafkalog.server.offsets import isolation_of
-from kafkalog.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError
+from kafkalog.server.served_log import (
+    DamagedError,
+    InvalidSizeError,
+    OutOfRangeError,
+    ReplacedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -141,7 +146,8 @@ class Fetch:
                     found.answers_now = True
                 else:
                     size = min(one["partitionMaxBytes"], left)
-                    answer = self._partition(partition, one, size, isolation, at_least_one)
+                    got = self._partition(partition, one, size, isolation, at_least_one)
+                    answer = got or _unknown(version)
                 records = answer["records"]
                 if isinstance(records, FileRange) and partition is not None:
                     log = self._catalog.opened(partition)
@@ -206,10 +212,7 @@ class Fetch:
                 served = self._catalog.topic_by_id(topic_id)
             known = served.partitions if served is not None else {}
             found = [(one, known.get(index)) for index, one in partitions.items()]
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if version >= _WITH_IDS and served is None:
-                error = ErrorCode.UNKNOWN_TOPIC_ID
-            unknown = {**_answer(error), "abortedTransactions": []}
+            unknown = _unknown(version if served is None else 0)
             yield {"topic": name, "topicId": topic_id}, unknown, found
 
     def _partition(
@@ -219,19 +222,20 @@ class Fetch:
         size: int,
         isolation: Isolation,
         at_least_one: bool,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | None:
+        """Return the answer for a partition; None if the topic is another one now."""
         believed = max(wanted["currentLeaderEpoch"], NO_EPOCH)
-        error = self._catalog.epoch_error(partition, believed)
-        if error == ErrorCode.FENCED_LEADER_EPOCH:
-            leader = {"leaderId": NODE_ID, "leaderEpoch": self._catalog.leader_epoch(partition)}
-            return _answer(error) | {"currentLeader": leader}
-        if error:
-            return _answer(error)
         try:
-            log = self._catalog.log(partition)
-            if self._options.follow:
-                log.refresh()
+            log = self._catalog.log(partition)  # first of all whether it is still the topic's
+            error = self._catalog.epoch_error(partition, believed)
+            if error == ErrorCode.FENCED_LEADER_EPOCH:
+                leader = {"leaderId": NODE_ID, "leaderEpoch": self._catalog.leader_epoch(partition)}
+                return _answer(error) | {"currentLeader": leader}
+            if error:
+                return _answer(error)
             return self._read(partition, log, wanted, size, isolation, at_least_one)
+        except ReplacedError:
+            return None
         except OutOfRangeError:
             return _answer(ErrorCode.OFFSET_OUT_OF_RANGE)
         except InvalidSizeError:
@@ -285,6 +289,13 @@ class Fetch:
 def _check_ahead(ranges: Iterable[tuple[ServedLog, FileRange]]) -> None:
     for log, sent in ranges:
         log.check_ahead(sent)
+
+
+def _unknown(version: int) -> dict[str, Any]:
+    """Return the answer for what is not there, by its id where requests name that."""
+    is_by_id = version >= _WITH_IDS
+    error = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {**_answer(error), "abortedTransactions": []}
 
 
 def _answer(error: ErrorCode) -> dict[str, Any]:

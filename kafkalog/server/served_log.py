@@ -22,7 +22,8 @@ from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
-from kafkalog.errors import BytesUnreadableError, DataError
+from kafkalog.errors import BytesUnreadableError, DataError, FileChangedError
+from kafkalog.identity import topic_id_of
 from kafkalog.living import CHANGES
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.paths import file_system
@@ -75,6 +76,10 @@ class InvalidSizeError(Exception):
     """Less than nothing is wanted."""
 
 
+class ReplacedError(FileChangedError):
+    """The directory belongs to another topic than before, or to none."""
+
+
 class DamagedError(Exception):
     """The batch with the offset is damaged."""
 
@@ -119,6 +124,7 @@ class ServedLog:
         self._files = files
         self._lock = threading.RLock()
         self._directory = directory
+        self._topic_id = topic_id_of(directory)
         self._told: set[tuple[str, int]] = set()
         self._show(directory)
         mark = self.log.offsets.high_watermark
@@ -126,6 +132,8 @@ class ServedLog:
             listener.noted(f"{directory.path}: {mark.left_out}")
 
     def _show(self, directory: PartitionDir) -> None:
+        if topic_id_of(directory) != self._topic_id:
+            raise ReplacedError("The topic was deleted and created again.", path=directory.path)
         self._directory = directory
         shown = show_now(directory)
         if shown.difference is not None:

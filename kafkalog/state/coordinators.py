@@ -10,10 +10,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
+from kafkalog.choice import live_partitions
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import NotFoundError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
-from kafkalog.targets import live_partitions, unlisted
+from kafkalog.targets import unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,8 +119,8 @@ def internal_topic(
     The metadata log, where one of the places has it, says how many partitions there are.
     """
     replicas: dict[int, list[PartitionDir]] = {}
-    for partition in live_partitions(targets):
-        if partition.topic == name and (partition.partition or 0) >= 0:
+    for partition in live_partitions(targets, name):
+        if (partition.partition or 0) >= 0:
             assert partition.partition is not None, "a live directory's name has a number"
             replicas.setdefault(partition.partition, []).append(partition)
     errors = {

@@ -11,11 +11,12 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from formats import file_names
 from formats.late_classes import dataclass
 from formats.topic_names import CONSUMER_OFFSETS
+from kafkalog.choice import live_partitions
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
+from kafkalog.identity import topic_id_of
 from kafkalog.living import listing_again
 from kafkalog.model import Isolation
 from kafkalog.payloads.internal_topics import decode
@@ -25,8 +26,7 @@ from kafkalog.state.latest import Latest, LatestLog, LatestRecords, last_of_keys
 from kafkalog.state.model import Group, GroupOffset, Groups, Member, Moment, OffsetLag, moment_of
 from kafkalog.state.offset_rows import GroupOffsets, OffsetRecords
 from kafkalog.state.share_groups import ShareOffsets
-from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
-from kafkalog.text_files import read_topic_id
+from kafkalog.targets import best_replica, open_targets, partitions_of, unlisted
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show
 
@@ -207,14 +207,9 @@ class _TopicNames:
 
     @cached_property
     def _here(self) -> dict[str, str]:
-        found = {}
-        for partition in live_partitions(self._targets):
-            try:
-                topic_id = read_topic_id(partition.place_of(file_names.PARTITION_METADATA))
-            except DataError:
-                continue  # `verify` reports it
-            found[topic_id] = partition.topic
-        return found
+        here = [one for one in partitions_of(self._targets) if one.is_served]
+        ids = ((topic_id_of(one), one.topic) for one in here)
+        return {topic_id: topic for topic_id, topic in ids if topic_id is not None}
 
 
 class _PartitionState:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.late_classes import dataclass
 from formats.topic_names import TRANSACTION_STATE
 from kafkalog.batches.selection import Selection
+from kafkalog.choice import live_partitions
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
@@ -25,7 +26,7 @@ from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import InternalTopic, internal_topic
 from kafkalog.state.latest import Latest, LatestLog, LatestRecords, latest_logs
 from kafkalog.state.model import Moment, moment_of
-from kafkalog.targets import best_replica, live_partitions, open_targets, unlisted
+from kafkalog.targets import best_replica, open_targets, unlisted
 from kafkalog.unified_log import OpenTransaction, UnifiedLog
 from kafkalog.view import show
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from kafkalog.errors import DataError, KafkaLogError
 from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
-from kafkalog.text_files import read_topic_id
 from kafkalog.tiers import is_remote
 from kafkalog.unified_log import END, UnifiedLog
 
@@ -281,37 +279,27 @@ def best_targets(
     """Return the most complete replica of each partition; among equals the first.
 
     Args:
-        targets: the replicas.
+        targets: the replicas, all of one topic (`kafkalog.choice`). A deleted directory is no
+            replica of a live one.
         failed: those that cannot be listed, and why; an error unless there is another one.
-        merges: whether it has the others as its copies, unless they belong to another topic of
-            that name. A single file stays alone.
+        merges: whether it has the others as its copies. A single file stays alone.
     """
     names = {(one.partition.topic, one.partition.partition) for one in targets}
     for one, error in failed:
         if (one.topic, one.partition) not in names:
             raise error
-    found: dict[tuple[str, int | None], list[Target]] = {}
+    found: dict[tuple[object, ...], list[Target]] = {}
     for target in targets:
-        found.setdefault((target.partition.topic, target.partition.partition), []).append(target)
+        of = target.partition
+        found.setdefault((of.topic, of.partition, of.state), []).append(target)
     best = []
     for some in found.values():
         partition = best_replica([one.partition for one in some])
         chosen = next(one for one in some if one.partition is partition)
-        others = [one for one in some if one is not chosen and _is_copy(one, chosen)]
+        place = chosen.listed.path
+        others = [one for one in some if not one.is_file and one.listed.path != place]
         if merges and others and not chosen.is_file:
             # What a start on one copy would change says nothing about all of them together.
             chosen = replace(chosen, copies=tuple(others), difference=None)
         best.append(chosen)
     return best
-
-
-def _is_copy(one: Target, other: Target) -> bool:
-    ids = {_topic_id(target.listed) for target in (one, other)} - {None}
-    is_same = one.partition.state == other.partition.state and not one.is_file
-    return is_same and len(ids) < 2 and one.listed.path != other.listed.path
-
-
-def _topic_id(partition: PartitionDir) -> str | None:
-    with suppress(DataError):
-        return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
-    return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState, FileKind, is_staging
 from formats.late_classes import dataclass
+from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.engine import in_order
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import Segment
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables.model import Request
+    from kafkalog.targets import Target as Listed
     from kafkalog.view import Difference
 
 
@@ -310,25 +312,31 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
-    """List the wanted partitions; a single log is a target as it is."""
-    found = list(_partitions(paths, request))
+    """List the wanted partitions of one topic per name; a single log is a target as it is."""
+    targets = open_targets(map(file_system.absolute, paths))  # splits are read elsewhere
     meant = [
-        (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
+        (one.partition if isinstance(one, Target) else one, one, named)
+        for one, named in _partitions(targets, request)
     ]
     require_topics(request.required_topics, (partition.topic for partition, *_ in meant))
     request.require_assigned((partition.topic, partition.partition) for partition, *_ in meant)
-    return [
-        one
+    wanted = [
+        (partition, one)
         for partition, one, is_named in meant
         if _is_wanted(partition, request, is_named=is_named)
     ]
+    others = paths_of_others(
+        [partition for partition, _ in wanted],
+        lambda: metadata_logs(targets),
+        dead=request.view == LogView.ALL,
+    )
+    return [one for partition, one in wanted if partition.path not in others]
 
 
 def _partitions(
-    paths: Iterable[str], request: Request
+    targets: Sequence[Listed], request: Request
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """List the partitions of a view, each with whether a path names it."""
-    targets = open_targets(map(file_system.absolute, paths))  # splits are read elsewhere
     for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
         if isinstance(found, LogDirListing):
             for error in found.errors.values():

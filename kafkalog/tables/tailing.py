@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
+from kafkalog.errors import NotFoundError, RefusedError, UsageError
+from kafkalog.identity import topic_id_of
 from kafkalog.living import answered, listing_again
 from kafkalog.model import End, Replicas
 from kafkalog.tables.model import Loss, LossReason, TableName, log_of
@@ -25,7 +25,6 @@ from kafkalog.tables.planning import (
     plan_splits,
     tell_differences,
 )
-from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -285,9 +284,9 @@ class Tail:
 
     def _key_of(self, partition: PartitionDir) -> str:
         name = f"{partition.topic}-{partition.partition}"
-        with suppress(DataError):  # else by its name alone
-            # By topic id: a topic that was made again begins at its start.
-            name += f"@{read_topic_id(os.path.join(partition.path, 'partition.metadata'))}"
+        # By topic id, if it has one: a topic that was made again begins at its start.
+        if (topic_id := topic_id_of(partition)) is not None:
+            name += f"@{topic_id}"
         several = self._request.replicas == Replicas.ALL
         return f"{name} {os.path.dirname(partition.path)}" if several else name
 

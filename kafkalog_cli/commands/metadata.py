@@ -72,6 +72,9 @@ def metadata(
     kafkalog metadata /var/lib/kafka --diff 2026-11-21T04:00:00Z
     kafkalog metadata /var/lib/kafka /image/cluster
     """
+    from formats.topic_names import CLUSTER_METADATA
+    from kafkalog.choice import live_partitions
+    from kafkalog.identity import newest_metadata
     from kafkalog.model import LogView
     from kafkalog.state.metadata import read_metadata
     from kafkalog_cli.outcome import Outcome
@@ -88,9 +91,12 @@ def metadata(
     targets = outcome.open_all([path])
     if not targets:
         return outcome.status
-    with byte_progress(targets, enabled=not quiet) as progress:
+    newest = newest_metadata(live_partitions(targets, CLUSTER_METADATA))
+    places = [one for one in targets if newest is not None and one.path == newest.log_dir]
+    target = (places or targets)[0]
+    with byte_progress([target], enabled=not quiet) as progress:
         found = read_metadata(
-            targets[0],
+            target,
             at=moment,
             since=since,
             defects=outcome.defect,

@@ -91,9 +91,6 @@ STATES: Final = {
     "metadata of another topic": State(
         STALE, _CHECKPOINT, "do not know the partition", isr=(1,), topic_id=OTHER_ID
     ),
-    "metadata of another cluster": State(
-        STALE, _CHECKPOINT, "no metadata log in PATH", isr=(1,), cluster="d"
-    ),
 }
 
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from formats.error_codes import ErrorCode
+from tests.builders import batch, record, write_log
+from tests.kafkalog.resurrection.test_resurrect import TOPIC_ID, make, topic
 from tests.kafkalog.server.protocol import serving
 from tests.kafkalog.server.wire import Wire
+from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +58,24 @@ def test_chosen_configs_with_synonyms(wire: Wire) -> None:
     assert [(same["value"], same["source"]) for same in one["synonyms"]] == [
         ("compact", OWN), ("delete", DEFAULT),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("newest", ["a", "b"])
+def test_the_newest_metadata_count(tmp_path: Path, newest: str) -> None:
+    """An older metadata log may have the configs of a topic that was deleted since."""
+    for name in ("a", "b"):
+        make(tmp_path / name, "t-0", [])
+        value = value_of(
+            "ConfigRecord", resourceType=TOPIC, resourceName="t", name="retention.ms",
+            value="1" if name == newest else "2",
+        )  # fmt: skip
+        values = [*topic("t", TOPIC_ID, 1), value]
+        records = [record(delta, None, value) for delta, value in enumerate(values)]
+        place = tmp_path / name / "__cluster_metadata-0"
+        write_log(place, batch(0, records, epoch=int(name == newest)))
+    with serving(tmp_path / "a", tmp_path / "b") as running, Wire(running.address) as connected:
+        answer = described(connected, TOPIC, "t", configurationKeys=["retention.ms"])
+        assert [one["value"] for one in answer["configs"]] == ["1"]
 
 
 def test_what_is_not_there(wire: Wire) -> None:

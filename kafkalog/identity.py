@@ -1,0 +1,64 @@
+"""Whose directories they are: ids of topic, node and cluster, and a cluster's newest metadata."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from kafkalog.errors import DataError
+from kafkalog.text_files import read_meta_properties, read_topic_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog.cluster_image import ClusterImage
+    from kafkalog.log_dir import PartitionDir
+
+
+def topic_id_of(partition: PartitionDir) -> str | None:
+    """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
+    if partition.is_served and partition.name is not None and partition.name.uid:
+        return partition.name.uid
+    with suppress(DataError):  # `verify` reports it
+        return read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
+    return None
+
+
+def cluster_id_of(log_dir: str) -> str | None:
+    """Return the id of the cluster in `meta.properties`; None without one."""
+    return node_of(log_dir)[0]
+
+
+def node_of(log_dir: str) -> tuple[str | None, int | None]:
+    """Return the ids of cluster and node in `meta.properties`, as far as they are there."""
+    with suppress(DataError):
+        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+        return found.cluster_id, found.node_id
+    return None, None
+
+
+def newest_metadata(metadata: Iterable[PartitionDir]) -> PartitionDir | None:
+    """Return the newest of a cluster's metadata logs: an older one may name what is deleted."""
+    found = list(metadata)
+    return max(found, key=_reached) if len(found) > 1 else next(iter(found), None)
+
+
+@lru_cache(2)  # a plan and what follows it ask about the same files
+def image_of(metadata: PartitionDir) -> ClusterImage | None:
+    from kafkalog.cluster_image.reader import read_image
+
+    return read_image(metadata)
+
+
+@lru_cache(8)
+def _reached(metadata: PartitionDir) -> tuple[int, int]:
+    from kafkalog.cluster_image.reader import last_batch
+
+    with suppress(DataError):
+        found = last_batch(metadata)
+        # A later leader epoch counts before a larger offset, as in KRaft's elections.
+        return found.epoch, found.offset
+    return -1, -1
