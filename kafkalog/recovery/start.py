@@ -23,6 +23,7 @@ from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
+    Consequence,
     LoadedLog,
     LoadedSegment,
     PredictedStart,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.log_dir_start import Hosting
     from kafkalog.recovery.model import Action, Refusal
+    from kafkalog.recovery.node_start import Hosting
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
 
@@ -193,7 +194,7 @@ class StartInProgress:
             try:
                 loaded = _loaded(self._loader)
             except StartRefusedError as error:
-                self._refusal = error.refusal()
+                self._refusal = self._refused(error)
             if self.partition.state != DirectoryState.DELETE:
                 notes = _notes(self._loader)
         return self._prediction(loaded, notes)
@@ -219,8 +220,15 @@ class StartInProgress:
         try:
             self._scan = next(self._steps, None)
         except StartRefusedError as error:
-            self._scan, self._refusal = None, error.refusal()
+            self._scan, self._refusal = None, self._refused(error)
         self._has_scanned |= self._scan is not None
+
+    def _refused(self, error: StartRefusedError) -> Refusal:
+        """Return the refusal; without the log directory of its metadata, no node starts."""
+        refusal = error.refusal()
+        if self.partition.topic == CLUSTER_METADATA:
+            return dataclasses.replace(refusal, consequence=Consequence.BROKER_FAILS)
+        return refusal
 
     def _load(self) -> Iterator[SegmentRecovery]:
         config, around = self._config or usual_config(self.partition), self._around
