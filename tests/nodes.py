@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.cluster_image.snapshot import snapshot_batches
-from tests.builders import BASE_TIME, batch, record, write_log
+from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.metadata_logs import value_of
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
     from pathlib import Path
 
@@ -279,4 +280,44 @@ STATES = {
         promoted=True),
     "malformed checkpoint": State(
         written("d2/recovery-point-offset-checkpoint", b"x\n"), offline="d2"),
+    "malformed checkpoint where the metadata is": State(
+        written("d1/recovery-point-offset-checkpoint", b"x\n"), "KafkaStorageException"),
+    "malformed high watermarks": State(
+        written("d2/replication-offset-checkpoint", b"0\n0\norders 1 3\n"), offline="d2"),
+    "malformed high watermarks where the metadata is": State(
+        written("d1/replication-offset-checkpoint", b"0\n0\norders 0 3\n"),
+        "KafkaStorageException"),
+    "malformed id of a partition where the metadata is": State(
+        written("d1/orders-0/partition.metadata", b"x"), "KafkaStorageException"),
 }  # fmt: skip
+
+
+def mutate(root: Path, rng: random.Random) -> str:
+    """Damage one or two files of a node, or move a directory; return what was done."""
+    done = []
+    for _ in range(rng.randint(1, 2)):
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        path = rng.choice(files)
+        kind = rng.choice(("remove", "empty", "cut", "flip", "flip", "duplicate", "rename"))
+        data = path.read_bytes()
+        if kind == "remove":
+            path.unlink()
+        elif kind == "empty":
+            path.write_bytes(b"")
+        elif kind == "cut":
+            path.write_bytes(data[: rng.randrange(len(data) + 1)])
+        elif kind == "flip" and data:
+            path.write_bytes(flip(data, rng.randrange(8 * len(data))))
+        elif kind == "duplicate":
+            other = root / ("d2" if path.is_relative_to(root / "d1") else "d1")
+            if path.parent.parent == root:
+                shutil.copy(path, other / path.name)
+            elif not (other / path.parent.name).exists():
+                shutil.copytree(path.parent, other / path.parent.name)
+        elif kind == "rename" and path.parent.parent == root:
+            path.rename(path.with_name(f"{path.name}9"))
+        elif kind == "rename":
+            suffix = rng.choice((f".{UID}-future", f".{UID}-delete", "9"))
+            path.parent.rename(path.parent.with_name(path.parent.name + suffix))
+        done.append(f"{kind} {path.relative_to(root)}")
+    return ", ".join(done)

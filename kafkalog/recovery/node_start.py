@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict, deque
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -340,6 +341,9 @@ class NodeStart:
                     words = f"Found directory {name!r}, which is not in the form of topic-partition"
                     yield _refusal(one, "KafkaException", words, "directory-unknown")
             for refusal in _checkpoint_refusals(one.log_dir):
+                # No node does without the directory of its metadata.
+                reach = Consequence.BROKER_FAILS if one is self.home else refusal.consequence
+                refusal = replace(refusal, consequence=reach)
                 yield NodeRefusal(one.log_dir, refusal, "file-malformed")
             for partition in one.log_dir.partitions:
                 if partition.state not in _LOADED or partition.topic == CLUSTER_METADATA:
@@ -531,7 +535,7 @@ def _metadata_of(one: NodeDir) -> PartitionDir | None:
         (
             partition
             for partition in one.log_dir.partitions
-            if partition.topic == CLUSTER_METADATA and partition.state == DirectoryState.LIVE
+            if os.path.basename(partition.path) == f"{CLUSTER_METADATA}-0"
         ),
         None,
     )
@@ -544,7 +548,8 @@ def _is_reserved(directory_id: str) -> bool:
 
 def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     """Yield malformed checkpoints, which are I/O errors; a wrong number in one is only logged."""
-    for name in CHECKPOINTS:
+    # Of the high watermarks, replicas read theirs before they serve it.
+    for name in (*CHECKPOINTS, file_names.HIGH_WATERMARKS):
         entry = log_dir.file(name)
         if entry is None or entry.error is not None:
             continue

@@ -224,16 +224,13 @@ class StartInProgress:
         self._has_scanned |= self._scan is not None
 
     def _refused(self, error: StartRefusedError) -> Refusal:
-        """Return the refusal; without the log directory of its metadata, no node starts."""
-        refusal = error.refusal()
-        if self.partition.topic == CLUSTER_METADATA:
-            return dataclasses.replace(refusal, consequence=Consequence.BROKER_FAILS)
-        return refusal
+        return _reaching(error.refusal(), self.partition)
 
     def _load(self) -> Iterator[SegmentRecovery]:
         config, around = self._config or usual_config(self.partition), self._around
         epochs = LeaderEpochs(self._directory, rebuilds=self._rebuilds_epochs)
-        self._repaired = epochs.refusal
+        if epochs.refusal is not None:
+            self._repaired = _reaching(epochs.refusal, self.partition)
         loader = Loader(
             self._directory,
             epochs,
@@ -274,6 +271,14 @@ class StartInProgress:
             loaded,
             self._hosting.stray_reason(self.partition) if self._hosting is not None else None,
         )
+
+
+def _reaching(refusal: Refusal, partition: PartitionDir) -> Refusal:
+    """Return a refusal with its reach: no node does without the log directory of its metadata."""
+    around = os.path.dirname(file_system.absolute(partition.path))
+    if file_system.exists(os.path.join(around, f"{CLUSTER_METADATA}-0")):
+        return dataclasses.replace(refusal, consequence=Consequence.BROKER_FAILS)
+    return refusal
 
 
 def usual_config(partition: PartitionDir) -> StartConfig:

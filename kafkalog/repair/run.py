@@ -197,10 +197,10 @@ class RecoveryRun(Maintenance):
     def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
         """Return why a partition must not be recovered.
 
-        A partition that is left to the broker is refused only if it was named.
+        A partition that is left to the broker is refused only if it was named and would be changed.
         """
         is_left = plan.untouched is not None and plan.is_loadable
-        if is_left and (not self.is_one or plan.verdict == Verdict.NOTHING):
+        if is_left and (self.is_plan or not self.is_one or plan.verdict == Verdict.NOTHING):
             return None
         try:
             require_performable(plan, forced=self._forced)

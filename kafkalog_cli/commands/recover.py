@@ -31,7 +31,7 @@ def recover(
     yes: opt.YesOption = False,
     backup: opt.BackupOption = None,
     scan_from: Annotated[ScanFrom | None, typer.Option(
-        "--from", help="Scan from the recovery point, or from the start, whatever the mark says.",
+        "--from", help="Scan from there, whatever the mark says.",
     )] = None,
     assume_clean: Annotated[bool, typer.Option(
         "--assume-clean", help="Scan nothing, as after a clean shutdown.",
@@ -54,25 +54,23 @@ def recover(
     """Recover logs as a broker does when it starts: finish swaps, truncate, rebuild indexes.
 
     Without the mark of a clean shutdown, segments from the recovery point on are scanned, and the
-    log ends before the first batch that is not sound. Indexes, producer snapshots and leader epochs
-    are rebuilt; interrupted compactions and deletions are finished or rolled back. Without
-    --in-place only the plan is shown, with how much a broker would scan, and how long that takes at
-    --scan-rate. Records below the high watermark are truncated only with --force: it is better to
-    replicate the partition again, or to salvage what is sound.
+    log ends before the first batch that is not sound. Interrupted compactions and deletions are
+    finished or rolled back. Without --in-place only the plan is shown. Records below the high
+    watermark are truncated only with --force: it is better to replicate the partition again, or to
+    salvage what is sound.
 
     A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
     and directories that await deletion are left to the broker. If one partition must not be
     recovered, none is changed: deal with it first, or name the others. If kafkalog itself fails on
     one (status 70), the others are recovered.
 
-    Give all log directories of a node together: what keeps the node from starting is then seen.
-    They are locked as a broker locks them. After a kill, another recovery or the start of a broker
-    reaches the same result. The mark is removed before a scan changes anything. The exit status is
-    1 if a start would fail or lose something.
+    Give all log directories of a node, to see what keeps it from starting. They are locked as a
+    broker locks them. After a kill, another recovery or the start of a broker reaches the same
+    result. The exit status is 1 if a start would fail or lose something.
 
 
     \b
-    kafkalog recover /data/d1 /data/d2
+    kafkalog recover /var/lib/kafka
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.configs import ConfigSources
