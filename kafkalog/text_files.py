@@ -395,23 +395,49 @@ def uuid_bytes(text: str) -> bytes | None:
     return decoded if len(decoded) == _UUID_BYTES else None
 
 
+class QuorumStateError(CorruptDataError):
+    """Kafka cannot read `quorum-state`.
+
+    Args:
+        message: what is wrong.
+        path: path of the file.
+        thrown: simple name of Kafka's exception.
+    """
+
+    def __init__(self, message: str, path: str, thrown: str = "UncheckedIOException") -> None:
+        super().__init__(message, reference="file-malformed", path=path)
+        self.thrown = thrown
+
+
 def read_quorum_state(path: str) -> dict[str, Any]:
-    """Return the object in `quorum-state`, with Kafka's keys. Raises as `read_properties`."""
+    """Return the object in `quorum-state`, with Kafka's keys.
+
+    Raises:
+        QuorumStateError: Kafka cannot read it.
+        NotFoundError, UnreadableError: the file cannot be read.
+    """
     from formats.text_files import QuorumState
 
     first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
-    state = dict(parse(QuorumState, first_line, path))
+    try:
+        state = dict(parse(QuorumState, first_line, path))
+    except CorruptDataError as error:
+        raise QuorumStateError(error.message, path) from error
     version = state.get("data_version")
     fields = _QUORUM_STATE.get(version) if type(version) is int else None
     if fields is None:
-        raise _malformed(path, "The file has no data_version that Kafka 4.3 knows.")
+        thrown = "IllegalStateException" if type(version) is int else "UncheckedIOException"
+        raise QuorumStateError("The file has no data_version that Kafka 4.3 knows.", path, thrown)
     for name, kinds in fields.items():
         # To Python, and only to Python, a boolean is an int.
         if name not in state or type(state[name]) not in kinds:
-            raise _malformed(path, f"The field {name} is missing or of the wrong type.")
+            words = f"The field {name} is missing or of the wrong type."
+            is_number = name in state and kinds == (int,)
+            thrown = "NumberFormatException" if is_number else "RuntimeException"
+            raise QuorumStateError(words, path, thrown)
     for voter in state.get("currentVoters") or ():
         if not isinstance(voter, dict) or type(voter.get("voterId")) is not int:
-            raise _malformed(path, "A voter has no voterId.")
+            raise QuorumStateError("A voter has no voterId.", path, "RuntimeException")
     return state
 
 

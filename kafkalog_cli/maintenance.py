@@ -122,6 +122,7 @@ class ShownListener(Listener):
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
+        self._metadata: set[str] = set()  # whose defects are reported
 
     def failed(self, error: KafkaLogError) -> None:
         """Report the failure; the run continues."""
@@ -132,8 +133,10 @@ class ShownListener(Listener):
         show_note(text)
 
     def configured(self, configs: LogDirConfigs) -> None:
-        """Report defects of the metadata log."""
-        note_metadata(configs, self._outcome)
+        """Report defects of a metadata log, once."""
+        if configs.path not in self._metadata:
+            self._metadata.add(configs.path)
+            note_metadata(configs, self._outcome)
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -30,6 +30,14 @@ PathsArgument = Annotated[
 DirectoryArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
 ]
+DirectoriesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directory, parent of several, or partition directory.",
+        show_default=False,
+    ),
+]
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
 ]

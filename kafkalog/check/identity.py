@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -16,73 +15,38 @@ from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import CheckedPartition, joint_check, log_dir_check
-from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.cluster_image.reader import metadata_partition
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
 from kafkalog.identity import newest_metadata, topic_id_of
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system
-from kafkalog.recovery import Hosting, missing_identity
-from kafkalog.text_files import (
-    MetaProperties,
-    read_clean_shutdown,
-    read_meta_properties,
-)
+from kafkalog.recovery import NodeDir, NodeStart, absences_line, missing_identity, nodes_of
+from kafkalog.recovery.model import refusal_line
+from kafkalog.text_files import read_clean_shutdown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from kafkalog.cluster_image import ClusterImage
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
 
 @dataclass
-class CheckedLogDir:
+class CheckedLogDir(NodeDir):
     """A log directory that was walked over.
 
     Attributes:
         log_dir: its listing.
         partitions: its partition directories.
         is_around: whether it is only what is around a partition that was given individually.
+        nodes: the starts of all nodes that are checked together, once they were asked for.
     """
 
-    log_dir: LogDirListing
     partitions: Sequence[CheckedPartition]
     is_around: bool = False
-
-    @cached_property
-    def properties(self) -> MetaProperties | None:
-        """The contents of meta.properties; None if missing or malformed."""
-        entry = self.log_dir.file(file_names.META_PROPERTIES)
-        if entry is None or entry.error is not None:
-            return None
-        try:
-            return read_meta_properties(entry.path)
-        except DataError:
-            return None
-
-    @property
-    def broker(self) -> tuple[str | None, int] | None:
-        """Cluster id and node id, None if they are unknown."""
-        found = self.properties
-        return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
-
-    @cached_property
-    def image(self) -> ClusterImage | None:
-        """The cluster image from `__cluster_metadata-0` in the directory, or None."""
-        return read_cluster_image(self.log_dir)
-
-    @property
-    def hosting(self) -> Hosting | None:
-        """The partitions that are assigned to the directory's broker.
-
-        None if unknown, or if the directory's id belongs to another node.
-        """
-        if self.broker is None or self.image is None:
-            return None
-        owners = self.image.owners(self.properties.directory_id if self.properties else None)
-        return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
+    nodes: Sequence[NodeStart] | None = None
 
     def live(self) -> Iterator[CheckedPartition]:
         """Yield the partitions that a broker would serve, except the quorum's."""
@@ -266,19 +230,41 @@ def _topic_id(
 
 
 def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartition, str]]:
-    """Yield the partitions that a start takes away from their broker, each with the reason.
+    """Yield the partitions that a start takes away from their broker, each with the reason."""
+    for node in starts_of(log_dirs):
+        for found in node.dirs:
+            assert isinstance(found, CheckedLogDir), "of what was given"
+            for partition in found.partitions:
+                reason = node.stray_reason(partition.directory)
+                if reason is not None:
+                    yield partition, reason
 
-    The assignments are in one of the broker's log directories, so all of them are searched.
+
+def starts_of(log_dirs: Sequence[CheckedLogDir]) -> Sequence[NodeStart]:
+    """Return the starts of the nodes that log directories belong to; all checks share them.
+
+    If a bug of ours prevents them, only the first caller fails; the others know of none.
     """
-    hostings = {found.broker: found.hosting for found in log_dirs if found.hosting is not None}
-    for found in log_dirs:
-        hosting = hostings.get(found.broker)
-        if hosting is None:
-            continue
-        for partition in found.partitions:
-            reason = hosting.stray_reason(partition.directory)
-            if reason is not None:
-                yield partition, reason
+    first = log_dirs[0]
+    if first.nodes is None:
+        first.nodes = ()
+        nodes = nodes_of(log_dirs)
+        for node in nodes:
+            node.predict()
+        first.nodes = nodes
+    return first.nodes
+
+
+@joint_check
+def starts_succeed(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """A node starts on its log directories, and has the partitions that it had."""
+    for node in starts_of(log_dirs):
+        for one in node.refusals:
+            if one.finding is None:
+                yield make_defect("start-refused", one.log_dir.path, refusal_line(one.refusal))
+        if node.absent:
+            detail = f"The next start would {absences_line(node.absent)}."
+            yield make_defect("partition-absent", node.absent[0].home.path, detail)
 
 
 @joint_check

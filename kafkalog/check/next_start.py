@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
 from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, PartitionCheck
-from kafkalog.check.identity import CheckedLogDir, strays_of
+from kafkalog.check.identity import CheckedLogDir, starts_of, strays_of
 from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
@@ -19,7 +19,6 @@ from kafkalog.recovery import (
     NextStart,
     StartInProgress,
     Verdict,
-    log_dir_refusals,
     start_config,
     start_mode,
 )
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.columns.headers import BatchColumns
-    from kafkalog.log_dir import LogDirListing
-    from kafkalog.recovery import StartConfig
+    from kafkalog.recovery import StartConfig, StartMode
 
 
 class PartitionStart(PartitionCheck):
@@ -104,24 +102,31 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
     return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
-def log_dir_starts(log_dir: LogDirListing) -> list[NextStart]:
-    """Return what would stop the start and belongs to no partition."""
-    mode = start_mode(log_dir.path)
-    return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]
-
-
-def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
-    """Return the predictions, updated with the partitions that are assigned to the brokers."""
+def with_nodes(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
+    """Return the predictions for partitions, completed by the starts of their nodes."""
+    if not log_dirs:
+        return [*starts]
+    nodes = starts_of(log_dirs)
+    found = [start for node in nodes for start in NextStart.of_node(node)]
     strays = {partition.directory.path: (partition, why) for partition, why in strays_of(log_dirs)}
-    found = [
-        start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])
-        for start in starts
-    ]
+    for start in starts:
+        stray = strays.pop(start.path, None)
+        found.append(start if stray is None else start.as_stray(stray[1]))
     # Left over: unremarkable by themselves, so no prediction was kept of them.
     for path, (partition, reason) in strays.items():
-        mode = start_mode(os.path.dirname(file_system.absolute(path)))
-        found.append(NextStart.of_stray(partition.directory, mode, reason))
+        found.append(NextStart.of_stray(partition.directory, _mode_around(path), reason))
+    kept = {start.path for start in found}
+    found += [
+        NextStart.of_promoted(partition, _mode_around(partition.path))
+        for node in nodes
+        for partition in node.promoted
+        if partition.path not in kept
+    ]
     return found
+
+
+def _mode_around(path: str) -> StartMode:
+    return start_mode(os.path.dirname(file_system.absolute(path)))
 
 
 def unexplained(

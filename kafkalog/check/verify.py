@@ -119,7 +119,7 @@ class Verification:
     def check_together(self) -> Iterator[Defect]:
         """Compare the targets with each other; report bytes that should have been checked."""
         from kafkalog.check.moments import judged_together
-        from kafkalog.check.next_start import with_strays
+        from kafkalog.check.next_start import with_nodes
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
 
         copies = [*self._log_dirs, *self._partitions]
@@ -127,7 +127,7 @@ class Verification:
             if of_these:
                 named = [(check.__name__, check) for check in checks]
                 yield from self.summary.counting(judged_together(of_these, named))
-        self.next_starts = with_strays(self.next_starts, self._log_dirs)
+        self.next_starts = with_nodes(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect(
@@ -155,32 +155,20 @@ class Verification:
         else:
             from kafkalog.check.identity import CheckedLogDir
             from kafkalog.check.moments import judged_together, look_at_log_dir
-            from kafkalog.check.next_start import log_dir_starts, unexplained
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
-            before = self.summary.grave
             self._pointers += pointers_among(target.files)
-            has_pointers = bool(self._pointers)
             yield from self._judged(target.path, target, lambda: look_at_log_dir(target), _top)
-            of_files = self.summary.grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
             yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
-            in_partitions = self.summary.grave
-
             checked = CheckedLogDir(target, walked)
             named = [(check.__name__, partial(_of_log_dir, check)) for check in LOG_DIR_CHECKS]
             yield from judged_together([checked], named)
             self._log_dirs.append(checked)
-            is_explained = has_pointers or self.summary.grave - in_partitions + of_files > 0
-            for start in log_dir_starts(target):
-                if start.is_remarkable:
-                    self.next_starts.append(start)
-                if not is_explained:
-                    yield from unexplained(start)
 
     def _judged(
         self,

@@ -81,9 +81,7 @@ class ImageReader:
             end = snapshot.name.offset or 0
             if to_offset is not None and end > to_offset:
                 continue
-            self.image, self.start, self._reached = ClusterImage(), end, end
-            self.image.snapshot = snapshot.name.name
-            self.apply_file(snapshot)
+            self.begin_with(snapshot)
             if self.image.is_whole:
                 self.image.defects[:0] = self._passed_over
                 return
@@ -91,10 +89,15 @@ class ImageReader:
         self.image, self.start, self._reached = ClusterImage(), 0, 0
         self.image.defects += self._passed_over
 
-    def apply_file(self, file: FileEntry) -> None:
-        """Apply the records of a snapshot, or of one segment of the log."""
-        is_snapshot = file.name.kind == FileKind.KRAFT_SNAPSHOT
-        self._apply(file, Selection(), file.name.name if is_snapshot else None)
+    def begin_with(self, snapshot: FileEntry, to_offset: int | None = None) -> None:
+        """Apply a snapshot, whatever it is like; all of it, or up to an offset in it, exclusive."""
+        end = snapshot.name.offset or 0
+        self.image, self.start, self._reached = ClusterImage(), end, end
+        self.image.snapshot = snapshot.name.name
+        # Even one of an empty cluster begins with a header, in a batch of its own.
+        if not self._apply(snapshot, Selection(to_offset=to_offset), snapshot.name.name):
+            detail = "The snapshot has no whole batch."
+            self.image.defects.append(make_defect("torn-tail", snapshot.path, detail))
 
     def advance(self, to_offset: int | None = None) -> None:
         """Apply the log up to an offset, exclusive; None for all of it."""
@@ -104,9 +107,12 @@ class ImageReader:
 
     def _apply(
         self, target: PartitionDir | FileEntry, selection: Selection, snapshot: str | None
-    ) -> None:
+    ) -> bool:
+        """Apply records; return whether anything was read, be it damage."""
+        is_read = False
         try:
             for item in _items(target, selection, self._progress):
+                is_read = True
                 if isinstance(item, Defect):
                     self.image.defects.append(item)
                 elif not item.batch.is_control:
@@ -115,6 +121,8 @@ class ImageReader:
             self.image.defects.append(
                 make_defect("file-unreadable", error.path or target.path, error.message)
             )
+            return True
+        return is_read
 
     def _take(self, record: Record, snapshot: str | None) -> None:
         value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value

@@ -257,6 +257,9 @@ class ConfigSources:
         topic_first: whether a topic's own configs override the properties file, as they do in a
             broker; otherwise the file overrides them.
 
+    Attributes:
+        node_id: the id of the node in the properties file, None if it has none.
+
     Raises:
         UsageError: an unknown name, or a value that no broker would accept.
         NotFoundError, UnreadableError, CorruptDataError: the properties file cannot be read.
@@ -274,6 +277,7 @@ class ConfigSources:
         self._metadata_dir = metadata_dir
         self._given = _checked_options(given or {})
         self._properties = {} if properties is None else _read_properties(properties)
+        self.node_id = None if properties is None else _node_id_of(properties)
 
     @classmethod
     def of(cls, configs: Mapping[str, str] | ConfigSources | None) -> ConfigSources:
@@ -285,10 +289,15 @@ class ConfigSources:
         """Whether there is any source besides the log directory."""
         return bool(self._given or self._properties)
 
-    def in_log_dir(self, path: str) -> LogDirConfigs:
-        """Return the configs of the topics in a log directory."""
+    def in_log_dir(self, path: str, metadata_dir: str | None = None) -> LogDirConfigs:
+        """Return the configs of the topics in a log directory.
+
+        Args:
+            path: the directory.
+            metadata_dir: the directory of its node that holds the metadata log; None for itself.
+        """
         return LogDirConfigs(
-            self._metadata_dir or path,
+            self._metadata_dir or metadata_dir or path,
             self._given,
             self._properties,
             topic_first=self._topic_first,
@@ -381,6 +390,13 @@ def _read_properties(path: str) -> dict[str, Setting]:
         if entry.name in KNOWN_NAMES
     }
     return _checked_settings(settings)
+
+
+def _node_id_of(path: str) -> int | None:
+    """Return the node's id in its properties file, None if it has none that is a number."""
+    ids = {one.name: one.value.strip() for one in read_property_lines(path)}
+    text = ids.get("node.id", ids.get("broker.id", ""))
+    return int(text) if text.isdecimal() else None
 
 
 def _checked_settings(settings: dict[str, Setting]) -> dict[str, Setting]:

@@ -203,6 +203,11 @@ _FILES: Final = (
               "to bring them into this cluster, create the topic and produce them.",
               arises="The directory came from another broker or cluster, or the replica was "
                      "reassigned while the broker was down.", command=_RUN_EXPORT),
+    Reference("partition-absent", _W,
+              "The node had a partition that none of its log directories has.",
+              "It creates an empty log, and copies a replica that is in sync.",
+              "Without such a replica, restore the directory before the broker starts.",
+              arises="The directory was removed or renamed."),
     Reference("topic-id-mismatch", _W,
               "The topic id in partition.metadata is not the one in the cluster's metadata, or in "
               "other partitions.",
@@ -243,7 +248,7 @@ _FILES: Final = (
     Reference("leftover-directory", _N,
               "A partition directory is marked as deleted, stray or future.",
               "`-delete` goes a minute after the start, `-stray` stays until somebody removes it, "
-              "`-future` is filled up, or fails if its partition is missing.",
+              "`-future` is filled up; if the partition is assigned there, it takes its place.",
               arises="The broker was stopped before it finished."),
     Reference("changed-after-shutdown", _N,
               "A log was modified after the mark of the clean shutdown.",

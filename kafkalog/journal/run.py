@@ -242,6 +242,7 @@ class Maintenance:
         in_place: whether it may be changed.
         backup: as for `Run`; only with `in_place`.
         of_log: whether the path may also be a `.log` file, which stands for its partition.
+        metadata_dir: the log directory of the node that holds the metadata log, if different.
         arguments: those of the command, recorded in the journal.
         listener: receives everything reported besides the results.
 
@@ -270,6 +271,7 @@ class Maintenance:
         in_place: bool = False,
         backup: str | None = None,
         of_log: bool = False,
+        metadata_dir: str | None = None,
         arguments: Sequence[str] = (),
         listener: Listener | None = None,
     ) -> None:
@@ -279,6 +281,7 @@ class Maintenance:
         self._in_place = in_place
         self._backup = backup
         self._of_log = of_log
+        self._metadata_dir = metadata_dir
         self._arguments = arguments
         self._listener = listener or Listener()
         self._held = ExitStack()
@@ -338,7 +341,7 @@ class Maintenance:
         path = self.target.path
         if not isinstance(self.target, LogDirListing):
             path = os.path.normpath(os.path.join(path, os.pardir))
-        self.configs = self._sources.in_log_dir(path)
+        self.configs = self._sources.in_log_dir(path, self._metadata_dir)
         self._listener.configured(self.configs)
 
     def _changing(self) -> Run:

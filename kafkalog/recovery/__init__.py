@@ -1,13 +1,9 @@
 """Predicts what a broker's next start would do to a partition directory, step by step."""
 
 from kafkalog.recovery.log_dir_start import (
-    Hosting,
     NextStart,
     PredictedLogDirStart,
-    log_dir_refusals,
-    missing_identity,
     predict_log_dir_start,
-    read_hosting,
 )
 from kafkalog.recovery.model import (
     Action,
@@ -30,6 +26,14 @@ from kafkalog.recovery.model import (
     WriteFile,
     start_line,
 )
+from kafkalog.recovery.node_start import (
+    Hosting,
+    NodeDir,
+    NodeStart,
+    absences_line,
+    missing_identity,
+    nodes_of,
+)
 from kafkalog.recovery.producers import epochs_from_start
 from kafkalog.recovery.start import (
     StartInProgress,
@@ -49,6 +53,8 @@ __all__ = [
     "LoadedLog",
     "LoadedSegment",
     "NextStart",
+    "NodeDir",
+    "NodeStart",
     "PredictedLogDirStart",
     "PredictedStart",
     "RebuildIndexes",
@@ -63,13 +69,13 @@ __all__ = [
     "TruncateLog",
     "Verdict",
     "WriteFile",
+    "absences_line",
     "checkpointed",
     "epochs_from_start",
-    "log_dir_refusals",
     "missing_identity",
+    "nodes_of",
     "predict_log_dir_start",
     "predict_start",
-    "read_hosting",
     "start_config",
     "start_line",
     "start_mode",

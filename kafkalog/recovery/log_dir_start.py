@@ -1,117 +1,32 @@
 """Predicts a broker's next start on a whole log directory, in a form for reports.
 
-Follows `LogManager.loadLogs`, `LogManager.loadLog`, `LogManager.isStrayKraftReplica` and
-`KafkaRaftServer.initializeLogDirs` of Kafka 4.3.
+Follows `LogManager.loadLogs` and `LogManager.loadLog` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from formats import file_names
-from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
-from formats.topic_names import CLUSTER_METADATA
-from kafkalog.errors import DataError
-from kafkalog.paths import file_system
-from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
     Consequence,
     PredictedStart,
     Refusal,
     StartConfig,
     StartMode,
-    StartRefusedError,
     Verdict,
     refusal_line,
     start_line,
     stray_line,
 )
-from kafkalog.recovery.start import CHECKPOINTS, NO_TOPIC_ID, predict_start
-from kafkalog.text_files import read_meta_properties, read_topic_id
+from kafkalog.recovery.node_start import NodeDir, NodeStart, absences_line
+from kafkalog.recovery.start import NO_TOPIC_ID, predict_start, start_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.cluster_image import ClusterImage
     from kafkalog.log_dir import LogDirListing, PartitionDir
-
-
-_LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
-
-
-@dataclass(frozen=True, slots=True)
-class Hosting:
-    """The partition assignments of a cluster, as one of its brokers sees them.
-
-    Attributes:
-        node_id: the broker.
-        image: the cluster metadata.
-    """
-
-    node_id: int
-    image: ClusterImage
-
-    def stray_reason(self, partition: PartitionDir) -> str | None:
-        """Return why the start makes the directory a stray; None if it does not.
-
-        As in Kafka, the topic id counts and not the name. Also None if the metadata could not be
-        read to the end: then anything missing from it proves nothing.
-        """
-        is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA
-        if not is_judged or not self.image.is_whole:
-            return None
-        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
-        if not file_system.exists(path):
-            return f"it has no {file_names.PARTITION_METADATA}"
-        try:
-            topic_id = read_topic_id(path)
-        except DataError:
-            return None  # the log cannot be loaded anyway
-        if topic_id in self.image.removed:
-            return f"the topic with id {topic_id} was deleted"
-        if topic_id not in self.image.names:
-            return f"the cluster's metadata has no topic with id {topic_id}"
-        known = self.image.partition(topic_id, partition.partition or 0)
-        if known is None:
-            return f"the topic has no partition {partition.partition} in the cluster's metadata"
-        if self.node_id not in known.replicas:
-            nodes = ", ".join(map(str, known.replicas)) or "no node"
-            return f"its replicas are on {nodes}, not on node {self.node_id}"
-        return None
-
-
-def read_hosting(
-    log_dir: LogDirListing, metadata_dir: LogDirListing | None = None
-) -> Hosting | None:
-    """Read the assignments, from `meta.properties` of a log directory and the cluster metadata.
-
-    Args:
-        log_dir: the directory.
-        metadata_dir: the log directory that holds `__cluster_metadata-0`; None for the same one.
-
-    Returns:
-        None if one of them is missing or incomplete, as in a directory from a ZooKeeper cluster.
-
-    Cost:
-        That of `read_cluster_image`.
-    """
-    entry = log_dir.file(file_names.META_PROPERTIES)
-    if entry is None or entry.error is not None:
-        return None
-    try:
-        node_id = read_meta_properties(entry.path).node_id
-    except DataError:
-        return None
-    if node_id is None:
-        return None
-    from kafkalog.cluster_image import read_cluster_image  # with the schemas of its records
-
-    image = read_cluster_image(metadata_dir or log_dir)
-    return None if image is None else Hosting(node_id, image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,77 +72,13 @@ def predict_log_dir_start(
     Cost:
         That of `predict_start` for each partition.
     """
-    hosting = read_hosting(log_dir)
+    node = NodeStart([NodeDir(log_dir)])
     starts = [
-        predict_start(partition, mode, config=config, hosting=hosting)
+        predict_start(partition, mode, config=config, hosting=node.hosting)
         for partition in log_dir.partitions
     ]
-    return PredictedLogDirStart(log_dir.path, log_dir_refusals(log_dir), tuple(starts))
-
-
-def log_dir_refusals(log_dir: LogDirListing) -> tuple[Refusal, ...]:
-    """Return the reasons, apart from partitions, why a broker would not start on a directory."""
-    return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
-
-
-def missing_identity(log_dir: LogDirListing) -> str | None:
-    """Describe what `meta.properties` lacks for a start; None if nothing.
-
-    Also None for partitions without other files next to them, which are not a log directory, and
-    for a directory from a ZooKeeper cluster, which names only its broker.
-    """
-    entry = log_dir.file(file_names.META_PROPERTIES)
-    if entry is None:
-        is_broker_s = any(entry.name.kind != FileKind.UNKNOWN for entry in log_dir.files)
-        return (
-            f"{file_names.META_PROPERTIES} is missing"
-            if is_broker_s and log_dir.partitions
-            else None
-        )
-    try:
-        found = read_meta_properties(entry.path)
-    except DataError:
-        return None  # the finding about the file reports it
-    return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
-
-
-def _identity_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
-    missing = missing_identity(log_dir)
-    if missing is not None:
-        yield Refusal("RuntimeException", missing, Consequence.BROKER_FAILS)
-
-
-def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
-    """Yield malformed checkpoints, which are I/O errors; a wrong number in one is only logged."""
-    for name in CHECKPOINTS:
-        entry = log_dir.file(name)
-        if entry is None or entry.error is not None:
-            continue
-        path = os.path.join(log_dir.path, name)
-        try:
-            # Only its errors count: all lines are read, none is kept.
-            deque(checkpoint_lines(path, name, 3), 0)
-        except StartRefusedError as error:
-            # LogManager.loadLogs catches exceptions and goes on without entries; an I/O error has
-            # marked the directory offline by then, and an Error is not caught.
-            if error.is_storage or error.error == "OutOfMemoryError":
-                yield error.refusal()
-
-
-def _name_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
-    for name in log_dir.others:
-        # The one directory that LogManager.loadLogs leaves out by its name.
-        if name != file_names.REMOTE_INDEX_CACHE:
-            message = f"Found directory {name!r}, which is not in the form of topic-partition"
-            yield Refusal("KafkaException", message, Consequence.BROKER_FAILS)
-    seen: set[tuple[str, int | None]] = set()
-    for partition in log_dir.partitions:
-        if partition.state == DirectoryState.LIVE:
-            key = (partition.topic, partition.partition)
-            if key in seen:
-                message = f"Duplicate log directories found for {partition.topic}-{key[1]}"
-                yield Refusal("IllegalStateException", message, Consequence.BROKER_FAILS)
-            seen.add(key)
+    refusals = tuple(one.refusal for one in node.refusals)
+    return PredictedLogDirStart(log_dir.path, refusals, tuple(starts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,22 +147,16 @@ class NextStart:
     @classmethod
     def of_stray(cls, partition: PartitionDir, mode: StartMode, reason: str) -> NextStart:
         """Summarize the start of a partition that is loaded unchanged and then becomes a stray."""
-        return cls(
-            path=partition.path,
-            topic=partition.topic,
-            partition=partition.partition,
-            mode=mode,
-            verdict=Verdict.STRAY,
-            truncate_to=None,
-            records_lost=0,
-            bytes_lost=0,
-            rebuilt_segments=(),
-            error=None,
-            consequence=None,
-            detail=stray_line(reason),
-            assumptions=(),
-            notes=(),
-        )
+        place = partition.path, partition.topic, partition.partition
+        return cls._plain(*place, mode, Verdict.STRAY, stray_line(reason))
+
+    @classmethod
+    def of_promoted(cls, partition: PartitionDir, mode: StartMode) -> NextStart:
+        """Summarize the start of a future copy that takes the place of its partition."""
+        place = partition.path, partition.topic, partition.partition
+        name = f"{partition.topic}-{partition.partition}"
+        detail = f"rename the directory to {name}: the partition is assigned here"
+        return cls._plain(*place, mode, Verdict.TIDY, detail)
 
     def as_stray(self, reason: str) -> NextStart:
         """Return the same prediction for a directory that becomes a stray once it is loaded."""
@@ -322,21 +167,45 @@ class NextStart:
         return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
 
     @classmethod
-    def of_log_dir(cls, log_dir: LogDirListing, mode: StartMode, refusal: Refusal) -> NextStart:
+    def of_log_dir(cls, log_dir: LogDirListing, refusal: Refusal) -> NextStart:
         """Summarize the start of a log directory that is refused."""
+        mode = start_mode(log_dir.path)
+        start = cls._plain(log_dir.path, None, None, mode, Verdict.REFUSE, refusal_line(refusal))
+        return replace(start, error=refusal.error, consequence=refusal.consequence)
+
+    @classmethod
+    def of_node(cls, node: NodeStart) -> Iterator[NextStart]:
+        """Summarize what belongs to no partition that is there: refusals, and logs created."""
+        for one in node.refusals:
+            yield cls.of_log_dir(one.log_dir, one.refusal)
+        if node.absent:
+            path = node.absent[0].home.path
+            line = absences_line(node.absent)
+            yield cls._plain(path, None, None, start_mode(path), Verdict.CREATE, line)
+
+    @classmethod
+    def _plain(
+        cls,
+        path: str,
+        topic: str | None,
+        partition: int | None,
+        mode: StartMode,
+        verdict: Verdict,
+        detail: str,
+    ) -> NextStart:
         return cls(
-            path=log_dir.path,
-            topic=None,
-            partition=None,
+            path=path,
+            topic=topic,
+            partition=partition,
             mode=mode,
-            verdict=Verdict.REFUSE,
+            verdict=verdict,
             truncate_to=None,
             records_lost=0,
             bytes_lost=0,
             rebuilt_segments=(),
-            error=refusal.error,
-            consequence=refusal.consequence,
-            detail=refusal_line(refusal),
+            error=None,
+            consequence=None,
+            detail=detail,
             assumptions=(),
             notes=(),
         )

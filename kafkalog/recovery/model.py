@@ -38,6 +38,8 @@ class Verdict(StrEnum):
     """Indexes are rewritten; no record is touched."""
     TRUNCATE = "truncate"
     """The log is cut at its end, or dropped."""
+    CREATE = "create"
+    """An empty log takes the place of one that is gone."""
     STRAY = "stray"
     """The partition is not assigned to the broker: its directory is renamed and not read."""
     REFUSE = "refuse"

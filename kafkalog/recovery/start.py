@@ -23,6 +23,7 @@ from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
+    Consequence,
     LoadedLog,
     LoadedSegment,
     PredictedStart,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.log_dir_start import Hosting
     from kafkalog.recovery.model import Action, Refusal
+    from kafkalog.recovery.node_start import Hosting
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
 
@@ -193,7 +194,7 @@ class StartInProgress:
             try:
                 loaded = _loaded(self._loader)
             except StartRefusedError as error:
-                self._refusal = error.refusal()
+                self._refusal = self._refused(error)
             if self.partition.state != DirectoryState.DELETE:
                 notes = _notes(self._loader)
         return self._prediction(loaded, notes)
@@ -219,13 +220,17 @@ class StartInProgress:
         try:
             self._scan = next(self._steps, None)
         except StartRefusedError as error:
-            self._scan, self._refusal = None, error.refusal()
+            self._scan, self._refusal = None, self._refused(error)
         self._has_scanned |= self._scan is not None
+
+    def _refused(self, error: StartRefusedError) -> Refusal:
+        return _reaching(error.refusal(), self.partition)
 
     def _load(self) -> Iterator[SegmentRecovery]:
         config, around = self._config or usual_config(self.partition), self._around
         epochs = LeaderEpochs(self._directory, rebuilds=self._rebuilds_epochs)
-        self._repaired = epochs.refusal
+        if epochs.refusal is not None:
+            self._repaired = _reaching(epochs.refusal, self.partition)
         loader = Loader(
             self._directory,
             epochs,
@@ -266,6 +271,14 @@ class StartInProgress:
             loaded,
             self._hosting.stray_reason(self.partition) if self._hosting is not None else None,
         )
+
+
+def _reaching(refusal: Refusal, partition: PartitionDir) -> Refusal:
+    """Return a refusal with its reach: no node does without the log directory of its metadata."""
+    around = os.path.dirname(file_system.absolute(partition.path))
+    if file_system.exists(os.path.join(around, f"{CLUSTER_METADATA}-0")):
+        return dataclasses.replace(refusal, consequence=Consequence.BROKER_FAILS)
+    return refusal
 
 
 def usual_config(partition: PartitionDir) -> StartConfig:

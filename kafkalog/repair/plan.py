@@ -51,7 +51,7 @@ _NEW_PART = "it is new"  # why a segment that a split creates gets indexes, with
 
 def plan_recovery(
     partition: PartitionDir,
-    mode: StartMode,
+    mode: StartMode | None,
     config: StartConfig | None = None,
     *,
     hosting: Hosting | None = None,
@@ -61,7 +61,7 @@ def plan_recovery(
 
     Args:
         partition: the directory.
-        mode: the kind of broker start that the recovery follows.
+        mode: the kind of broker start that the recovery follows; None for that of the mark.
         config: the configs that the outcome depends on; None for Kafka's defaults.
         hosting: the partitions assigned to the broker; None assumes that this one is.
         progress: called with the bytes that scans have read since the last call.
@@ -116,7 +116,7 @@ def plan_recovery(
 
 def recovery_start(
     partition: PartitionDir,
-    mode: StartMode,
+    mode: StartMode | None,
     config: StartConfig,
     *,
     recovery_point: int | None = None,

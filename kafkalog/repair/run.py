@@ -1,27 +1,42 @@
-"""A run of `recover`: plans all partitions together, then recovers them in place."""
+"""Runs of `recover`: plan all partitions of a node together, then recover them in place."""
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
 from kafkalog.configs import ConfigSources, ConfigValue
-from kafkalog.errors import InternalError, KafkaLogError, ShortageError, contained
-from kafkalog.journal.run import Maintenance, share_of
-from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
+from kafkalog.errors import InternalError, KafkaLogError, ShortageError, UsageError, contained
+from kafkalog.journal.requirements import log_dir_around
+from kafkalog.journal.run import Maintenance, share_of, target_at
+from kafkalog.log_dir import LogDirListing, PartitionDir, look_at, open_path
 from kafkalog.model import present_ms
-from kafkalog.recovery import Hosting, StartMode, Verdict, read_hosting, start_config, start_line
+from kafkalog.parents import Parent
+from kafkalog.paths.uris import require_local
+from kafkalog.recovery import (
+    Hosting,
+    NodeDir,
+    NodeStart,
+    StartMode,
+    Verdict,
+    nodes_of,
+    start_config,
+    start_line,
+)
 from kafkalog.repair.model import RecoveryPlan, require_performable
 from kafkalog.repair.plan import plan_recovery
 from kafkalog.repair.recover import RecoveryDone, perform_recovery
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog.targets import Listener
+
+_LOSSES: Final = (Verdict.TRUNCATE, Verdict.STRAY, Verdict.REFUSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +67,12 @@ class RecoveryRun(Maintenance):
 
     Args:
         path: a log directory, a partition, or a `.log` file for its partition.
-        mode: the start of a broker to imitate.
+        mode: the start of a broker to imitate; None for the one that the clean shutdown mark calls
+            for.
         sources: the sources of the configs.
         now_ms: the clock of the start.
         forced: also truncate below the high watermark.
-        metadata_dir: the log directory with the cluster's metadata, if different.
+        home: the log directory of the node that holds the metadata log, if different.
         options: the other arguments of `Maintenance`.
 
     Attributes:
@@ -66,19 +82,18 @@ class RecoveryRun(Maintenance):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        mode: StartMode,
+        mode: StartMode | None,
         sources: ConfigSources,
         *,
         now_ms: int,
         forced: bool = False,
-        metadata_dir: str | None = None,
+        home: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(path, "recover", sources, of_log=True, **options)
+        super().__init__(path, "recover", sources, of_log=True, metadata_dir=home, **options)
         self._mode = mode
         self._now_ms = now_ms
         self._forced = forced
-        self._metadata_dir = metadata_dir
         self._has_failed = False
         self.results: list[RecoveredPartition] = []
 
@@ -107,9 +122,9 @@ class RecoveryRun(Maintenance):
 
     @property
     def has_losses(self) -> bool:
-        """Whether records are lost, or something is left to do."""
+        """Whether a start would refuse or lose something, or in place, whether it was lost."""
         if self.is_plan:
-            return any(plan.verdict != Verdict.NOTHING for plan in self.plans)
+            return any(plan.verdict in _LOSSES for plan in self.plans)
         return any(
             bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
             for plan in self.plans
@@ -119,15 +134,16 @@ class RecoveryRun(Maintenance):
     def partitions(self) -> list[PartitionDir]:
         return list(self._partitions())
 
-    def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+    def plan(
+        self, hosting: Hosting | None, progress: Callable[[int], None] | None = None
+    ) -> list[RecoveredPartition]:
         """Plan each partition without writing anything.
 
         Args:
+            hosting: the partitions assigned to the broker; None if that is unknown.
             progress: called with the number of bytes scanned since the last call; each partition is
                 scanned once.
         """
-        # Once for all partitions: the metadata log is the same.
-        hosting = self._hosting()
         for partition in self.partitions:
             with (
                 contained(partition.path, self._fail),
@@ -178,21 +194,13 @@ class RecoveryRun(Maintenance):
         self._has_failed |= not isinstance(error, InternalError)
         super()._fail(error)
 
-    def _hosting(self) -> Hosting | None:
-        """Return which partitions the broker hosts; None if the log directories do not say."""
-        paths = (self.log_dir, self._metadata_dir)
-        own, other = (None if path is None else open_path(path) for path in paths)
-        if not isinstance(own, LogDirListing):
-            return None
-        return read_hosting(own, other if isinstance(other, LogDirListing) else None)
-
     def _refusal(self, plan: RecoveryPlan) -> KafkaLogError | None:
         """Return why a partition must not be recovered.
 
-        A partition that is left to the broker is refused only if it was named.
+        A partition that is left to the broker is refused only if it was named and would be changed.
         """
         is_left = plan.untouched is not None and plan.is_loadable
-        if is_left and (not self.is_one or plan.verdict == Verdict.NOTHING):
+        if is_left and (self.is_plan or not self.is_one or plan.verdict == Verdict.NOTHING):
             return None
         try:
             require_performable(plan, forced=self._forced)
@@ -203,27 +211,197 @@ class RecoveryRun(Maintenance):
         return None
 
 
+class Recovery:
+    """Runs over log directories and partitions together: `plan`, then `apply`; a context manager.
+
+    Within the block all of them are locked, as by `Maintenance`.
+
+    Args:
+        paths: log directories, parents of several, partitions, or `.log` files for their
+            partitions.
+        mode, now_ms, forced: as for `RecoveryRun`.
+        sources: the sources of the configs; of them, the metadata log of the node counts for all of
+            its log directories.
+        metadata_dir: the log directory with the cluster's metadata, if different.
+        backup: as for `Maintenance`; only with a single path.
+        options: the other arguments of `Maintenance`.
+
+    Attributes:
+        runs: one per log directory or partition.
+        nodes: the starts of the nodes that they belong to.
+
+    Raises, when the block is entered:
+        UsageError: a backup of several paths, or several of one log directory that is changed.
+        Also what `Maintenance` raises.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        mode: StartMode | None,
+        sources: ConfigSources,
+        *,
+        now_ms: int,
+        metadata_dir: str | None = None,
+        backup: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.runs: list[RecoveryRun] = []
+        self.nodes: list[NodeStart] = []
+        self._paths = [os.fspath(path) for path in paths]
+        self._mode = mode
+        self._sources = sources
+        self._metadata_dir = metadata_dir
+        self._backup = backup
+        self._options = {"now_ms": now_ms, "backup": backup, **options}
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        places = [place for path in self._paths for place in _places_of(path)]
+        if self._backup is not None and len(places) > 1:
+            raise UsageError("A backup is of one run.", hint="Recover one path after another.")
+        homes = {
+            one.log_dir.path: node.home.log_dir.path
+            for node in self._starts({path: _log_dir_at(path) for path in places}.values())
+            for one in node.dirs
+            if node.home is not None
+        }
+        with ExitStack() as held:
+            for path in places:
+                home = homes.get(_log_dir_at(path) or "")
+                run = RecoveryRun(path, self._mode, self._sources, home=home, **self._options)
+                self.runs.append(held.enter_context(run))
+            log_dirs = [run.log_dir for run in self.runs if run.log_dir is not None]
+            if not self.is_plan and len({*log_dirs}) < len(log_dirs):
+                raise UsageError(
+                    "Several paths lie in one log directory, which is locked for each.",
+                    hint="Name the log directory, or recover one after another.",
+                )
+            self.nodes = self._starts(log_dirs)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._held.__exit__(*raised)
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether the runs only plan and cannot change anything."""
+        return all(run.is_plan for run in self.runs)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything was changed."""
+        return any(run.has_changed for run in self.runs)
+
+    @property
+    def results(self) -> list[RecoveredPartition]:
+        """One per partition that could be planned."""
+        return [one for run in self.runs for one in run.results]
+
+    @property
+    def plans(self) -> list[RecoveryPlan]:
+        return [one.plan for one in self.results]
+
+    @property
+    def partitions(self) -> list[PartitionDir]:
+        return [one for run in self.runs for one in run.partitions]
+
+    @property
+    def refused(self) -> dict[str, KafkaLogError]:
+        """Why partitions must not be recovered, by path."""
+        return {path: stop for run in self.runs for path, stop in run.refused.items()}
+
+    @property
+    def wanted(self) -> list[RecoveryPlan]:
+        """Plans that change something."""
+        return [one for run in self.runs for one in run.wanted]
+
+    @property
+    def may_apply(self) -> bool:
+        """Whether all may be recovered: see `RecoveryRun`."""
+        return all(run.may_apply for run in self.runs)
+
+    @property
+    def asked(self) -> list[NodeStart]:
+        """The nodes of which whole log directories are recovered."""
+        asked = {run.log_dir for run in self.runs if not run.is_one}
+        return [node for node in self.nodes if any(one.log_dir.path in asked for one in node.dirs)]
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether a start would refuse or lose something, or in place, whether it was lost."""
+        is_lost = any(node.refusals or node.absent for node in self.asked)
+        return is_lost or any(run.has_losses for run in self.runs)
+
+    def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Plan each partition without writing anything; `progress` is as for `RecoveryRun`."""
+        for run in self.runs:
+            hosting = next(
+                (
+                    node.hosting
+                    for node in self.nodes
+                    if any(one.log_dir.path == run.log_dir for one in node.dirs)
+                ),
+                None,
+            )
+            run.plan(hosting, progress)
+        return self.results
+
+    def apply(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
+        """Carry out the plans: see `RecoveryRun`."""
+        if not self.may_apply:
+            raise next(iter(self.refused.values()), KafkaLogError("A partition was not planned."))
+        for run in self.runs:
+            run.apply(progress)
+        return self.results
+
+    def _starts(self, log_dirs: Iterable[str | None]) -> list[NodeStart]:
+        """Return the starts of the nodes that log directories belong to."""
+        dirs = [
+            NodeDir(listed)
+            for path in dict.fromkeys(log_dirs)
+            if path is not None and isinstance(listed := open_path(path), LogDirListing)
+        ]
+        around = None if self._metadata_dir is None else open_path(self._metadata_dir)
+        metadata_dir = NodeDir(around) if isinstance(around, LogDirListing) else None
+        return nodes_of(dirs, metadata_dir, self._sources.node_id)
+
+
+def _places_of(path: str) -> tuple[str, ...]:
+    """Return a path, or the log directories in it if it is a parent of some."""
+    require_local(path)
+    found = look_at(path)
+    return found.log_dirs if isinstance(found, Parent) else (path,)
+
+
+def _log_dir_at(path: str) -> str | None:
+    """Return the log directory at a path or around it, None if there is none."""
+    return log_dir_around(target_at(path, of_log=True))
+
+
 def recover(
-    path: str | os.PathLike[str],
-    *,
+    *paths: str | os.PathLike[str],
     in_place: bool = False,
     backup: str | None = None,
-    mode: StartMode | str = StartMode.UNCLEAN,
+    mode: StartMode | str | None = None,
     forced: bool = False,
     configs: Mapping[str, str] | ConfigSources | None = None,
     metadata_dir: str | None = None,
     now_ms: int | None = None,
     listener: Listener | None = None,
 ) -> list[RecoveredPartition]:
-    """Recover logs as a broker does after an unclean shutdown.
+    """Recover logs as a broker does when it starts.
 
     Without `in_place`, nothing is written.
 
     Args:
-        path: a log directory, a partition, or a `.log` file for its partition.
+        paths: log directories, parents of several, partitions, or `.log` files for their
+            partitions.
         in_place: change the logs themselves.
         backup: directory that keeps what is removed, so that `kafkalog.undo` can restore it.
-        mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing.
+        mode: `unclean`: scan from the recovery point; `full`: everything; `clean`: nothing; None:
+            what the clean shutdown mark calls for.
         forced: also truncate below the high watermark.
         configs: configs of topics by name, or their sources.
         metadata_dir: the log directory with the cluster's metadata, if different.
@@ -238,9 +416,9 @@ def recover(
         KafkaLogError: a partition must not be recovered, so none was; or a broker is using the
             log directory.
     """
-    with RecoveryRun(
-        path,
-        StartMode(mode),
+    with Recovery(
+        paths,
+        None if mode is None else StartMode(mode),
         ConfigSources.of(configs),
         now_ms=present_ms() if now_ms is None else now_ms,
         in_place=in_place,

@@ -75,7 +75,7 @@ def require_read_back(log_dir: str, chosen: Chosen) -> None:
     path = os.path.join(log_dir, file_names.BOOTSTRAP)
     entry = FileEntry(path, parse_file_name(file_names.BOOTSTRAP), os.path.getsize(path))
     reader = ImageReader(PartitionDir(log_dir, None, (entry,)))
-    reader.apply_file(entry)
+    reader.begin_with(entry)
     image = reader.image
     wanted = {one.name: (one.topic_id, one.count) for one in chosen.topics}
     found = {name: (one, image.partition_count(name)) for name, one in image.topics.items()}

@@ -134,7 +134,7 @@ def _snapshot(
     if has_moment:
         raise UsageError("A snapshot has only one moment.", path=file.path)
     reader = ImageReader(PartitionDir(os.path.dirname(file.path), None, (file,)), progress)
-    reader.apply_file(file)
+    reader.begin_with(file)
     # As the shell does, which reads a snapshot like a log: offsets within the file.
     reader.image.provenance = last_batch(file, data=True)
     end = file.name.offset or 0

@@ -1,4 +1,4 @@
-"""`kafkalog recover`: predict or perform what a broker's unclean start does."""
+"""`kafkalog recover`: predict or perform what a broker's start does to its logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.repair.run import RecoveryRun
+    from kafkalog.repair.run import Recovery
 
 
 class ScanFrom(StrEnum):
@@ -23,16 +23,16 @@ class ScanFrom(StrEnum):
 
 
 def recover(
-    path: opt.DirectoryArgument,
+    paths: opt.DirectoriesArgument,
     check: Annotated[bool, typer.Option(
         "--check", help="Only show the plan, as without --in-place.",
     )] = False,
     in_place: opt.InPlaceOption = False,
     yes: opt.YesOption = False,
     backup: opt.BackupOption = None,
-    scan_from: Annotated[ScanFrom, typer.Option(
-        "--from", help="Scan from the recovery point, or from the start.",
-    )] = ScanFrom.CHECKPOINT,
+    scan_from: Annotated[ScanFrom | None, typer.Option(
+        "--from", help="Scan from there, whatever the mark says.",
+    )] = None,
     assume_clean: Annotated[bool, typer.Option(
         "--assume-clean", help="Scan nothing, as after a clean shutdown.",
     )] = False,
@@ -51,13 +51,11 @@ def recover(
     exact: opt.ExactOption = False,
     quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
-    """Recover logs as a broker does after an unclean shutdown: finish swaps, truncate, rebuild
-    indexes.
+    """Recover logs as a broker does when it starts: finish swaps, truncate, rebuild indexes.
 
-    Segments from the recovery point on are scanned, and the log ends before the first batch that is
-    not sound. Indexes, producer snapshots and leader epochs are rebuilt; interrupted compactions
-    and deletions are finished or rolled back. Without --in-place only the plan is shown, with how
-    much a broker would scan, and how long that takes at --scan-rate. Records below the high
+    Without the mark of a clean shutdown, segments from the recovery point on are scanned, and the
+    log ends before the first batch that is not sound. Interrupted compactions and deletions are
+    finished or rolled back. Without --in-place only the plan is shown. Records below the high
     watermark are truncated only with --force: it is better to replicate the partition again, or to
     salvage what is sound.
 
@@ -66,19 +64,19 @@ def recover(
     recovered, none is changed: deal with it first, or name the others. If kafkalog itself fails on
     one (status 70), the others are recovered.
 
-    The log directory is locked as a broker locks it. After a kill, another recovery or the start of
-    a broker reaches the same result. The mark of a clean shutdown is removed before a scan changes
-    anything. The exit status is 1 if something is left to do, or was lost.
+    Give all log directories of a node, to see what keeps it from starting. They are locked as a
+    broker locks them. After a kill, another recovery or the start of a broker reaches the same
+    result. The exit status is 1 if a start would fail or lose something.
 
 
     \b
-    kafkalog recover /var/lib/kafka --check
+    kafkalog recover /var/lib/kafka
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
-    from kafkalog.repair.run import RecoveryRun
+    from kafkalog.repair.run import Recovery
     from kafkalog_cli.maintenance import ShownListener, require_consent
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
@@ -91,15 +89,16 @@ def recover(
         raise UsageError("--force requires --in-place.", hint="Without it only the plan is shown.")
     if check and in_place:
         raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
-    if assume_clean and scan_from != ScanFrom.CHECKPOINT:
+    if assume_clean and scan_from is not None:
         raise UsageError("--assume-clean and --from exclude each other.")
-    mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
+    modes = {ScanFrom.CHECKPOINT: StartMode.UNCLEAN, ScanFrom.START: StartMode.FULL}
+    mode = None if scan_from is None else modes[scan_from]
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
-    run = RecoveryRun(
-        path,
+    run = Recovery(
+        paths,
         StartMode.CLEAN if assume_clean else mode,
         sources,
         now_ms=opt.parse_time(now if now is not None else "-0s"),
@@ -122,43 +121,45 @@ def recover(
             show.print_going(run.plans, outcome.defect, style)
             for name, stop in run.refused.items() if run.is_plan else ():
                 show_note(f"{name} would be refused: {stop.message}")
-            show.note_recovery(run.target, run.plans)
+            show.note_recovery(run.asked, run.plans)
         # A table shows the plan before consent; objects also say what was done, so they come after
         # it.
         if not run.is_plan:
             for stop in run.refused.values():
                 outcome.error(stop)
-            _apply(run, path, yes=yes, quiet=quiet)
+            _apply(run, paths, yes=yes, quiet=quiet)
         if form != Format.TABLE:
             for one in run.results:
                 out.write(one)
         performed = sum(one.done is not None for one in run.results)
         summary = show.RecoverySummary(
-            tuple(run.plans), len(run.refused), performed, scan_rate, in_place
+            tuple(run.plans), tuple(run.asked), len(run.refused), performed, scan_rate, in_place
         )
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.RECOVERY_SUMMARY.row(summary))
     if form == Format.TABLE and run.plans:
         show.print_recovery_summary(summary, style)
     outcome.fail_if(run.has_losses or bool(run.refused))
-    return outcome.of_work(has_changed=run.has_changed, is_concerned=summary.changed > 0)
+    # A plan answers what a start would do, where nothing is an answer, too.
+    is_concerned = run.is_plan or summary.changed > 0
+    return outcome.of_work(has_changed=run.has_changed, is_concerned=is_concerned)
 
 
-def _plan(run: RecoveryRun, *, quiet: bool) -> None:
+def _plan(run: Recovery, *, quiet: bool) -> None:
     from kafkalog_cli.output.progress import byte_progress
 
     with byte_progress(run.partitions, enabled=not quiet) as progress:
         run.plan(progress)
 
 
-def _apply(run: RecoveryRun, path: str, *, yes: bool, quiet: bool) -> None:
+def _apply(run: Recovery, paths: list[str], *, yes: bool, quiet: bool) -> None:
     """Ask for consent and carry out the plans, unless a partition is refused."""
     from kafkalog.wording import counted
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.progress import byte_progress
 
     wanted = [plan.partition for plan in run.wanted]
-    question = f"Change {counted(len(wanted), 'partition')} in {path}?"
+    question = f"Change {counted(len(wanted), 'partition')} in {', '.join(paths)}?"
     if run.may_apply and wanted and consents(question, yes=yes):
         # Scanned to perform it, and to check it.
         with byte_progress(wanted * 2, enabled=not quiet) as progress:

@@ -156,7 +156,7 @@ MEANING_OF_MODE: Final = (
 )
 MEANING_OF_VERDICT: Final = (
     "the worst: `nothing`, `tidy` (removes leftovers), `rebuild` (indexes), `truncate` (the log), "
-    "`stray` (renames the directory), `refuse` (to load it)"
+    "`create` (an empty log), `stray` (renames the directory), `refuse`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",

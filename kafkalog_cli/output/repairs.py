@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from formats.late_classes import dataclass
-from kafkalog.log_dir import LogDirListing, PartitionDir
-from kafkalog.recovery import PredictedStart, Verdict, log_dir_refusals
+from kafkalog.recovery import NextStart, PredictedStart, Verdict
 from kafkalog.recovery.model import refusal_line, start_line
 from kafkalog.repair import Fate, FileChange, IndexComparison, RecoveryPlan
 from kafkalog.wording import counted
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.model import Defect
+    from kafkalog.recovery import NodeStart
     from kafkalog.repair.rebuild import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
@@ -47,6 +47,7 @@ class RecoverySummary:
 
     Attributes:
         plans: one per partition.
+        nodes: the starts of the nodes of which whole log directories are recovered.
         refused: partitions that must not be recovered.
         performed: partitions with changes that were made.
         scan_rate: assumed bytes per second.
@@ -54,6 +55,7 @@ class RecoverySummary:
     """
 
     plans: tuple[RecoveryPlan, ...]
+    nodes: tuple[NodeStart, ...]
     refused: int
     performed: int
     scan_rate: int
@@ -68,6 +70,16 @@ class RecoverySummary:
     def unloadable(self) -> int:
         """Number of partitions on which the next start would fail, as they are."""
         return sum(plan.refusal is not None for plan in self.plans)
+
+    @property
+    def node_refusals(self) -> tuple[str, ...]:
+        """Why nodes do not start on their log directories."""
+        return tuple(refusal_line(one.refusal) for node in self.nodes for one in node.refusals)
+
+    @property
+    def absent(self) -> int:
+        """Number of partitions that a start creates empty, in place of those that are gone."""
+        return sum(len(node.absent) for node in self.nodes)
 
     @property
     def untouched(self) -> int:
@@ -160,6 +172,8 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
     Field("partitions_untouched", INT, "left to the broker", "untouched"),
     Field("partitions_unloadable", INT, "the next start would fail",
           "unloadable"),
+    Field("node_refusals", ARRAY, "why the node would not start on its log directories"),
+    Field("partitions_absent", INT, "a start creates them empty", "absent"),
     Field("partitions_stray", INT, "a start takes them away", "strays"),
     Field("partitions_refused", INT,
           "then none is recovered", "refused"),
@@ -215,8 +229,11 @@ def print_going(
                 out.write(one)
 
 
-def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
-    """Report each note once, however many partitions it concerns."""
+def note_recovery(nodes: Sequence[NodeStart], plans: list[RecoveryPlan]) -> None:
+    """Report what nodes as a whole do, and each note once, however many partitions it concerns."""
+    for node in nodes:
+        for start in NextStart.of_node(node):
+            show_note(f"{start.path}: the next start would {start.detail}")
     places: dict[str, list[str]] = {}
     for plan in plans:
         marked = plan.while_marked
@@ -226,8 +243,6 @@ def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan
     for words, paths in places.items():
         others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
         show_note(f"{paths[0]}{others}: {words}")
-    for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
-        show_note(f"{target.path}: the next start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
         show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
 
@@ -263,10 +278,14 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
         total += f"; a start fails on {summary.unloadable}"
     if summary.records_lost:
         total += f"; {counted(summary.records_lost, 'record')} lost"
-    elif not (summary.unloadable or summary.strays or summary.refused):
+    elif not (summary.unloadable or summary.strays or summary.refused or summary.absent):
         total += "; no record is lost"
     if summary.strays:
         total += f"; a start turns {summary.strays} into strays"
+    if summary.absent:
+        total += f"; a start creates {summary.absent} empty"
+    if any(node.is_refused for node in summary.nodes):
+        total += "; the node does not start"
     time = _duration(summary.scan_ms / 1000)
     lines = [total]
     if summary.removed:

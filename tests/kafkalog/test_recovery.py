@@ -269,7 +269,7 @@ def test_a_log_directory_can_stop_the_start_itself(
 
 
 def open_log_dir(path: Path) -> LogDirListing:
-    (path / "meta.properties").write_text("version=1\n")
+    (path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     found = open_path(str(path))
     assert isinstance(found, LogDirListing)
     return found

@@ -104,7 +104,7 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     assert files(partition) == before
     assert kafkalog("recover", partition, *IN_PLACE, "--force").status == 1
     again = kafkalog("recover", partition, *SETTINGS)
-    assert (again.status, b"nothing" in again.stdout) == (9, True)
+    assert (again.status, b"nothing" in again.stdout) == (0, True)
 
 
 def test_checkpoints_say_nothing_beyond_the_log(damaged: Any, kafkalog: Any) -> None:
@@ -126,7 +126,9 @@ def test_the_mark_of_a_clean_shutdown_goes_and_never_comes(damaged: Any, kafkalo
     mark.write_text("{}")
     kafkalog("recover", partition, *IN_PLACE, "--assume-clean")
     assert mark.exists(), "a clean start changes nothing that the mark is not true of"
-    kafkalog("recover", partition, *IN_PLACE, "--force")
+    assert kafkalog("recover", partition, *IN_PLACE).status == 9
+    assert mark.exists(), "the start of a broker trusts it, too"
+    kafkalog("recover", partition, *IN_PLACE, "--force", "--from", "checkpoint")
     assert not mark.exists()
     assert kafkalog("recover", partition, *IN_PLACE).status == 9
     assert not mark.exists()
@@ -262,7 +264,7 @@ def test_leader_epochs_that_no_broker_can_read_are_rebuilt(damaged: Any, kafkalo
     assert b"1 to change; a start fails on 1" in plan.stdout
     assert kafkalog("recover", partition, *IN_PLACE).status == 0
     assert (partition / name).read_bytes() == written
-    assert kafkalog("recover", partition, *SETTINGS).status == 9
+    assert kafkalog("recover", partition, *SETTINGS).status == 0
 
 
 @pytest.fixture
@@ -292,7 +294,9 @@ def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: An
     done = kafkalog("recover", node, *IN_PLACE, "--format", "ndjson")
     assert (done.status, "refused" in done.stderr) == (1, False)
     assert files(node / METADATA) == before
-    assert kafkalog("recover", node, *IN_PLACE).status == 9
+    again = kafkalog("recover", node, *IN_PLACE)
+    assert (again.status, b"0 to change" in again.stdout) == (1, True)
+    assert "meta.properties is missing" in again.stderr
     assert kafkalog("recover", node / METADATA, *IN_PLACE).status == 4
 
 

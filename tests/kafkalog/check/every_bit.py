@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.check import identity
+from kafkalog import cluster_image
 from kafkalog.check.verify import Verification
 from kafkalog.configs import sources
 from kafkalog.model import Level
@@ -60,7 +60,7 @@ def metadata_read_once() -> Iterator[None]:
     Each trial still checks its partition like any other.
     """
     images: dict[str, ClusterImage | None] = {}
-    read = identity.read_cluster_image
+    read = cluster_image.read_cluster_image
 
     def image_of(log_dir: LogDir) -> ClusterImage | None:
         if log_dir.path not in images:
@@ -69,7 +69,7 @@ def metadata_read_once() -> Iterator[None]:
 
     configs = functools.cache(sources.read_metadata_configs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(identity, "read_cluster_image", image_of)
+        patch.setattr(cluster_image, "read_cluster_image", image_of)
         patch.setattr(sources, "read_metadata_configs", configs)
         yield
 

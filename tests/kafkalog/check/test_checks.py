@@ -370,6 +370,7 @@ MADE_IN = {
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
     "owner-differs": "kafkalog/check/test_owners.py",
+    "partition-absent": "kafkalog/test_node_start.py",
     "read-from-copy": "kafkalog/tables/test_merging.py",
     "remote-indexes-wrong": "kafka/test_tiers.py",
     "remote-lineage-gap": "kafka/test_joined_tiers.py",

@@ -1,0 +1,85 @@
+"""Starts of whole nodes: what Kafka 4.3 made of each state of a small one, see `tests.nodes`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.log_dir import LogDirListing, open_path
+from kafkalog.recovery import Consequence, NodeDir, NodeStart, nodes_of, predict_start
+from tests.nodes import STATES, write_node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.nodes import State
+
+
+def node_at(*log_dirs: Path) -> NodeStart:
+    dirs = [open_path(str(path)) for path in log_dirs]
+    [node] = nodes_of([NodeDir(one) for one in dirs if isinstance(one, LogDirListing)])
+    return node
+
+
+def errors(node: NodeStart, consequence: Consequence) -> set[str]:
+    """Return the exceptions that reach so far: of the node, and of the logs of its directories."""
+    found = [one.refusal for one in node.refusals]
+    for one in node.dirs:
+        for partition in one.log_dir.partitions:
+            refusal = predict_start(partition, hosting=node.hosting).refusal
+            found += [refusal] if refusal is not None else []
+    return {one.error for one in found if one.consequence == consequence}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_a_node_starts_as_it_did(state: State, tmp_path: Path) -> None:
+    """Refusals with their exception, strays, logs created, future copies promoted."""
+    root = write_node(tmp_path / "node")
+    state.change(root)
+    node = node_at(root / "d1", root / "d2")
+    found = errors(node, Consequence.BROKER_FAILS)
+    assert found == ({state.error} if state.error else set()) or state.error in found
+    offline = {
+        one.log_dir.path
+        for one in node.refusals
+        if one.refusal.consequence == Consequence.LOG_DIR_OFFLINE
+    }
+    assert offline == ({str(root / state.offline)} if state.offline else set())
+    assert bool(node.promoted) == state.promoted
+    if state.error is None:
+        partitions = [partition for one in node.dirs for partition in one.log_dir.partitions]
+        strays = {f"{one.topic}-{one.partition}" for one in partitions if node.stray_reason(one)}
+        assert strays == {*state.strays}
+        assert [one.name for one in node.absent] == [*state.created]
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_verify_and_recover_tell_the_same_start(
+    state: State, tmp_path: Path, kafkalog: Any
+) -> None:
+    """Each line of `verify` is one of `recover`; both have status 1 if anything goes wrong."""
+    root = write_node(tmp_path / "node")
+    state.change(root)
+    is_bad = bool(state.error or state.offline or state.strays or state.created)
+    verified = kafkalog("verify", root / "d1", root / "d2", "--format", "ndjson")
+    rows = [json.loads(line) for line in verified.stdout.splitlines()]
+    starts = [row for row in rows if row["type"] == "next_start"]
+    refused = {row["error"] for row in starts if row["consequence"] == "the broker does not start"}
+    assert (state.error in refused) if state.error else not refused
+    planned = kafkalog("recover", root, "--format", "ndjson")
+    is_damaged = any(row["type"] == "defect" and row["severity"] == "damage" for row in rows)
+    assert planned.status == (is_bad or is_damaged), planned.stderr
+    if is_bad:
+        assert verified.status == 1
+    found = {row["reference"] for row in rows if row["type"] == "defect"}
+    assert ("partition-absent" in found) == bool(state.created)
+    [*partitions, summary] = [json.loads(line) for line in planned.stdout.splitlines()]
+    of_node = {row["detail"] for row in starts if row["topic"] is None and row["error"]}
+    assert {*summary["node_refusals"]} == of_node
+    worst = {row["path"]: row["verdict"] for row in partitions}
+    for row in starts:
+        if row["topic"] is not None and row["verdict"] in ("refuse", "stray", "truncate"):
+            assert worst[row["path"]] == row["verdict"]
+    assert summary["partitions_absent"] == len(state.created) * (state.error is None)

@@ -1,0 +1,148 @@
+"""`recover` over all log directories of a node."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog
+from tests.builders import batch, record, write_log
+from tests.nodes import DIRECTORIES, METADATA, STATES, removed, replaced, uuid, write_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+MARK = ".kafka_cleanshutdown"
+IN_PLACE = ("--in-place", "--yes")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    return write_node(tmp_path / "node")
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def torn(node: Path) -> None:
+    """Leave a torn batch at the end of a log in the second directory."""
+    write_log(node / "d2" / "orders-1", batch(0, [record()]), batch(1, [record()])[:-3])
+
+
+def test_the_mark_says_what_is_scanned(node: Path, kafkalog: Run) -> None:
+    """Each directory has its own; an option overrides them."""
+
+    def modes(*options: str) -> dict[str, str]:
+        found = rows(kafkalog("recover", node, *options, "--format", "ndjson"))
+        return {row["path"].rpartition("/")[2]: row["mode"] for row in found[:-1]}
+
+    clean = {"orders-0": "clean", "orders-1": "clean", "payments-0": "clean", METADATA: "full"}
+    assert modes() == clean
+    assert modes("--from", "checkpoint") == dict.fromkeys(clean, "unclean") | {METADATA: "full"}
+    assert modes("--from", "start") == dict.fromkeys(clean, "full")
+    (node / "d2" / MARK).unlink()
+    assert modes() == clean | {"orders-1": "unclean", "payments-0": "unclean"}
+    assert modes("--assume-clean") == clean
+
+
+def test_the_paths_of_a_node_are_its_parent_s(node: Path, kafkalog: Run) -> None:
+    """One by one, or by the directory that holds them; the second knows the topics' configs."""
+    for words in ((node,), (node / "d1", node / "d2")):
+        result = kafkalog("recover", *words, "--format", "ndjson")
+        assert result.status == 0, result.stderr
+        assert "has no __cluster_metadata-0" not in result.stderr
+        names = [row["path"].rpartition("/")[2] for row in rows(result)[:-1]]
+        assert sorted(names) == [METADATA, "orders-0", "orders-1", "payments-0"]
+    alone = kafkalog("recover", node / "d2", "--format", "ndjson")
+    assert "has no __cluster_metadata-0" in alone.stderr
+    told = kafkalog("recover", node / "d2", "--metadata-dir", node / "d1", "--format", "ndjson")
+    assert "has no __cluster_metadata-0" not in told.stderr
+
+
+def test_a_plan_with_nothing_to_lose_has_status_0(node: Path, kafkalog: Run) -> None:
+    """Of a node, a directory and a partition alike: missing indexes are only rebuilt."""
+    for path in (node, node / "d1", node / "d2" / "orders-1", node / "d1" / METADATA):
+        assert kafkalog("recover", path).status == 0, path
+    (node / "d2" / MARK).unlink()
+    torn(node)
+    for path in (node, node / "d2", node / "d2" / "orders-1"):
+        assert kafkalog("recover", path).status == 1, path
+    assert kafkalog("recover", node / "d1").status == 0
+
+
+def test_both_directories_are_recovered_in_place(node: Path, kafkalog: Run) -> None:
+    (node / "d2" / MARK).unlink()
+    torn(node)
+    result = kafkalog("recover", node / "d1", node / "d2", *IN_PLACE, "--force")
+    assert (result.status, b"truncate to offset 1" in result.stdout) == (0, True), result.stderr
+    assert (node / "d1" / "orders-0" / f"{0:020}.index").exists()
+    again = kafkalog("recover", node, *IN_PLACE)
+    assert again.status == 9, again.stderr
+
+
+def test_one_that_must_not_be_recovered_stops_the_other_directory(
+    node: Path, kafkalog: Run
+) -> None:
+    (node / "d2" / MARK).unlink()
+    torn(node)
+    before = sorted(path.name for path in (node / "d1" / "orders-0").iterdir())
+    result = kafkalog("recover", node, *IN_PLACE)
+    assert (result.status, "below the high watermark" in result.stderr) == (4, True)
+    assert sorted(path.name for path in (node / "d1" / "orders-0").iterdir()) == before
+
+
+def test_paths_that_one_lock_guards_are_refused(node: Path, kafkalog: Run) -> None:
+    """A plan reads them all the same; a backup is of one run."""
+    paths = (node / "d2" / "orders-1", node / "d2" / "payments-0")
+    assert kafkalog("recover", *paths).status == 0
+    assert kafkalog("recover", *paths, *IN_PLACE).status == 2
+    backup = node.with_name("backup")
+    assert kafkalog("recover", node, *IN_PLACE, "--backup", backup).status == 2
+    assert not backup.exists()
+
+
+def test_the_node_id_of_the_properties_file_counts(node: Path, kafkalog: Run) -> None:
+    """Kafka exits if it is not the one in meta.properties."""
+    properties = node.with_name("server.properties")
+    for node_id, status in ((1, 0), (2, 1)):
+        properties.write_text(f"node.id={node_id}\n")
+        result = kafkalog("recover", node, "--properties", properties)
+        assert result.status == status, result.stderr
+        words = "Stored node id 1 doesn't match previous node id 2"
+        assert (words in " ".join(result.stderr.split())) == (node_id == 2)
+
+
+def test_other_controllers_give_back_what_a_start_cuts_off(node: Path, kafkalog: Run) -> None:
+    """Then nothing becomes a stray; a node that is the only controller goes on without it."""
+    STATES["second last batch flipped, no snapshot"].change(node)
+    alone = rows(kafkalog("recover", node, "--format", "ndjson"))
+    assert {row["topic"] for row in alone if row.get("verdict") == "stray"} == {"payments"}
+    quorum = f"d1/{METADATA}/quorum-state"
+    replaced(quorum, '[{"voterId":1}]', '[{"voterId":1},{"voterId":2}]')(node)
+    several = rows(kafkalog("recover", node, "--format", "ndjson"))
+    assert not [row for row in several if row.get("verdict") == "stray"]
+
+
+def test_two_nodes_are_not_one(node: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """Directories of two nodes have nothing to do with each other."""
+    other = write_node(tmp_path / "other")
+    for number, (name, directory_id) in enumerate(DIRECTORIES.items()):
+        replaced(f"{name}/meta.properties", "node.id=1", "node.id=2")(other)
+        replaced(f"{name}/meta.properties", directory_id, uuid(30 + number))(other)
+    removed(f"d1/{METADATA}")(other)
+    result = kafkalog("recover", node, other, "--format", "ndjson")
+    summary = rows(result)[-1]
+    assert summary["node_refusals"] == []
+    assert len(rows(result)) == 8
+
+
+def test_the_library_takes_several_paths(node: Path) -> None:
+    assert len(kafkalog.recover(node / "d1", node / "d2")) == 4
