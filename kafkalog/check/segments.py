@@ -252,7 +252,7 @@ class OffsetsAreComplete(PartitionCheck):
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         run = columns.plain
-        self.is_compacted = self.is_compacted or (run is None and _is_cleaned(columns))
+        self.is_compacted = self.is_compacted or (run is None and is_cleaned(columns))
         if not self.is_compacted and not (run is not None and self._goes_on(run)):
             spans = spans_of(columns)
             spans = spans[:, spans[IS_SOUND] == 1]
@@ -379,7 +379,15 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
         return False  # another check reports its defects
 
 
-def _is_cleaned(columns: BatchColumns) -> bool:
+def has_stated_policy(partition: CheckedPartition) -> bool:
+    """Return whether a config says whether the topic is compacted, even one that is damaged."""
+    try:
+        return partition.configs is not None and partition.configs.is_set("cleanup.policy")
+    except DataError:
+        return True
+
+
+def is_cleaned(columns: BatchColumns) -> bool:
     """Return whether the cleaner has rewritten one of the batches of magic 2."""
     headers = columns.headers
     # Producers write offsets without gaps inside a batch, and only the cleaner sets a horizon.

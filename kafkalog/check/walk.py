@@ -228,6 +228,7 @@ class Walk:
         from kafkalog.check.segments import files_have_their_segment
 
         partition = CheckedPartition(directory)
+        self.summary.has_listed_only = True
         for entry in directory.files:
             is_read = entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
             if entry.error is not None or not is_read:
