@@ -319,7 +319,7 @@ def lookup_mismatch(root: Path) -> list[object]:
     path = write_log(root / "t-0", *batches)
     path.with_suffix(".index").write_bytes(struct.pack(">ii", 9, 9 * len(batches[0])))
     path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 5, 15))
-    return ["lookup-offset", path.parent, "--no-index", "--timestamp", "6"]
+    return ["lookup-offset", path.parent, "--no-index", "--timestamp", "6ms"]
 
 
 def control_record(root: Path) -> list[object]:
