@@ -16,7 +16,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from formats.file_names import INDEX_KINDS, FileState
+from formats.file_names import INDEX_KINDS, FileKind, FileState
 from formats.topic_names import INTERNAL_TOPICS
 from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.batches import (
@@ -309,6 +309,13 @@ class OffsetsAreComplete(PartitionCheck):
                 "offsets-with-gaps",
                 f"{detail}, and at {counted(self._gaps - 1, 'more place')}",
             )
+        for entry in self.partition.directory.files:
+            copied = file_names.copied_by_rsync(entry.name.name)
+            if copied is None or copied.kind != FileKind.LOG:
+                continue
+            if expected <= (copied.offset or 0) < first:
+                detail += f"; {entry.name.name}, which rsync did not finish, belongs there"
+                break
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
 
 
