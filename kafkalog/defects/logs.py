@@ -173,13 +173,10 @@ BATCHES: Final = (
               "Lookups by time and retention use the header.", None,
               arises="A bug in a broker or a tool: the checksum is correct."),
     Reference("timestamp-unit-suspected", _N,
-              "A timestamp would be of this century in another unit than milliseconds.",
-              "Retention by time deletes what has seconds, and keeps what has microseconds; "
-              "lookups by time find the wrong records.",
+              "A timestamp makes sense in another unit than milliseconds only.",
+              "Retention deletes seconds at once, and keeps microseconds.",
               "Let the producer send milliseconds.",
-              arises="A producer set the timestamps of its records in another unit.",
-              example="Timestamp 1704067460 is 1970-01-20T17:21:07.460Z; in seconds it would be "
-                      "2024-01-01T00:04:20.000Z."),
+              arises="A producer set it."),
 )  # fmt: skip
 
 INDEXES: Final = (

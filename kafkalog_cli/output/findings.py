@@ -160,8 +160,7 @@ MEANING_OF_VERDICT: Final = (
     "`stray` (renames the directory), `refuse` (to load it)"
 )
 MEANING_OF_LOOKED: Final = (
-    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`; each includes "
-    "those before it"
+    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
 )
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",

@@ -249,7 +249,7 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
     Field("started_at", TIME, "of its transaction, −1 without one", "started_ms"),
     Field("updated_at", TIME, "last change of state", "updated_ms"),
     Field("partitions", ARRAY, "of its transaction", lambda one: _names(one.partitions)),
-    Field("marked", ARRAY, "those that have the marker that its coordinator is about to write",
+    Field("marked", ARRAY, "those that have its marker already",
           lambda one: _names(one.marked)),
     Field("coordinator", INT, "its partition of `__transaction_state`"),
     Field("record_offset", INT, "of its record there"),
