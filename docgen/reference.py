@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Reference
 
 EXIT_MEANINGS = {
-    0: "done; nothing wrong was found",
+    0: "done; nothing to report",
     1: "done; defects were found, or not what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's; or Spark "

@@ -173,6 +173,7 @@ _SUFFIXES = {
     DELETED: FileState.DELETED,
 }
 # No file name has more than 255 characters, but a name need not come from a file system.
+_RSYNC: Final = re.compile(r"\.(.+)\.[A-Za-z0-9]{6}")
 _SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
 # RemoteIndexCache does not pad the offset.
@@ -229,6 +230,13 @@ def parse_file_name(name: str) -> FileName:
             kind = FileKind(match[3].replace("_", "-"))
             return FileName(name, kind, FileState.LIVE, offset, segment_id=match[2])
     return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
+
+
+def copied_by_rsync(name: str) -> FileName | None:
+    """Return the name that a file gets when rsync has written all of it; None for other files."""
+    match = _RSYNC.fullmatch(name)
+    found = None if match is None else parse_file_name(match[1])
+    return None if found is None or found.kind == FileKind.UNKNOWN else found
 
 
 @lru_cache(_DIRECTORIES_KEPT)

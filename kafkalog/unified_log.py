@@ -243,6 +243,10 @@ class UnifiedLog:
         end = loaded.log_end_offset
         return loaded.leader_epochs + tuple(one for one in noted if one.start_offset == end)
 
+    def producer_epochs(self) -> dict[int, int]:
+        """Return the epoch of each producer by its id, up to the high watermark."""
+        return self._replayed[2]
+
     def open_transactions(self) -> list[OpenTransaction]:
         """Return the transactions without a marker below the high watermark, by first offset.
 
@@ -252,8 +256,8 @@ class UnifiedLog:
         return self._replayed[0]
 
     @computed_once
-    def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
-        """The transactions after the snapshot: those still open, and those that were aborted."""
+    def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction], dict[int, int]]:
+        """The transactions after the snapshot, open and aborted, and the epochs of producers."""
         infos, start = self._producers_in_snapshot()
         aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start, transactional=True):
@@ -278,7 +282,7 @@ class UnifiedLog:
                 if ended is not None and ended.is_aborted:
                     entry = AbortedTransaction(0, who, ended.first_offset, end, batch.next_offset)
                     aborted.append(entry)
-        states = (info.state() for info in infos.values())
+        states = [info.state() for info in infos.values()]
         pending = [
             OpenTransaction(
                 state.producer_id,
@@ -290,7 +294,8 @@ class UnifiedLog:
             for state in states
             if state.current_txn_first_offset is not None
         ]
-        return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
+        epochs = {state.producer_id: state.producer_epoch for state in states}
+        return sorted(pending, key=lambda transaction: transaction.first_offset), aborted, epochs
 
     def _producers_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
         """Return the producers in the newest sound snapshot, and its offset."""

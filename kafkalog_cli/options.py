@@ -12,6 +12,7 @@ import typer
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog.model import End, LogView, Replicas
+from kafkalog.wording import utc_text
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -187,8 +188,11 @@ BackupOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_RECENT_MS = range(946_684_800_000, 4_102_444_800_000)
-"""From the year 2000 up to 2100."""
+_PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 1000, "s": 1}
+_SECONDS = re.compile(r"@(-?)([0-9]{1,19})(?:\.([0-9]{1,9}))?")
+_SINCE_1970 = re.compile(r"([0-9]{1,19})(ms|us|s)")
+_DIGITS_OF_MS = range(12, 15)
+"""From 1973 to 5138, or as far before 1970."""
 _RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
@@ -196,48 +200,69 @@ _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
-    """Parse a time to milliseconds: an integer, ISO 8601 or relative to now (`-2h`).
+def parse_time(text: str, now: str | int | None = None, zone: tzinfo = UTC) -> int:
+    """Parse a time to milliseconds.
 
-    ISO 8601 without an offset is a time in `zone`.
+    ISO 8601 (without an offset a time in `zone`), relative to now (`-2h`), seconds (`@1704067460`),
+    with a unit (`1704067460s`), or milliseconds if their digits leave no doubt.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these, or an integer of which nothing says the unit.
     """
-    # Timestamps of Kafka are int64.
-    if re.fullmatch(r"-?\d{1,19}", text) and abs(int(text)) <= INT64_MAX:
-        _suspect_unit(int(text))
-        return int(text)
     if match := _RELATIVE.fullmatch(text):
-        base = parse_time(now, zone=zone) if now is not None else time.time_ns() // 1_000_000
+        base = time.time_ns() // 1_000_000 if now is None else now
+        base = base if isinstance(base, int) else parse_time(base, zone=zone)
         distance = int(match[2]) * _UNITS_MS[match[3]]
         return base + distance if match[1] == "+" else base - distance
+    if (since_1970 := _since_1970_ms(text)) is not None:
+        # Timestamps of Kafka are int64.
+        if abs(since_1970) > INT64_MAX:
+            raise _no_time(text)
+        return since_1970
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(
-            f"{text!r} is not a time.",
-            hint="Give milliseconds (1700000000000), ISO 8601 (2026-11-21T04:00:00Z) or -2h, -3d.",
-        ) from error
+        raise _no_time(text) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
 
 
-def _suspect_unit(number: int) -> None:
-    """Warn about a number that is a recent time in another unit than milliseconds."""
-    if number in _RECENT_MS:
-        return
-    for unit, per_ms in (("seconds", 0.001), ("microseconds", 1_000), ("nanoseconds", 1_000_000)):
-        meant = round(number / per_ms)
-        if meant in _RECENT_MS:
-            from kafkalog_cli.outcome import show_warning
+def _since_1970_ms(text: str) -> int | None:
+    """Return the milliseconds of a number, None for what is none; raise where its unit is open."""
+    if match := _SECONDS.fullmatch(text):
+        since = int(match[2]) * 1000 + int((match[3] or "").ljust(3, "0")[:3])
+        return -since if match[1] else since
+    if match := _SINCE_1970.fullmatch(text):
+        return int(match[1]) * 1000 // _PER_SECOND[match[2]]
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        return None
+    if len(text.lstrip("-")) in _DIGITS_OF_MS or int(text) == 0:
+        return int(text)
+    raise _unit_is_open(text)
 
-            moment = datetime.fromtimestamp(meant / 1000, UTC).isoformat(timespec="seconds")
-            show_warning(
-                f"{number} is taken as milliseconds; as {unit} it would be "
-                f"{moment.replace('+00:00', 'Z')}: {meant}."
-            )
+
+def _unit_is_open(text: str) -> UsageError:
+    """Return the error that names what a number would be in the units that make sense."""
+    moments = {unit: utc_text(int(text) * 1000 // n) for unit, n in _PER_SECOND.items()}
+    units = [unit for unit, moment in moments.items() if moment.endswith("Z")][-2:]
+    if not units:
+        return _no_time(text)
+    written = {"s": f"@{text}", "ms": f"{text}ms", "us": f"{text}us"}
+    if text.startswith("-"):
+        del written["ms"]  # it is relative
+    return UsageError(
+        f"{text} is {' and '.join(f'{moments[unit]} in {unit}' for unit in units)}.",
+        hint=f"Write {' or '.join(written.get(unit, moments[unit]) for unit in reversed(units))}.",
+    )
+
+
+def _no_time(text: str) -> UsageError:
+    return UsageError(
+        f"{text!r} is not a time.",
+        hint="Give ISO 8601 (2026-11-21T04:00:00Z), -2h, seconds (@1700000000) or milliseconds "
+        "(1700000000000).",
+    )
 
 
 def parse_moment(text: str, now: str | None = None, zone: tzinfo = UTC) -> Moment:

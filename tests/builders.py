@@ -137,3 +137,9 @@ def copy_tree(source: Path, target: Path) -> Path:
     """Copy a tree, and keep holes and times."""
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
     return target
+
+
+def seconds(time_ms: int | str) -> str:
+    """Return milliseconds as a command line takes them, however few digits they have."""
+    number = abs(int(time_ms))
+    return f"@{'-' if int(time_ms) < 0 else ''}{number // 1000}.{number % 1000:03}"

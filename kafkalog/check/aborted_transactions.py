@@ -149,7 +149,8 @@ class AbortedTransactions:
                     detail = f"Entry {i} has offset {last[i]}, the segment ends at {limit}."
                     yield self._defect("index-entry-beyond-log", i, detail)
         for one in self._waiting:
-            yield self._wrong(one.entry, "last stable offset", one.stable, one.marker + 1)
+            if not self._was_removed(one.stable, limit):
+                yield self._wrong(one.entry, "last stable offset", one.stable, one.marker + 1)
         self._waiting = []
 
     def window(self, window: ProducerWindow, before: NDArray[np.int64]) -> Iterator[Found]:
@@ -225,6 +226,7 @@ class AbortedTransactions:
 
         A follower takes all batches of a fetch into account before it completes their transactions,
         so its entries may know the next transaction already, unless it is of the same producer.
+        Compaction may have removed the batch in which that one began.
         """
         left = []
         for one in self._waiting:
@@ -234,10 +236,16 @@ class AbortedTransactions:
                 left.append(one)
                 continue
             i = after + int(others[0])
-            if transactions.first[i] != one.stable:
+            first = int(transactions.first[i])
+            if first != one.stable and not self._was_removed(one.stable, first):
                 wrong = self._wrong(one.entry, "last stable offset", one.stable, one.marker + 1)
                 yield int(transactions.number[i]), wrong
         self._waiting = left
+
+    def _was_removed(self, offset: int, limit: int) -> bool:
+        """Return whether an offset below `limit`, up to which the log was read, has no batch."""
+        is_after_all = offset >= self._timeline.next_offset
+        return offset < limit and (is_after_all or bool(self._timeline.removed.hold([offset])[0]))
 
     def _wrong(self, entry: int, field: str, found: int, wanted: int) -> Defect:
         detail = f"Entry {entry} has {field} {found}, "

@@ -23,6 +23,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Defect, Level
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.wording import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -436,6 +437,37 @@ class MaxTimestampsAreRight(SegmentCheck):
         for i in np.flatnonzero(judged & (said != headers[h.MAX_TIMESTAMP])).tolist():
             detail = f"The header says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
             yield i, defect_at(self.log.path, columns, i, "max-timestamp-wrong", detail)
+
+
+_CENTURY: Final = range(946_684_800, 4_102_444_800)
+"""The seconds from 2000 up to 2100."""
+_UNITS: Final = {"seconds": 1, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+@partition_check
+class TimestampsAreMilliseconds(PartitionCheck):
+    """No producer's timestamp is of this century in another unit only; the first is reported."""
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        super().__init__(partition)
+        self._is_reported = False
+
+    def batches(self, columns: BatchColumns) -> Iterator[Found]:
+        """Yield the first batch with such a timestamp."""
+        times = columns.headers[h.MAX_TIMESTAMP]
+        usual = _CENTURY.start * 1000 <= times.min() and times.max() < _CENTURY.stop * 1000
+        if self._is_reported or usual:
+            return
+        by_producer = columns.headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK == 0
+        for unit, count in _UNITS.items():
+            is_odd = (times >= _CENTURY.start * count) & (times < _CENTURY.stop * count)
+            for i in np.flatnonzero(is_odd & by_producer & columns.crc_valid)[:1].tolist():
+                time = int(times[i])
+                detail = f"Timestamp {time} is {utc_text(time)}; in {unit} it would be "
+                detail += f"{utc_text(time * 1000 // count)}."
+                self._is_reported = True
+                yield i, defect_at(self.log.path, columns, i, "timestamp-unit-suspected", detail)
+                return
 
 
 def _decoded(columns: BatchColumns) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from formats.file_names import OFFSET_CHECKPOINTS, DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.check.batches import PartitionCheck, log_dir_check, partition_check
-from kafkalog.check.segments import has_compact_policy
+from kafkalog.check.segments import has_compact_policy, has_stated_policy, is_cleaned
 from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
@@ -246,17 +246,20 @@ _WORDS = "A broker's cleaner fails on this partition"
 class CleanerGetsThrough(PartitionCheck):
     """No closed segment of a compacted topic has a batch on which a broker's cleaner fails.
 
+    Where no config says whether the topic is compacted, batches that a cleaner has written do.
     Only the first is reported: the cleaner gets no further. Records are read at level deep only.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
         self._defect: Defect | None = None
+        self._is_compacted = has_compact_policy(partition)
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Return whether the partition is live, and its topic is known to be compacted."""
-        return partition.directory.state == DirectoryState.LIVE and has_compact_policy(partition)
+        """Return whether the partition is live, and its topic may be compacted."""
+        is_live = partition.directory.state == DirectoryState.LIVE
+        return is_live and (has_compact_policy(partition) or not has_stated_policy(partition))
 
     def damage(self, defect: Defect) -> None:
         """Note damage between the batches of the segment."""
@@ -265,6 +268,7 @@ class CleanerGetsThrough(PartitionCheck):
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Report nothing here: `end` reports the first batch on which the cleaner fails."""
         headers = columns.headers
+        self._is_compacted = self._is_compacted or (columns.plain is None and is_cleaned(columns))
         for i in np.flatnonzero(headers[h.MAGIC] > 2)[:1].tolist():
             self._unreadable("magic-unknown", *_place(columns, i))
         for i, error in columns.refusals:
@@ -278,7 +282,7 @@ class CleanerGetsThrough(PartitionCheck):
 
     def end(self) -> Iterator[Defect]:
         """Yield the first batch on which the cleaner fails."""
-        if self._defect is not None:
+        if self._defect is not None and self._is_compacted:
             yield self._defect
 
     def _unreadable(self, reference: str, position: int | None, offset: int | None) -> None:

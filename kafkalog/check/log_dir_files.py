@@ -18,6 +18,7 @@ from kafkalog import text_files
 from kafkalog.check.batches import CheckedPartition, directory_check, log_dir_check
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
+from kafkalog.paths import file_system
 from kafkalog.paths.source import read_file
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.text_files import (
@@ -201,6 +202,16 @@ _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
     *(file_names.CLEANED, file_names.SWAP),
 )
+
+
+def unknown_file(path: str) -> Defect:
+    """Return the finding about a file whose name is none of Kafka's."""
+    copied = file_names.copied_by_rsync(os.path.basename(path))
+    if copied is None:
+        return make_defect("file-unknown", path, "Kafka has no file with this name.")
+    is_there = file_system.exists(os.path.join(os.path.dirname(path), copied.name))
+    state = "may be older than its original" if is_there else "is missing"
+    return make_defect("copy-unfinished", path, f"rsync stopped: {copied.name} {state}.")
 
 
 @directory_check

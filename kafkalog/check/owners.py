@@ -1,4 +1,4 @@
-"""Files that the broker's user cannot open, although it can open those beside them.
+"""Files that the broker's user cannot open, although it can open others in the same directory.
 
 A broker reads and writes logs and indexes (`FileRecords.open`, `AbstractIndex`), and only reads the
 other files of a partition. A check that runs as root sees no difference.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from formats.constants import INT64_MAX
 from formats.file_names import FileKind, FileState
 from formats.late_classes import dataclass
+from kafkalog.check.verdict import LOOKED_AT, Looked
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, Segment
@@ -345,6 +346,17 @@ class Summary:
     segments_deferred: int = 0
     defects: Counter[Severity] = field(default_factory=Counter)
     levels: set[Level] = field(default_factory=set)
+    has_listed_only: bool = False
+    """Whether some logs were judged by the names and sizes of their files."""
+
+    @property
+    def looked(self) -> Looked:
+        """How deep every log was read."""
+        if self.has_listed_only:
+            return Looked.NAMES
+        # Without logs, nothing was left unread.
+        lowest = min(self.levels, key=list(Level).index, default=Level.DEEP)
+        return LOOKED_AT[lowest]
 
     @property
     def grave(self) -> int:
@@ -382,3 +394,4 @@ class Summary:
         self.bytes_deferred += other.bytes_deferred
         self.segments_deferred += other.segments_deferred
         self.levels |= other.levels
+        self.has_listed_only |= other.has_listed_only

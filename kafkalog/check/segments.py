@@ -16,7 +16,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from formats.file_names import INDEX_KINDS, FileState
+from formats.file_names import INDEX_KINDS, FileKind, FileState
 from formats.topic_names import INTERNAL_TOPICS
 from kafkalog.batches.segment import OpenSegment, gaps_between
 from kafkalog.check.batches import (
@@ -252,7 +252,7 @@ class OffsetsAreComplete(PartitionCheck):
     def batches(self, columns: BatchColumns) -> Iterator[Found]:
         """Yield the defects of the next batches, ordered by batch number."""
         run = columns.plain
-        self.is_compacted = self.is_compacted or (run is None and _is_cleaned(columns))
+        self.is_compacted = self.is_compacted or (run is None and is_cleaned(columns))
         if not self.is_compacted and not (run is not None and self._goes_on(run)):
             spans = spans_of(columns)
             spans = spans[:, spans[IS_SOUND] == 1]
@@ -309,6 +309,13 @@ class OffsetsAreComplete(PartitionCheck):
                 "offsets-with-gaps",
                 f"{detail}, and at {counted(self._gaps - 1, 'more place')}",
             )
+        for entry in self.partition.directory.files:
+            copied = file_names.copied_by_rsync(entry.name.name)
+            if copied is None or copied.kind != FileKind.LOG:
+                continue
+            if expected <= (copied.offset or 0) < first:
+                detail += f"; {entry.name.name}, which rsync did not finish, belongs there"
+                break
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
 
 
@@ -379,7 +386,15 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
         return False  # another check reports its defects
 
 
-def _is_cleaned(columns: BatchColumns) -> bool:
+def has_stated_policy(partition: CheckedPartition) -> bool:
+    """Return whether a config says whether the topic is compacted, even one that is damaged."""
+    try:
+        return partition.configs is not None and partition.configs.is_set("cleanup.policy")
+    except DataError:
+        return True
+
+
+def is_cleaned(columns: BatchColumns) -> bool:
     """Return whether the cleaner has rewritten one of the batches of magic 2."""
     headers = columns.headers
     # Producers write offsets without gaps inside a batch, and only the cleaner sets a horizon.

@@ -20,7 +20,7 @@ import numpy as np
 from formats.file_names import DirectoryState, FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.check.index_files import index_alone, size_is_multiple
-from kafkalog.check.log_dir_files import READERS
+from kafkalog.check.log_dir_files import READERS, unknown_file
 from kafkalog.check.schedule import Reading, Schedule, Summary, lowest_level
 from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import BatchColumns, batch_columns
@@ -228,6 +228,7 @@ class Walk:
         from kafkalog.check.segments import files_have_their_segment
 
         partition = CheckedPartition(directory)
+        self.summary.has_listed_only = True
         for entry in directory.files:
             is_read = entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
             if entry.error is not None or not is_read:
@@ -322,7 +323,7 @@ class Walk:
         if is_half_uploaded(entry):
             return  # what the metadata say of it decides
         if entry.name.kind == FileKind.UNKNOWN:
-            yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")
+            yield unknown_file(entry.path)
             return
         if entry.name.state != FileState.LIVE:
             detail = f"A file in state {entry.name.state}."

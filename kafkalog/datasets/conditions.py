@@ -185,7 +185,7 @@ def used_columns(expression: Any, schema: Any) -> tuple[str, ...]:
 def _fits(expression: Any, schema: Any) -> bool:
     try:
         _evaluate(expression, schema)
-    except UsageError:
+    except UsageError:  # Arrow does not list the columns of an expression: it fails without one
         return False
     return True
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog.datasets.json_text import MACROS, with_text
 from kafkalog.datasets.model import StateTable, Tables
 from kafkalog.errors import KafkaLogError, OutOfMemoryError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
@@ -110,6 +111,8 @@ class Database:
             "lock_configuration = true",  # the last one: nothing can be set after it
         ):
             self._connection.execute(f"SET {setting}")
+        for macro in MACROS:
+            self._connection.execute(macro)
 
     def __enter__(self) -> Database:
         return self
@@ -165,7 +168,8 @@ class Database:
         self._close_result()
         self._failures.clear()
         self._make_views(statement.text)
-        found = _Result(self._connection.cursor(), statement.text, self._failures, self._stop)
+        text = with_text(self._connection, statement.text, has_bytes=not self.tables.text)
+        found = _Result(self._connection.cursor(), text, self._failures, self._stop)
         self._result = found  # before it starts: an interrupt may come at any time
         schema = found.schema()
         if schema is None:
@@ -176,7 +180,11 @@ class Database:
             kinds.is_integer(one.type) or kinds.is_floating(one.type) or kinds.is_decimal(one.type)
             for one in schema
         )
-        return Answer(tuple(schema.names), tuple(numeric), found.rows())
+        names = tuple(schema.names)
+        if text != statement.text:
+            with self._connection.cursor() as cursor:
+                names = tuple(cursor.sql(statement.text).columns)
+        return Answer(names, tuple(numeric), found.rows())
 
     def _make_views(self, text: str) -> None:
         """Make each table a view: with its usual columns, and the others that the text names."""
@@ -310,6 +318,8 @@ def _usage_error(raised: BaseException) -> KafkaLogError:
         hint = "A query reads PATH only: no other files, no network."
     elif isinstance(raised, duckdb.CatalogException) and "Table with name" in message:
         hint = f"There are {', '.join(TABLES)}."
+    elif "Malformed JSON" in message:
+        hint = "TRY_CAST(value AS JSON) is NULL where a value is no JSON."
     return UsageError(f"{message}.", hint=hint)
 
 

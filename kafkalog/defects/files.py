@@ -30,9 +30,9 @@ _FILES: Final = (
               arises="Missing permissions, a bad sector, a dangling link, a directory in place of "
                      "a file.", example="This is a directory, not a regular file."),
     Reference("owner-differs", _W,
-              "The broker's user cannot open a file or directory beside others that it can open.",
+              "The broker's user can open other files of a directory, but not this one.",
               "The log directory goes offline as soon as it is opened, or it does not start.",
-              "Give it the owner and mode of the files beside it (`chown --reference`, "
+              "Give it the owner and mode of the other files (`chown --reference`, "
               "`chmod --reference`).",
               arises="A tool ran as root, or a file was restored as root.",
               example="It belongs to user 0, group 0, with mode 600: user 1000 cannot read and "
@@ -57,6 +57,11 @@ _FILES: Final = (
               "Ignored.",
               arises="Another program wrote it: a backup, an editor, a later release of Kafka.",
               example="Kafka has no file with this name."),
+    Reference("copy-unfinished", _W, "rsync did not finish a copy.",
+              "Ignored: the file itself is missing or old.",
+              "Run rsync again, then delete this file.",
+              arises="rsync was killed.",
+              example="rsync stopped: 00000000000000000250.log is missing."),
     Reference("bytes-not-checked", _W, "Some bytes were not checked.", "Nothing.",
               arises="A file became shorter, or the disk failed; other findings say where.",
               example="Not checked: 4096 bytes."),

@@ -172,6 +172,11 @@ BATCHES: Final = (
               "The largest timestamp in a batch differs from its header.",
               "Lookups by time and retention use the header.", None,
               arises="A bug in a broker or a tool: the checksum is correct."),
+    Reference("timestamp-unit-suspected", _N,
+              "A timestamp makes sense in another unit than milliseconds only.",
+              "Retention deletes seconds at once, and keeps microseconds.",
+              "Let the producer send milliseconds.",
+              arises="A producer set it."),
 )  # fmt: skip
 
 INDEXES: Final = (

@@ -20,7 +20,7 @@ __all__ = ["report"]
 
 def report(
     *paths: str | os.PathLike[str],
-    level: Level | str = "quick",
+    level: Level | str = "standard",
     records: bool = False,
     hot_keys: int = 10,
     configs: Mapping[str, str] | ConfigSources | None = None,

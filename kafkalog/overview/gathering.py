@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats.file_names import DirectoryState, FileState, is_staging
+from kafkalog.check.verdict import verdict
 from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
 from kafkalog.defects.table import REFERENCES
@@ -60,6 +61,7 @@ class Report:
         partitions: by size, largest first.
         findings: most severe first.
         checked: what the checks have read and found.
+        is_whole: whether they could read everything.
         next_starts: what the next start of a broker would do, if that is worth mentioning.
         groups: by lag, largest first.
         transactional_ids: by name.
@@ -77,6 +79,7 @@ class Report:
     partitions: tuple[PartitionFacts, ...]
     findings: tuple[Finding, ...]
     checked: Summary
+    is_whole: bool
     next_starts: tuple[NextStart, ...]
     groups: tuple[GroupFacts, ...]
     transactional_ids: tuple[TransactionalId, ...]
@@ -90,6 +93,11 @@ class Report:
     def size_bytes(self) -> int:
         """Size of all partitions, as `ls` counts it."""
         return sum(one.listed.size_bytes for one in self.partitions)
+
+    @property
+    def verdict(self) -> str:
+        """The findings in words; without any, how deep nothing is wrong."""
+        return verdict(self.checked.looked, self.checked.defects, is_whole=self.is_whole)
 
     @property
     def worst(self) -> Severity | None:
@@ -174,6 +182,7 @@ class Gathering:
         # pass.
         for defect in checks.run(self._progress, read=self._contents.read):
             findings.take(defect)
+        is_whole = not self._told
         # From here on the listings know the surveys of the checks, so that no log is read again.
         directories = list(map(self._contents.surveyed, partitions_of(self._targets)))
         partitions = [found for one in directories for found in self._partition(one)]
@@ -188,6 +197,7 @@ class Gathering:
             partitions=tuple(partitions),
             findings=tuple(findings.listed({one.path for one in directories})),
             checked=checks.summary,
+            is_whole=is_whole,
             next_starts=tuple(checks.next_starts),
             groups=tuple(self._groups()),
             transactional_ids=(

@@ -220,7 +220,6 @@ def _tiles(report: Report) -> str:
     topics = {one.listed.topic for one in partitions}
     defects = report.checked.defects
     worst = report.worst
-    found = ", ".join(f"{defects[one]} {one}" for one in Severity if defects[one])
     lost = sum(one.records_lost for one in report.next_starts)
     refused = sum(one.verdict == Verdict.REFUSE for one in report.next_starts)
     acting = sum(one.verdict != Verdict.NOTHING for one in report.next_starts)
@@ -240,7 +239,7 @@ def _tiles(report: Report) -> str:
     opened = counted(len(report.open_transactions), "open transaction")
     tiles = (
         ("sizes", size_text(report.size_bytes), count, ""),
-        ("findings", str(grave), f"findings: {found or 'nothing wrong'}", alarm if grave else ""),
+        ("findings", str(grave), f"findings: {report.verdict}", alarm if grave else ""),
         ("next-start", f"{lost:,}", f"records lost at the next start, which {start}",
          "bad" if lost or refused else ""),
         ("retention", size_text(freed), "retention deletes at its next check", ""),
@@ -263,9 +262,11 @@ def _sections(report: Report, drawn: Collection[str]) -> list[tuple[str, str, tu
         return chart(name, label) if name in drawn else ""
 
     checked = report.checked
+    unread = checked.looked.unread
     read = (
         f"Checked at level {report.level}: {counted(checked.files, 'file')}, "
-        f"{counted(checked.batches, 'batch')}, {size_text(checked.bytes_checked)}."
+        f"{counted(checked.batches, 'batch')}, {size_text(checked.bytes_checked)}"
+        f"{f'; {unread}' if unread else ''}."
     )
     found = [
         ("findings", "Findings", (

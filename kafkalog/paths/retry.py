@@ -146,10 +146,10 @@ def temporary(words: str, path: str, *, hint: str | None = None) -> TemporaryErr
 
 
 def is_busy(words: str) -> bool:
-    """Return whether the client of a store says that the same may work later."""
+    """Return whether the error text of a store names trouble that may pass."""
     return _BUSY.search(words) is not None or is_unreachable(words)
 
 
 def is_unreachable(words: str) -> bool:
-    """Return whether the client of a store says that it has no connection."""
+    """Return whether the error text of a store names a failed connection."""
     return _UNREACHABLE.search(words) is not None

@@ -8,7 +8,7 @@ stable offset of the partition stays where it is, and so do its read_committed c
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.late_classes import dataclass
@@ -32,7 +32,7 @@ from kafkalog.view import show
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -47,6 +47,8 @@ _STATES: Final = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
 )  # fmt: skip
+_PREPARED: Final = {"PrepareCommit", "PrepareAbort"}
+_EPOCH_IS_RAISED: Final = 2
 _OVER: Final = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 _UNKNOWN: Final = "Unknown"
 _PRODUCER_ID_END: Final = 10
@@ -69,6 +71,8 @@ class TransactionalId:
         coordinator: the partition of `__transaction_state`.
         record_offset: of its record there.
         is_exact, is_complete: as of a committed offset.
+        version: the `transaction.version` of its client, 0 if not known.
+        marked: partitions that have the marker already which its coordinator is about to write.
     """
 
     name: str
@@ -83,6 +87,8 @@ class TransactionalId:
     record_offset: int
     is_exact: bool
     is_complete: bool
+    version: int = 0
+    marked: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,7 @@ def read_transactions(
     owners = {one.producer_id: one for one in found.ids.values() if one.state != _UNKNOWN}
     for partition in _data_partitions(targets):
         try:
-            offsets, opened = _open_transactions(partition, (views or {}).get(partition.path))
+            offsets, opened, epochs = _producers_of(partition, (views or {}).get(partition.path))
         except NotFoundError as error:
             if file_system.exists(partition.path):
                 found.errors.append(error)
@@ -210,9 +216,10 @@ def read_transactions(
             continue
         if offsets.high_watermark.above and partition.topic != TRANSACTION_STATE:
             found.cut.append(offsets)
+        where = partition.topic, partition.partition or 0
+        _note_marker(found.ids, where, epochs, {one.producer_id for one in opened})
         for one in opened:
             owner = owners.get(one.producer_id)
-            where = partition.topic, partition.partition or 0
             is_old = 0 <= one.last_timestamp < now_ms - max_timeout_ms - _GRACE_MS
             reason = _hanging(one, where, owner, found, is_old=is_old)
             found.open.append(OpenData(*where, partition.path, one, owner, reason))
@@ -230,18 +237,40 @@ def read_transactions(
     return found
 
 
-def _open_transactions(
+def _producers_of(
     partition: PartitionDir, known: PartitionDir | None
-) -> tuple[PartitionOffsets, list[OpenTransaction]]:
-    """Return the transactions that are open in a log; read it again if it has changed."""
+) -> tuple[PartitionOffsets, list[OpenTransaction], dict[int, int]]:
+    """Return the transactions that are open in a log, and the epochs of its producers.
 
-    def of(log: UnifiedLog) -> tuple[PartitionOffsets, list[OpenTransaction]]:
-        return log.offsets.of_partition(Isolation.READ_COMMITTED), log.open_transactions()
+    The log is read again if it has changed.
+    """
+
+    def of(log: UnifiedLog) -> tuple[PartitionOffsets, list[OpenTransaction], dict[int, int]]:
+        offsets = log.offsets.of_partition(Isolation.READ_COMMITTED)
+        return offsets, log.open_transactions(), log.producer_epochs()
 
     return answered(
         lambda: of(UnifiedLog(known or show(partition).partition)),
         lambda: of(UnifiedLog(show(partition.listed_again()).partition)),
     )
+
+
+def _note_marker(
+    ids: dict[str, TransactionalId],
+    where: tuple[str, int],
+    epochs: Mapping[int, int],
+    opened: Collection[int],
+) -> None:
+    """Note which transactional ids wait for a marker that a partition has already.
+
+    Only a marker brings the epoch to which the coordinator raises it first, since version 2. A
+    broker without the fix of KAFKA-19999 refuses the marker when it is sent again.
+    """
+    for name, one in ids.items():
+        if one.version >= _EPOCH_IS_RAISED and one.state in _PREPARED and where in one.partitions:
+            is_marked = epochs.get(one.producer_id) == one.producer_epoch
+            if is_marked and one.producer_id not in opened:
+                ids[name] = replace(one, marked=(*one.marked, where))
 
 
 def owners(
@@ -329,6 +358,7 @@ def _transactional_id(
         latest.offset,
         key not in log.newer,
         log.is_complete,
+        value.get("clientTransactionVersion", 0),
     )
 
 

@@ -71,7 +71,7 @@ def du(
         )  # fmt: skip
         ahead = Forecast(
             now_ms,
-            opt.parse_time(until, str(now_ms), zone),
+            opt.parse_time(until, now_ms, zone),
             sources,
             None if disk_size is None else opt.parse_size(disk_size),
         )

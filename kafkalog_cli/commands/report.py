@@ -20,7 +20,7 @@ def report(
     )],
     level: Annotated[Level, typer.Option(
         "--level", help="How much to check: headers, also checksums, or also all records.",
-    )] = Level.QUICK,
+    )] = Level.STANDARD,
     records: Annotated[bool, typer.Option(
         "--records", help="Also read all records, for tombstones, distinct keys and hot keys.",
     )] = False,

@@ -63,7 +63,7 @@ def simulate_retention(
     zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone)
     now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
-    summary = RetentionSummary(now_ms, opt.parse_time(until, str(now_ms), zone))
+    summary = RetentionSummary(now_ms, opt.parse_time(until, now_ms, zone))
     watermark = opt.parse_high_watermark(high_watermark)
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir

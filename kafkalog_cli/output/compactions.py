@@ -305,7 +305,7 @@ def print_audit(audit: Audit) -> None:
     if audit.findings:
         verdict = "not correctly compacted"
     elif _is_void(audit):
-        verdict = "nothing wrong found, but no part of it counts as compacted"
+        verdict = "not judged: no part of it counts as compacted"
     elif audit.original is None:
         verdict += "; only --original shows whether a record is missing"
     print_heading([judged, verdict])

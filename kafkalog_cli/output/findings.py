@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
+from kafkalog.check.verdict import verdict
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.paths import file_system
 from kafkalog.wording import counted, printable
@@ -158,6 +159,9 @@ MEANING_OF_VERDICT: Final = (
     "the worst: `nothing`, `tidy` (removes leftovers), `rebuild` (indexes), `truncate` (the log), "
     "`create` (an empty log), `stray` (renames the directory), `refuse`"
 )
+MEANING_OF_LOOKED: Final = (
+    "how deep, everywhere: `names` of files, `headers`, `checksums` or `records`"
+)
 NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
     "`verify`",
@@ -192,6 +196,7 @@ SUMMARY: Final = ObjectType[RunFacts](
     _sum("segments_deferred", "past `--max-duration`; not in `bytes_expected`"),
     Field("defects", OBJECT, "by severity", _defects),
     Field("levels", ARRAY, "at which segments were read"),
+    Field("looked", TEXT, MEANING_OF_LOOKED, "verification.summary.looked"),
     Field("sample", OBJECT | None,
           "`share`, `seed`, and how many `segments` `of` all were read at `--level`", _sample),
 )  # fmt: skip
@@ -221,32 +226,17 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     return [printable(line) for line in lines]
 
 
-_COUNTED: Final = {
-    Severity.DAMAGE: "damage finding",
-    Severity.INDEX: "index finding",
-    Severity.WARNING: "warning",
-    Severity.NOTE: "note",
-}
-
-
 def summary_lines(facts: RunFacts) -> list[str]:
     """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
-    found = [
-        counted(summary.defects[severity], _COUNTED[severity])
-        for severity in Severity
-        if summary.defects[severity]
-    ]
     level = " and ".join(facts.levels)
     checked = (
         f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
         f"{counted(summary.records, 'record')}, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    nothing = "nothing wrong"
-    if facts.errors:
-        nothing += " in what was read, but not everything was read"
-    lines = [f"{checked}: {', '.join(found) if found else nothing}"]
+    is_whole = not facts.errors and not facts.verification.put_off
+    lines = [f"{checked}: {verdict(summary.looked, summary.defects, is_whole=is_whole)}"]
     if schedule.sample is not None:
         lines.append(
             f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "
@@ -257,6 +247,6 @@ def summary_lines(facts: RunFacts) -> list[str]:
             f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
             f"{counted(summary.segments_deferred, 'segment')}"
         )
-    if found:
+    if summary.defects.total():
         lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")
     return lines

@@ -19,6 +19,8 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import Tone, tone_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.state.coordinators import Coordinator
     from kafkalog.state.model import Group, Member, OffsetChange, OffsetLag
     from kafkalog.state.transactions import OpenData, TransactionalId
@@ -219,8 +221,8 @@ def _notes(one: OffsetLag) -> str:
     return "; ".join(notes)
 
 
-def _partitions(one: TransactionalId) -> list[str]:
-    return [f"{topic}-{partition}" for topic, partition in one.partitions]
+def _names(partitions: Sequence[tuple[str, int]]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in partitions]
 
 
 def _transaction_notes(one: TransactionalId) -> str:
@@ -229,6 +231,10 @@ def _transaction_notes(one: TransactionalId) -> str:
         notes.append("older states may be gone")
     if not one.is_complete:
         notes.append("coordinator's log is damaged or missing")
+    if one.marked:
+        where = ", ".join(_names(one.marked))
+        notes.append(f"marker is already in {where}: brokers before 4.2 may refuse it again, and "
+                      "the id stays in this state (KAFKA-19999)")  # fmt: skip
     return "; ".join(notes)
 
 
@@ -245,7 +251,9 @@ TRANSACTIONAL_ID: Final = ObjectType[Any](
     Field("timeout_ms", INT, "of the producer"),
     Field("started_at", TIME, "of its transaction, −1 without one", "started_ms"),
     Field("updated_at", TIME, "last change of state", "updated_ms"),
-    Field("partitions", ARRAY, "of its transaction", _partitions),
+    Field("partitions", ARRAY, "of its transaction", lambda one: _names(one.partitions)),
+    Field("marked", ARRAY, "those that have its marker already",
+          lambda one: _names(one.marked)),
     Field("coordinator", INT, "its partition of `__transaction_state`"),
     Field("record_offset", INT, "of its record there"),
     Field("exact", BOOL, "false if compaction may have removed the state that counted then",
@@ -295,7 +303,7 @@ def id_view(style: Style) -> View[TransactionalId]:
         Column("EPOCH", "producer_epoch"),
         Column("UPDATED", "updated_at"),
         Column("PARTITION", "coordinator"),
-        Column("WROTE TO", lambda one: ", ".join(_partitions(one)), fold=True),
+        Column("WROTE TO", lambda one: ", ".join(_names(one.partitions)), fold=True),
         Column("NOTES", _transaction_notes, fold=True),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.model import Severity
 from kafkalog.recovery.model import Verdict
+from kafkalog_cli.output.findings import MEANING_OF_LOOKED
 from kafkalog_cli.output.objects import (
     INT,
     OBJECT,
@@ -44,6 +45,7 @@ REPORT: Final = ObjectType[WrittenReport](
     Field("log_size", SIZE, "as `ls` counts", "facts.size_bytes"),
     Field("defects", OBJECT, "by severity",
           lambda one: {each.value: one.facts.checked.defects[each] for each in Severity}),
+    Field("looked", TEXT, MEANING_OF_LOOKED, "facts.checked.looked"),
     Field("next_starts", INT, "directories on which the next start acts",
           lambda one: sum(each.verdict != Verdict.NOTHING for each in one.facts.next_starts)),
     Field("groups", INT, "", lambda one: len(one.facts.groups)),
@@ -63,10 +65,5 @@ def view(style: Style) -> View[WrittenReport]:
         Column("TOPICS", "topics"),
         Column("PARTITIONS", "partitions"),
         Column("LOG SIZE", "log_size"),
-        Column("FINDINGS", _findings, fold=True),
+        Column("FINDINGS", lambda one: one.facts.verdict, fold=True),
     )
-
-
-def _findings(one: WrittenReport) -> str:
-    defects = one.facts.checked.defects
-    return ", ".join(f"{defects[each]} {each}" for each in Severity if defects[each]) or "-"

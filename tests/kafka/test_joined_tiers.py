@@ -15,6 +15,7 @@ import pytest
 
 import kafkalog as library
 from kafkalog.paths.tier_keys import use_keys
+from tests.builders import seconds
 from tests.kafka.booted import life, read_records, resurrect
 from tests.kafka.tiered import (
     PARTITIONS,
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.kafka
 def offsets_at(kafkalog: Run, times: dict[str, int], *argv: object) -> None:
     """Require that the offset of each time is what the broker answered; -1 for none."""
     assert len(times) > 10
-    options = [word for time in times for word in ("--timestamp", time)]
+    options = [word for time in times for word in ("--timestamp", seconds(time))]
     status = int(-1 in times.values())
     found = [
         row["offset"] for row in rows(kafkalog, "lookup-offset", *argv, *options, status=status)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import seconds
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ def answers(
     out = []
     for at in range(0, len(queries), PER_CALL):
         part = queries[at : at + PER_CALL]
-        argv = [word for query in part for word in (option, query)]
+        is_time = option == "--timestamp"
+        argv = [word for one in part for word in (option, seconds(one) if is_time else one)]
         result = kafkalog(
             "lookup-offset", partition, *argv, "--isolation", isolation, "--format", "ndjson"
         )

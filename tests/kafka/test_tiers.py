@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog as library
+from tests.builders import seconds
 from tests.kafka import broker_data
 from tests.kafka.tiered import PARTITIONS, Tiered, as_told, findings, rows
 
@@ -74,7 +75,7 @@ def test_special_offsets_are_those_of_list_offsets(
     end = told["specials"]["latest-tiered"]
     times = {time: offset for time, offset in told["times"].items() if 0 <= offset <= end}
     assert len(times) > 10
-    options = [word for time in times for word in ("--timestamp", time)]
+    options = [word for time in times for word in ("--timestamp", seconds(time))]
     got = rows(kafkalog, "lookup-offset", tiered.remote(name), *options)
     assert [row["offset"] for row in got] == [*times.values()]
 

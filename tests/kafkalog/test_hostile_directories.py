@@ -99,7 +99,7 @@ def test_holes_of_a_tebibyte(tmp_path: Path, kafkalog: Run):
             out.truncate(TIB)
     for line in (["ls", directory], ["ls", "--segments", directory], ["verify", directory],
                  ["verify", "--level", "deep", directory], ["lookup-offset", directory, 5],
-                 ["lookup-offset", directory, "--timestamp", 7],
+                 ["lookup-offset", directory, "--timestamp", "@7"],
                  *(["dump-segment", path] for path in paths),
                  *(["kafka-dump-log", "--files", path] for path in paths)):  # fmt: skip
         with counted_work() as work:

@@ -24,6 +24,7 @@ from kafkalog.remote_logs import joined
 from kafkalog.targets import open_targets, partitions_of
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show
+from tests.builders import seconds
 from tests.counted_store import counted_store
 from tests.kafka.tiered import (
     PARTITIONS,
@@ -112,7 +113,7 @@ def test_records_and_offsets_are_those_of_clients(recorded: PluginTier, kafkalog
             assert row["offset"] == told["specials"][special]
         times = {time: offset for time, offset in told["times"].items() if offset >= 0}
         assert len(times) > 10
-        words: list[Any] = [word for time in times for word in ("--timestamp", time)]
+        words: list[Any] = [word for time in times for word in ("--timestamp", seconds(time))]
         paths = (recorded.log_dir / name, remote)
         found = rows(kafkalog, *recorded.options, "lookup-offset", *paths, *words)
         assert [row["offset"] for row in found] == [*times.values()]
@@ -200,7 +201,7 @@ def test_lookups_read_the_manifest_of_one_segment(
             assert store.counts["GET"] <= 3, store.asked
         times = {time: offset for time, offset in told["times"].items() if 0 <= offset < end}
         for time in [*times][:: len(times) // 7]:
-            assert found("--timestamp", time)["offset"] == times[time]
+            assert found("--timestamp", seconds(time))["offset"] == times[time]
             earlier = [one for one in objects if one.endswith(".log")
                        and int(one.rpartition("/")[2][:20]) <= times[time]]  # fmt: skip
             assert store.counts["GET"] <= (3 if is_joined else 4 * len(earlier)), store.asked

@@ -231,7 +231,7 @@ def test_what_stores_say_for_good(words: str) -> None:
 
 
 class Busy:
-    """Answers some requests of a store with 503.
+    """Makes a store refuse one request with 503, a number of times.
 
     Attributes:
         asked: how often each request was made.

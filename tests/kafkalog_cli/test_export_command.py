@@ -87,7 +87,7 @@ def test_options_select(kafkalog: Run, tmp_path: Path) -> None:
         (["--columns", "nothing"], "no column"),
         (["--columns", "topic,partition"], "no columns"),
         (["--table", "segments", "--from-offset", "1"], "Offsets select"),
-        (["--table", "batches", "--from-time", "1"], "Times select"),
+        (["--table", "batches", "--from-time", "1ms"], "Times select"),
         (["--file-format", "csv", "--codec", "snappy"], "not compressed with"),
         (["--value", "json"], "needs a schema"),
         (["--value-schema", "x"], "--value is missing"),

@@ -109,11 +109,11 @@ def test_members_are_shown_with_what_they_own(log_dir: Path, kafkalog: Run) -> N
 
 
 def test_a_moment_before_all_groups_is_named(log_dir: Path, kafkalog: Run) -> None:
-    """An answer without rows says so: a number is a time in milliseconds."""
+    """An answer without rows says so."""
     for command, what in (("groups", "group"), ("transactions", "transactional id")):
-        result = kafkalog(command, log_dir, "--at", 7)
+        result = kafkalog(command, log_dir, "--at", "@0.007")
         assert result.status == 0
-        assert f"note: There was no {what} at 7." in result.stderr
+        assert f"note: There was no {what} at @0.007." in result.stderr
 
 
 def test_an_export_is_what_kafkas_tool_reads(log_dir: Path, kafkalog: Run, tmp_path: Path) -> None:

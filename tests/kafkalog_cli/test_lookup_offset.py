@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalog.batches import lookup
-from tests.builders import BASE_TIME, batch, record, write_log
+from tests.builders import BASE_TIME, batch, record, seconds, write_log
 from tests.conftest import SCENARIOS, State
 
 PARTITION = "examples/log-dir/orders-0"
@@ -84,7 +84,7 @@ def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> 
                 )
                 for query in recorded.get("offsetsForTimes", ())
             ]
-        options = [word for target, _, _ in wanted for word in ("--timestamp", target)]
+        options = [word for target, _, _ in wanted for word in ("--timestamp", seconds(target))]
         if not options:
             continue
         got = lookups(kafkalog, partition, *options)
@@ -130,7 +130,8 @@ def test_read_committed_hides_what_the_broker_hides(any_state: State, kafkalog: 
         different = [q for q in recorded.get("timestamps", ()) if "readCommitted" in q]
         if not different:
             continue
-        options = [word for query in different for word in ("--timestamp", query["target"])]
+        times = [seconds(query["target"]) for query in different]
+        options = [word for time in times for word in ("--timestamp", time)]
         got = lookups(kafkalog, partition, "--isolation", "read_committed", *options)
         wanted = [
             (query["readCommitted"]["offset"], query["readCommitted"]["timestamp"])
@@ -177,7 +178,7 @@ def test_timestamps_get_the_storage_classes_answers(
     assert queries
     for expected in queries:
         timestamp = expected["timestamp"]
-        option = ("--timestamp", timestamp)
+        option = ("--timestamp", seconds(timestamp))
         if timestamp in special:
             option = ("--special", special[timestamp])
         [row] = lookups(kafkalog, partition, *option)
@@ -243,7 +244,7 @@ def test_a_log_directory_answers_with_each_of_its_partitions(any_state: State, k
     }
     if not times:
         return
-    words = [word for time in sorted(times)[:6] for word in ("--timestamp", time)]
+    words = [word for time in sorted(times)[:6] for word in ("--timestamp", seconds(time))]
     rows = lookups(kafkalog, any_state.root, *words, "--internal")
     live = [path for path in any_state.partitions() if "." not in path.name]
     assert len(rows) == len(words) // 2 * len({path.name for path in live})
@@ -308,23 +309,52 @@ def test_one_damaged_partition_costs_only_its_answer(tmp_path: Path, kafkalog: A
     assert [row["partition"] for row in rows] == [0, 2]
 
 
-@pytest.mark.parametrize(("text", "unit"), [
-    ("1704067460", "seconds"), ("1704067460000000", "microseconds"),
-    ("1704067460000000000", "nanoseconds"),
+@pytest.mark.parametrize(("text", "readings", "hint"), [
+    ("1704067460", ("1970-01-20T17:21:07.460Z in ms", "2024-01-01T00:04:20.000Z in s"),
+     "Write @1704067460 or 1704067460ms."),
+    ("-60000", ("1969-12-31T23:59:00.000Z in ms", "1969-12-31T07:20:00.000Z in s"),
+     "Write @-60000 or 1969-12-31T23:59:00.000Z."),
+    ("1704067460000000", ("1970-01-20T17:21:07.460Z in ns", "2024-01-01T00:04:20.000Z in us"),
+     "Write 1704067460000000us or 1970-01-20T17:21:07.460Z."),
+    ("1704067460000000000", ("2024-01-01T00:04:20.000Z in ns",),
+     "Write 2024-01-01T00:04:20.000Z."),
 ])  # fmt: skip
-def test_a_time_in_another_unit_is_suspected(kafkalog: Any, text: str, unit: str) -> None:
-    """It is taken as milliseconds all the same, wherever a command takes a time."""
-    said = f"{text} is taken as milliseconds; as {unit} it would be 2024-01-01T00:04:20Z: "
+def test_a_number_whose_unit_is_open_is_refused(
+    kafkalog: Any, tmp_path: Path, text: str, readings: tuple[str, ...], hint: str
+) -> None:
+    """Wherever a command takes a time; what the hint says is taken."""
+    to = tmp_path / "page.html"
     for words in (
-        ("lookup-offset", PARTITION, "--timestamp", text),
-        ("dump-segment", PARTITION, "--from-time", text, "--limit", "1"),
-        ("find", PARTITION, "--key", "user-1", "--to-time", text),
-        ("simulate-retention", PARTITION, "--now", text, "--until", "+1d"),
-        ("lookup-offset", PARTITION, "--timestamp", "-1s", "--now", text),
+        ("lookup-offset", PARTITION, f"--timestamp={text}"),
+        ("dump-segment", PARTITION, f"--from-time={text}"),
+        ("find", PARTITION, "--key", "user-1", f"--to-time={text}"),
+        ("simulate-retention", PARTITION, f"--now={text}", "--until", "+1d"),
+        ("du", PARTITION, "--forecast", "--now", "1704067460000", f"--until={text}"),
+        ("groups", "examples/log-dir", f"--at={text}"),
+        ("transactions", "examples/log-dir", f"--at={text}"),
+        ("compact", PARTITION, f"--now={text}"),
+        ("recover", PARTITION, f"--now={text}"),
+        ("report", PARTITION, f"--now={text}", "--to", to),
+        ("lookup-offset", PARTITION, "--timestamp", "-1s", f"--now={text}"),
     ):
-        assert f"{said}1704067460000." in kafkalog(*words).stderr, words
+        result = kafkalog(*words)
+        assert (result.status, result.stdout) == (2, b""), words
+        assert f"{text} is {' and '.join(readings)}." in " ".join(result.stderr.split()), words
+        assert f"hint: {hint}" in result.stderr, words
+    for word in hint.removeprefix("Write ").rstrip(".").split(" or "):
+        assert kafkalog("lookup-offset", PARTITION, f"--timestamp={word}").status in (0, 1)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "60000", "1704067460000", "2024-01-01", "-2h"])
-def test_other_times_are_not_suspected(kafkalog: Any, text: str) -> None:
-    assert "taken as" not in kafkalog("lookup-offset", PARTITION, "--timestamp", text).stderr
+@pytest.mark.parametrize("text", [
+    "1704067460000", "@1704067460", "@1704067460.0004", "1704067460s", "1704067460000ms",
+    "1704067460000000us", "2024-01-01T00:04:20", "2024-01-01T01:04:20+01:00",
+])  # fmt: skip
+def test_one_moment_has_many_spellings(kafkalog: Any, text: str) -> None:
+    result = kafkalog("lookup-offset", PARTITION, "--timestamp", text, "--format", "ndjson")
+    assert json.loads(result.stdout)["offset"] == 260
+
+
+def test_relative_times_count_from_now(kafkalog: Any) -> None:
+    result = kafkalog("lookup-offset", PARTITION, "--timestamp", "-10s", "--now", "@1704067470",
+                      "--format", "ndjson")  # fmt: skip
+    assert json.loads(result.stdout)["offset"] == 260

@@ -107,6 +107,42 @@ def test_one_hangs_whose_producer_nobody_knows(log_dir: Path, kafkalog: Run) -> 
     }
 
 
+def test_a_marker_that_is_written_already_is_named(log_dir: Path, kafkalog: Run) -> None:
+    """The broker died before the coordinator noted it: PrepareCommit is the twelfth batch."""
+
+    def events_tx() -> dict[str, Any]:
+        result = kafkalog("transactions", log_dir, "--format", "ndjson")
+        [row] = [one for one in rows(result, "transactional_id")
+                 if one["transactional_id"] == "events-tx"]  # fmt: skip
+        return row
+
+    assert events_tx()["marked"] == []
+    keep_batches(log_dir, 12)
+    row = events_tx()
+    assert (row["state"], row["marked"]) == (
+        "PrepareCommit", ["__consumer_offsets-0", "more-events-0"],
+    )  # fmt: skip
+    shown = " ".join(kafkalog("transactions", log_dir).stdout.decode().split())
+    for word in ("marker is already in", "more-events-0", "KAFKA-19999"):
+        assert word in shown
+    # Without its last marker, one partition still waits for it.
+    place = log_dir / "more-events-0"
+    for snapshot in place.glob("*.snapshot"):
+        snapshot.unlink()
+    for log in sorted(place.glob("*.log"), reverse=True):
+        data = log.read_bytes()
+        markers = [
+            at
+            for at, _ in frames(data)
+            if data[at + 22] & 0x20
+            and int.from_bytes(data[at + 43 : at + 51], "big") == row["producer_id"]
+        ]
+        log.write_bytes(data[: markers[-1]] if markers else b"")
+        if markers:
+            break
+    assert events_tx()["marked"] == ["__consumer_offsets-0"]
+
+
 def test_what_only_a_snapshot_remembers(log_dir: Path, kafkalog: Run) -> None:
     """The batches of a transaction may be gone, but its producer still blocks the partition."""
     place = log_dir / "more-events-0"

@@ -129,7 +129,7 @@ SELECTIONS: tuple[tuple[object, ...], ...] = (
     ("--limit", 3), ("--batches", "--limit", 2), ("--read-committed",), ("--control",),
     ("--decode", "none"), ("--from-position", 100), ("--max-bytes", 700),
     ("--key-regex", "[1-5]$"), ("--value-regex", "a", "--limit", 3), ("--header", "source"),
-    ("--producer-id", 7), ("--exact",), ("--from-time", -5),
+    ("--producer-id", 7), ("--exact",), ("--from-time", "@-5"),
 )  # fmt: skip
 DECODERS = ("offsets", "transaction-log", "cluster-metadata", "remote-log-metadata",
             "share-group-state")  # fmt: skip

@@ -221,6 +221,10 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         lambda root: (root / f"{INDEX}.cleaned").touch(),
         lambda root: (root / "meta.properties.tmp").touch(),
     ],
+    "copy-unfinished": [
+        lambda root: (root / LOG).rename((root / LOG).with_name(f".{0:020}.log.aB3dE9")),
+        lambda root: (root / "txn-0" / ".leader-epoch-checkpoint.x1y2z3").touch(),
+    ],
     "directory-unknown": [lambda root: (root / "lost+found").mkdir()],
     "file-unknown": [
         lambda root: (root / "txn-0" / "notes.txt").touch(),
@@ -319,7 +323,7 @@ def lookup_mismatch(root: Path) -> list[object]:
     path = write_log(root / "t-0", *batches)
     path.with_suffix(".index").write_bytes(struct.pack(">ii", 9, 9 * len(batches[0])))
     path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 5, 15))
-    return ["lookup-offset", path.parent, "--no-index", "--timestamp", "6"]
+    return ["lookup-offset", path.parent, "--no-index", "--timestamp", "6ms"]
 
 
 def control_record(root: Path) -> list[object]:
@@ -379,6 +383,7 @@ MADE_IN = {
     "remote-segment-orphan": "kafka/test_tiers.py",
     "remote-size-wrong": "kafka/test_tiers.py",
     "replicas-fork": "kafkalog/check/test_replicas.py",
+    "timestamp-unit-suspected": "kafkalog/check/test_segments.py",
     "view-differs": "kafkalog/test_view.py",
 }
 TESTS = Path(__file__).parents[2]

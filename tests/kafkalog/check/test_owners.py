@@ -35,7 +35,10 @@ def log_dir(corpus_dir: Path, tmp_path: Path) -> Path:
 def found(
     log_dir: Path, patch: pytest.MonkeyPatch, says: Callable[[str, bool], Says]
 ) -> dict[str, str]:
-    """Return the findings by path in the log directory, where `says` is told path and kind."""
+    """Return the findings by path in the log directory.
+
+    `says` gets a path and whether it is a directory, and returns its owner, group and mode.
+    """
 
     def status(path: str) -> os.stat_result | None:
         real = os.stat(path)

@@ -291,6 +291,30 @@ def test_compaction_leaves_entries_of_removed_batches(tmp_path: Path):
         assert "aborted-transaction-wrong" in grave(verify(log.parent))
 
 
+def test_compaction_removes_what_a_follower_knew_already(tmp_path: Path):
+    """The transaction of producer 8 that began at 2 was next: its first batch is gone, or all."""
+    begin = [txn(0, 0), marker(1, ABORT)]
+    last = [marker(5, ABORT, producer=8), data(9, 0, producer=9)]
+    for rest in (
+        [txn(4, 2, producer=8), *last],
+        last,
+        [txn(6, 0, producer=5), marker(8, producer=5)],
+    ):
+        log = write_compacted(tmp_path / "t-0", *begin, *rest)
+        entries = [(8, 2, 5, 6)] if rest[-1] is last[-1] else []
+        for stable in (2, 3):
+            write_index(log, (7, 0, 1, stable), *entries)
+            assert grave(verify(log.parent)) == []
+    # The last offsets of a segment are removed, too.
+    log = write_compacted(tmp_path / "u-0", *begin)
+    write_log(log.parent, data(9, 0, producer=9), name=f"{9:020}")
+    write_index(log, (7, 0, 1, 4))
+    assert grave(verify(log.parent)) == []
+    for wrong in (9, 10):
+        write_index(log, (7, 0, 1, wrong))
+        assert grave(verify(log.parent)) == ["aborted-transaction-wrong"]
+
+
 def test_an_index_that_waits_for_its_rename_is_not_missed(tmp_path: Path):
     """Between the renames of a swap, the log is in place and its index is not."""
     log = write_log(tmp_path / "t-0", *ABORTED)

@@ -362,3 +362,59 @@ def test_messages_of_old_formats_are_in_order_too(tmp_path: Path):
     moved = [*times[:3], message(3 + 64, time=BASE_TIME + 3), *times[4:]]
     found = findings(write(tmp_path / "moved", {0: moved}))
     assert [defect.reference for defect in found] == ["batch-offset-displaced"]
+
+
+def test_a_gap_names_the_copy_that_would_fill_it(tmp_path: Path) -> None:
+    """A killed rsync leaves `.NAME.XXXXXX`; outside of the gap it explains nothing."""
+    directory = write(tmp_path, {0: [records(0)], 3: [records(3)], 6: [records(6)]})
+    log = directory / f"{3:020}.log"
+    for index in directory.glob(f"{3:020}.*index"):
+        index.unlink()
+    copy = log.rename(log.with_name(f".{log.name}.aB3dE9"))
+    found = {one.reference: one for one in findings(directory) if one.severity != Severity.NOTE}
+    assert found.keys() == {"offsets-missing", "copy-unfinished"}
+    assert copy.name in found["offsets-missing"].detail
+    assert found["copy-unfinished"].path == str(copy)
+    assert found["copy-unfinished"].detail == f"rsync stopped: {log.name} is missing."
+    copy = copy.rename(copy.with_name(f".{6:020}.log.aB3dE9"))
+    found = {one.reference: one for one in findings(directory)}
+    assert "rsync" not in found["offsets-missing"].detail
+    assert "may be older" in found["copy-unfinished"].detail
+    for name in (".notes.txt.aB3dE9", f".{3:020}.log.swp", f"{3:020}.log.aB3dE9"):
+        copy = copy.rename(copy.with_name(name))
+        assert "copy-unfinished" not in {one.reference for one in findings(directory)}
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        (BASE_TIME // 1000, "seconds"),
+        (BASE_TIME * 1000, "microseconds"),
+        (BASE_TIME * 10**6, "nanoseconds"),
+        (BASE_TIME, None),
+        (0, None),
+        (-1, None),
+        (BASE_TIME * 10, None),
+        (BASE_TIME // 1000, None),  # by the clock of a broker
+    ],
+)
+@pytest.mark.parametrize("level", Level)
+def test_times_in_another_unit_are_suspected(
+    tmp_path: Path, level: Level, time: int, unit: str | None
+) -> None:
+    """Once for a partition, as a note: Kafka has no idea of the unit."""
+    is_brokers = unit is None and time == BASE_TIME // 1000
+    fields = {"base_time": time, "max_time": time, "attributes": 8 if is_brokers else 0}
+    odd = [batch(i, [record()], **fields) for i in (1, 2)]  # type: ignore[arg-type] # by name
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").write_bytes(b"".join([batch(0, [record()]), *odd]))
+    found = [
+        one
+        for one in Verification(level).verify(str(directory))
+        if one.reference == "timestamp-unit-suspected"
+    ]
+    assert [one.offset for one in found] == ([] if unit is None else [1])
+    for one in found:
+        assert one.severity == Severity.NOTE
+        assert f"in {unit} it would be 2023-11-14T22:13:20.000Z." in one.detail
