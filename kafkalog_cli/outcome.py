@@ -14,6 +14,7 @@ from kafkalog.errors import (
     InternalError,
     KafkaLogError,
     LimitExceededError,
+    UnreadableError,
     contained,
     on_failure,
 )
@@ -21,7 +22,7 @@ from kafkalog.wording import counted, printable
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
@@ -164,17 +165,23 @@ class Outcome:
         self.checks_failed = 0
 
     def open_all(
-        self, paths: Iterable[str], *, by_names: bool = False
+        self,
+        paths: Iterable[str],
+        *,
+        by_names: bool = False,
+        topics: Collection[str] | None = None,
     ) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
             paths: what the user has given.
-            by_names: as in `open_targets`.
+            by_names, topics: as in `open_targets`.
         """
         from kafkalog.targets import open_targets
 
-        return open_targets(paths, failed=self.error, parents=show_parent, by_names=by_names)
+        return open_targets(
+            paths, failed=self.error, parents=show_parent, by_names=by_names, topics=topics
+        )
 
     def meant(
         self,
@@ -194,9 +201,9 @@ class Outcome:
         Raises:
             UsageError: a topic has no partition, although each path was opened.
         """
-        from kafkalog.log_dir import FileEntry, LogDirListing
+        from kafkalog.log_dir import FileEntry
         from kafkalog.remote_logs import joined
-        from kafkalog.targets import meant_partitions, require_topics, topics_of
+        from kafkalog.targets import meant_partitions, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
@@ -206,8 +213,9 @@ class Outcome:
             if isinstance(target, FileEntry):
                 found.append(target)
                 continue
-            for error in target.errors.values() if isinstance(target, LogDirListing) else ():
-                self.error(error)
+            for one, error in unlisted_of([target]):
+                if topics is None or one.topic in topics:
+                    self.error(error)
             meant, others = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
             left_out += len(others)
@@ -274,8 +282,9 @@ class Outcome:
         if defect.reference == "check-failed":
             self.checks_failed += 1
             self.status = max(self.status, INTERNAL_ERROR)
-        if defect.reference == LimitExceededError.reference:
-            self.status = max(self.status, LimitExceededError.exit_code)
+        for error in (LimitExceededError, UnreadableError):
+            if defect.reference == error.reference:
+                self.status = max(self.status, error.exit_code)
 
     def fail_if(self, failing: bool) -> None:
         """Record status 1 if something counts as a failure."""

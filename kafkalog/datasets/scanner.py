@@ -154,6 +154,7 @@ class Scanner:
                     differences=self._tables.differences,
                     gaps=self._missing,
                     before_each=self._tables.before_each,
+                    failed=self._tables.failed,
                 )
         else:
             found = list(self._splits)

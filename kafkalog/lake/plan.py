@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,6 +42,7 @@ from kafkalog.tables.model import (
     LeftOut,
     PartitionEnd,
     TableName,
+    fail,
     partition_ends,
 )
 from kafkalog.tables.planning import find_targets
@@ -49,8 +51,11 @@ from kafkalog.tables.schemas import table_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog.errors import KafkaLogError
     from kafkalog.lake.model import ExportRequest
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.tables.model import Failed
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
@@ -103,6 +108,7 @@ class Plan:
         ends: for each partition, which bound decides where its rows end.
         increment: what an appending run adds; None for others.
         schema: for an appending run, that of the files, as `schema_text` returns it.
+        lacking: the partitions that could not be read.
     """
 
     options: dict[str, Any]
@@ -112,6 +118,7 @@ class Plan:
     ends: tuple[PartitionEnd, ...] = ()
     increment: Increment | None = None
     schema: str | None = None
+    lacking: tuple[str, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -145,6 +152,7 @@ class Plan:
             "increment": None if self.increment is None else asdict(self.increment),
             "parts": [part.as_json() for part in self.parts],
             **({} if self.schema is None else {"schema": self.schema}),
+            **({"lacking": self.lacking} if self.lacking else {}),
         }
         return json.dumps(fields, indent=1).encode()
 
@@ -172,6 +180,7 @@ class Plan:
             tuple(PartitionEnd(**one) for one in fields["ends"]),
             None if fields["increment"] is None else Increment.from_json(fields["increment"]),
             fields.get("schema"),
+            tuple(fields.get("lacking", ())),
         )
 
 
@@ -208,7 +217,7 @@ _PLAN = Fields(
             )
         ),
     },
-    {"schema": Text()},
+    {"schema": Text(), "lacking": Items(Text())},
 )
 
 
@@ -221,6 +230,7 @@ def make_plan(
     differences: Callable[[Difference], object] | None = None,
     missing: Callable[[Defect], object] = raise_defect,
     last: Increment | None = None,
+    failed: Failed = fail,
 ) -> Plan:
     """Make the plan for a request.
 
@@ -230,6 +240,7 @@ def make_plan(
         missing: called with a finding for each log that lacks offsets between its segments; for
             an appending run they are gaps of the increment.
         last: for an appending run the increment before; None for the first.
+        failed: as for `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -257,18 +268,25 @@ def make_plan(
     ends: list[PartitionEnd] = []
     increment = None
 
-    def gaps(target: Target) -> None:
-        for defect in missing_offsets(target.partition, target.segments):
-            missing(defect)
+    lacking: dict[str, None] = {}
 
+    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
+        if partition.path not in lacking:
+            failed(partition, error)
+            lacking[partition.path] = None
+
+    gaps = partial(_tell_missing, missing)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits = next_increment(paths, request, last, differences)
-            ends = partition_ends(find_targets(paths, request), request)
+            increment, splits = next_increment(paths, request, last, differences, lacks)
+            there = find_targets(paths, request, failed=lacks)
+            ends = partition_ends(there, request, lacks)
         else:
             wanted = replace(request, gaps_when_read=True)
             tell = ends.append
-            splits = plan_splits(paths, wanted, ends=tell, differences=differences, gaps=gaps)
+            splits = plan_splits(
+                paths, wanted, ends=tell, differences=differences, gaps=gaps, failed=lacks
+            )
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number
@@ -279,7 +297,13 @@ def make_plan(
         tuple(_parts(splits, request.split_bytes, suffix, number)),
         tuple(ends),
         increment,
+        lacking=tuple(lacking),
     )
+
+
+def _tell_missing(tell: Callable[[Defect], object], target: Target) -> None:
+    for defect in missing_offsets(target.partition, target.segments):
+        tell(defect)
 
 
 def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) -> list[Any]:

@@ -62,13 +62,10 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
 
     Raises:
         UsageError: it is a file, but not a log.
-        KafkaLogError: a partition of a log directory cannot be listed.
     """
     if isinstance(target, PartitionDir):
         return (target,)
     if isinstance(target, LogDirListing):
-        for error in target.errors.values():
-            raise error
         return target.partitions
     if target.name.kind != FileKind.LOG:
         raise UsageError(

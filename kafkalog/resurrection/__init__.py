@@ -90,7 +90,7 @@ def resurrect(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_resurrection(
-        open_sources(places, from_tier),
+        open_sources(places, from_tier, (options or ResurrectOptions()).topics),
         destination,
         options or ResurrectOptions(),
         dry_run=dry_run,
@@ -146,7 +146,7 @@ def resurrect_into(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_into(
-        open_sources(places, from_tier),
+        open_sources(places, from_tier, (options or ResurrectOptions()).topics),
         log_dir,
         options or ResurrectOptions(),
         dry_run=dry_run,

@@ -19,7 +19,7 @@ from kafkalog.check.replicas import truncation_offset
 from kafkalog.errors import DataError, RefusedError, UsageError
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
-from kafkalog.targets import completeness, partitions_of, require_topics
+from kafkalog.targets import completeness, partitions_of, require_topics, topics_of
 from kafkalog.text_files import read_topic_id
 from kafkalog.unified_log import UnifiedLog
 
@@ -141,7 +141,7 @@ def _candidates(
     """Yield the directories that count; each only once, however many paths lead to it."""
     seen: set[str] = set()
     removed = {topic_id for one in images for topic_id in one.image.removed}
-    there = {one.topic for one in partitions_of(targets)}
+    there = topics_of(targets)
     there |= {name for one in images for name in one.image.topics}
     require_topics(options.topics, there)
     _require_known(options.rename, there, "--rename")

@@ -21,7 +21,7 @@ from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
-from kafkalog.targets import require_topics, topics_of
+from kafkalog.targets import require_topics, topics_of, unlisted_of
 from kafkalog.view import Shown
 
 if TYPE_CHECKING:
@@ -151,8 +151,9 @@ def _logs_at(
     partitions: Sequence[PartitionDir] = [target] if not isinstance(target, LogDirListing) else [
         one for one in target.partitions if is_shown(one, view)
     ]  # fmt: skip
-    for error in target.errors.values() if isinstance(target, LogDirListing) else ():
-        failed(error)
+    for one, error in unlisted_of([target]):
+        if is_shown(one, view) and (topics is None or one.topic in topics):
+            failed(error)
     wanted = [one for one in partitions if topics is None or one.topic in topics]
     for shown in each_shown(wanted, view):
         if isinstance(shown, Target):

@@ -11,7 +11,7 @@ from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment, cut_positions
-from kafkalog.errors import DataError, KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
@@ -269,24 +269,14 @@ def _known(log: UnifiedLog, name: str, usual: int) -> int:
     return usual
 
 
-def best_targets(
-    targets: Sequence[Target],
-    failed: Sequence[tuple[PartitionDir, KafkaLogError]] = (),
-    *,
-    merges: bool,
-) -> list[Target]:
+def best_targets(targets: Sequence[Target], *, merges: bool) -> list[Target]:
     """Return the most complete replica of each partition; among equals the first.
 
     Args:
         targets: the replicas.
-        failed: those that cannot be listed, and why; an error unless there is another one.
         merges: whether it has the others as its copies, unless they belong to another topic of
             that name. A single file stays alone.
     """
-    names = {(one.partition.topic, one.partition.partition) for one in targets}
-    for one, error in failed:
-        if (one.topic, one.partition) not in names:
-            raise error
     found: dict[tuple[str, int | None], list[Target]] = {}
     for target in targets:
         found.setdefault((target.partition.topic, target.partition.partition), []).append(target)

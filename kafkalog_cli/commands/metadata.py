@@ -85,7 +85,7 @@ def metadata(
         None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
     )
     outcome = Outcome()
-    targets = outcome.open_all([path])
+    targets = outcome.open_all([path], topics=())
     if not targets:
         return outcome.status
     with byte_progress(targets, enabled=not quiet) as progress:

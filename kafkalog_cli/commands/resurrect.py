@@ -169,7 +169,7 @@ def resurrect(
     if not dry_run:
         put_work_first()
     writer = ResurrectWriter(form)
-    targets = open_sources(paths, from_tier or ())
+    targets = open_sources(paths, from_tier or (), options.topics)
     with byte_progress(targets, enabled=not quiet) as progress:
         work = run_resurrect if into is None else resurrect_into
         summary = work(
