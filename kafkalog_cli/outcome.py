@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -161,6 +162,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.status = 0
+        self._named: set[str] = set()
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
@@ -177,11 +179,15 @@ class Outcome:
             paths: what the user has given.
             by_names, topics: as in `open_targets`.
         """
+        from kafkalog.paths.file_system import absolute
         from kafkalog.targets import open_targets
 
-        return open_targets(
+        paths = list(paths)
+        targets = open_targets(
             paths, failed=self.error, parents=show_parent, by_names=by_names, topics=topics
         )
+        self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
+        return targets
 
     def meant(
         self,
@@ -225,10 +231,26 @@ class Outcome:
         return found
 
     def error(self, error: KafkaLogError) -> None:
-        """Report an error and remember its status."""
+        """Report an error and remember its status.
+
+        A partition that a broker has deleted meanwhile is only noted, as it would be missing from
+        the next listing; unless it was named, or is in another of the places now.
+        """
+        if (place := self._gone(error)) is not None:
+            show_note(f"{place} is not there any more: it was deleted while it was read")
+            return
         show_error(error)
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
+
+    def _gone(self, error: KafkaLogError) -> str | None:
+        from kafkalog.living import gone_partition
+
+        place = gone_partition(error)
+        if place is None or place in self._named:
+            return None
+        elsewhere = (os.path.join(one, os.path.basename(place)) for one in self._named)
+        return None if any(map(os.path.exists, elsewhere)) else place
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""

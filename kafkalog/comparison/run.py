@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -18,8 +19,10 @@ from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, ShortageError, UsageError, contained, raised
+from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.targets import open_targets, require_topics, topics_of
 from kafkalog.text_files import read_topic_id
@@ -71,14 +74,23 @@ class Comparer:
     failed: Callable[[KafkaLogError], None] = raised
     progress: Callable[[int], None] | None = None
     _shown: dict[str, Shown] = field(default_factory=dict, repr=False)
+    _met: list[Defect] = field(default_factory=list, repr=False)
 
     def compare(self, pair: Pair) -> Comparison:
         """Return how two copies relate; what goes wrong concerns only them."""
         one = pair.partition
         found = Comparison(one.topic, one.partition, Verdict.UNREADABLE, None, None)
         with contained(one.path, self.failed):
-            found = self._compare(pair)
+            found = answered(partial(self._asked, pair), lambda: self._asked(_as_now(pair)))
         self._shown.clear()
+        return found
+
+    def _asked(self, pair: Pair) -> Comparison:
+        self._shown.clear()
+        self._met = []
+        found = self._compare(pair)
+        for defect in self._met:  # not of a listing that was given up
+            self.defects(defect)
         return found
 
     def _compare(self, pair: Pair) -> Comparison:
@@ -177,7 +189,7 @@ class Comparer:
         def met(defect: Defect) -> None:
             nonlocal damage
             damage |= defect.severity == Severity.DAMAGE and defect.reference != "torn-tail"
-            self.defects(defect)
+            self._met.append(defect)
 
         counts = Counter(only_left=0, only_right=0, differing=0)
         for window in windows(one, other, prefix.end_offset, met):
@@ -202,6 +214,18 @@ class Comparer:
         ):
             return Verdict.COMPACTED
         return Verdict.DIFFERENT
+
+
+def _as_now(pair: Pair) -> Pair:
+    """List both sides again; one that a broker has deleted since is missing."""
+
+    def listed(one: PartitionDir | None) -> PartitionDir | None:
+        if one is None or not file_system.exists(one.path):
+            return None
+        return one.listed_again()
+
+    now = Pair(listed(pair.left), listed(pair.right))
+    return now if now.left or now.right else pair
 
 
 def _start_of(found: Comparison) -> int:

@@ -73,6 +73,11 @@ class Tables:
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
     failed: Failed = field(default=fail, compare=False)
 
+    @property
+    def losses(self) -> Callable[[Defect], object] | None:
+        """What hears of records that are deleted while they are read; None if it is an error."""
+        return None if self.on_defect is raise_defect else self.on_defect
+
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""
         return Request(
