@@ -211,8 +211,9 @@ class PartitionCopy:
         return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
-        if entry.name.state != FileState.LIVE:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "The file is a leftover."))
+        if entry.name.state != FileState.LIVE or entry.error is not None:
+            detail = entry.error or "The file is a leftover."
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
             return []
         try:
             return read_leader_epochs(entry.path)

@@ -188,7 +188,7 @@ def resurrect_in_place(
         NotFoundError: there is no partition.
         UsageError: an option makes no sense, or `backup` is missing.
         RefusedError: partitions are missing, or something would be lost or keeps a broker from
-            starting: directories that are deleted, stray or moving, unfinished cleanings.
+            starting: directories that are stray or moving, unfinished cleanings.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         PartlyDoneError: it failed after the first change.
         UnsupportedError: the metadata are of a later Kafka.

@@ -121,8 +121,8 @@ def resurrect(
     With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
     metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
     broker has started. After a kill no broker starts on PATH until the same command, or undo, has
-    been run. A PATH that belongs to a cluster needs --cluster-id; directories that a broker would
-    remove, and files that would keep it from starting, are refused.
+    been run. A PATH that belongs to a cluster needs --cluster-id; stray and moving directories,
+    and files that would keep it from starting, are refused.
 
 
     \b

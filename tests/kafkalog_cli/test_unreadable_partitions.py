@@ -195,3 +195,32 @@ def test_an_appending_export_continues_it(log_dir: Path, tmp_path: Path, kafkalo
         unlistable(log_dir / VICTIM, patch)
         assert kafkalog(*words).status == PARTLY_DONE
     assert kafkalog(*words).status in (0, 9)
+
+
+def test_a_small_file_that_cannot_be_read_costs_no_record(
+    log_dir: Path, tmp_path: Path, kafkalog: Run
+):
+    """Leader epochs are in the batches as well."""
+    epochs = log_dir / VICTIM / "leader-epoch-checkpoint"
+    epochs.unlink()
+    epochs.symlink_to("/dev/zero")
+    done = kafkalog(*words_of("salvage", log_dir, tmp_path / "to"))
+    assert done.status == 0, done
+    rescued = tmp_path / "to" / "log" / VICTIM / log_of(Path()).name
+    assert rescued.read_bytes() == log_of(EXAMPLE / VICTIM).read_bytes()
+
+
+@pytest.mark.parametrize("spoil", [failing, device, pipe, broken_link, directory])
+@pytest.mark.parametrize("more", [(), ("--salvage",), ("--copy", "copy")])
+def test_a_source_of_a_resurrection_that_cannot_be_read(
+    spoil: Any, more: tuple[str, ...], log_dir: Path, tmp_path: Path, kafkalog: Run
+):
+    """It is named, not the target; nothing is there afterwards, and the disk is not filled."""
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(log_dir / VICTIM, patch)
+        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", *more)
+        assert done.status == 3, done
+        assert str(log_of(log_dir / VICTIM)) in done.stderr
+        assert not (tmp_path / "to").exists()
+        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", "--topic", "orders", *more)
+    assert done.status == 0, done
