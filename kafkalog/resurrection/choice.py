@@ -399,7 +399,7 @@ def _loser(winner: UnifiedLog, one: Candidate) -> Loser:
     elif end < best_end:
         why = f"it ends at offset {end}, the copy taken at {best_end}"
     elif (epoch, end) == (best_epoch, best_end):
-        why = "it is as complete as the copy taken"
+        why = "it has the epoch and the end of the copy taken"
     else:
         why = "another copy is preferred"
     return Loser(one.path, epoch, end, differs, why)

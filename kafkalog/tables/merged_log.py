@@ -123,7 +123,7 @@ class MergedLog(UnifiedLog):
             log_end_offset=max(main.log_end_offset, *ends, 0),
         )
         self.copies = tuple(one.path for one in copies)
-        lineages = [_lineage(one) for one in (main, *logs)]
+        lineages = [lineage_of(one) for one in (main, *logs)]
         self._plain = replace(
             plain,
             copies=self.copies,
@@ -176,7 +176,7 @@ class MergedLog(UnifiedLog):
     def lacks(self, first: int, end: int) -> bool:
         """Return whether no copy has some offsets of a range between segments of this one."""
         lineages = self._plain.lineages
-        copies = Copies(self.copies, self._plain, lineages[0] if lineages else None)
+        copies = Copies(self.copies, self._plain.view, lineages[0] if lineages else None)
         return bool(copies.fill(first, end)[1])
 
     @computed_once
@@ -246,7 +246,7 @@ def _agree(one: _Story, other: _Story) -> bool:
     return told[0] == told[1] and (one[1] != other[1] or one[3] == other[3])
 
 
-def _lineage(log: UnifiedLog) -> Lineage:
+def lineage_of(log: UnifiedLog) -> Lineage:
     return tuple((one.epoch, one.start_offset) for one in log.leader_epochs)
 
 
