@@ -307,8 +307,9 @@ class LogCopy:
         for piece in pieces:
             with Source(piece.segment.log.path) as source:
                 for batch in scan_batches(source, piece.run.start, piece.run.end):
-                    is_whole = isinstance(batch, Batch) and batch.last_offset < end
-                    if not is_whole or batch.base_offset < self._next_offset:
+                    if not isinstance(batch, Batch) or batch.last_offset >= end:
+                        continue
+                    if batch.base_offset < self._next_offset:
                         continue
                     if batch.base_offset > self._next_offset:
                         missing.append((self._next_offset, batch.base_offset))
