@@ -17,6 +17,8 @@ from kafkalog.errors import (
     CorruptDataError,
     InternalError,
     KafkaLogError,
+    NotAKafkaFileError,
+    UnreadableError,
     as_internal_error,
     contained,
 )
@@ -39,15 +41,15 @@ def of_task(raised: Exception) -> KafkaLogError:
 
 @contextmanager
 def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
-    """Confine an unexpected failure to one item of a task.
+    """Confine to one item of a task that it cannot be read, and an unexpected failure.
 
     Args:
         path: the path that the block works on.
-        failures: gets the failure as returned by `told`; errors raised on purpose are passed on.
+        failures: gets the failure as returned by `told`; other errors are passed on.
     """
 
     def failed(error: KafkaLogError) -> None:
-        if not isinstance(error, InternalError):
+        if not isinstance(error, InternalError | UnreadableError | NotAKafkaFileError):
             raise error
         failures.append(told(error))
 

@@ -8,12 +8,15 @@ error that names the file and the offset reached.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import wraps
 from time import sleep
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
+from formats.file_names import partition_of
 from kafkalog.errors import FileChangedError, KafkaLogError, NotFoundError
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +53,15 @@ def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
         except CHANGES:
             question = again
     return question()
+
+
+def gone_partition(error: KafkaLogError) -> str | None:
+    """Return the partition directory that a broker has deleted or renamed; None if it is there."""
+    if not isinstance(error, CHANGES) or error.path is None:
+        return None
+    path = file_system.absolute(error.path)
+    place = path if partition_of(path) else os.path.dirname(path)
+    return None if partition_of(place) is None or file_system.exists(place) else place
 
 
 def about_a_log(

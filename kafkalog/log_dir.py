@@ -28,15 +28,22 @@ from formats.file_names import (
 )
 from formats.late_classes import dataclass
 from kafkalog import tiers
-from kafkalog.errors import DataError, NotAKafkaFileError, NotFoundError, UsageError
+from kafkalog.errors import (
+    DataError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UnreadableError,
+    UsageError,
+)
 from kafkalog.listing import FileEntry as FileEntry  # noqa: PLC0414 # a part of what is here
 from kafkalog.listing import Late, file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
-from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.reading_errors import announced, reading_error
+from kafkalog.payloads.kinds import payload_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
@@ -243,6 +250,7 @@ class LogDirListing:
         partitions: its partition directories, by name.
         others: its other directories, such as `remote-log-index-cache`.
         errors: path to error of the entries that could not be listed.
+        passed_over: partition directories of topics that nobody asked for, which were not listed.
     """
 
     path: str
@@ -250,6 +258,7 @@ class LogDirListing:
     partitions: tuple[PartitionDir, ...]
     others: tuple[str, ...] = ()
     errors: dict[str, DataError] = field(default_factory=dict)
+    passed_over: tuple[str, ...] = ()
 
     def file(self, name: str) -> FileEntry | None:
         """Return the file with a name at the top of the directory, or None."""
@@ -280,9 +289,16 @@ def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
     return found
 
 
-def open_any(path: str) -> LogDirListing | PartitionDir | FileEntry | Parent:
-    """Open what is at a path as `open_path` does, or return that it is a parent."""
-    return _log_dir(found) if isinstance(found := look_at(path), LogDirTop) else found
+def open_any(
+    path: str, topics: Collection[str] | None = None
+) -> LogDirListing | PartitionDir | FileEntry | Parent:
+    """Open what is at a path as `open_path` does, or return that it is a parent.
+
+    Args:
+        path: the path.
+        topics: the only ones that are listed of a log directory, besides internal ones.
+    """
+    return _log_dir(found, topics) if isinstance(found := look_at(path), LogDirTop) else found
 
 
 def look_at(path: str) -> LogDirTop | PartitionDir | FileEntry | Parent:
@@ -393,6 +409,9 @@ def _partition(
     if plugin_directory(absolute):
         return _unpacking(PartitionDir(path, name, (), directories), files)
     tiers.require_layout(path, (entry.name.name for entry in files))
+    for entry in files:
+        if entry.error and entry.name.kind == FileKind.LOG and entry.name.state == FileState.LIVE:
+            announced(UnreadableError(entry.error, path=entry.path))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)
     return PartitionDir(path, name, files, directories)
@@ -431,19 +450,23 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
     return [name for name in directories if parse_directory_name(name)]
 
 
-def _log_dir(top: LogDirTop) -> LogDirListing:
+def _log_dir(top: LogDirTop, topics: Collection[str] | None) -> LogDirListing:
     path, files, directories = top.path, top.files, top.directories
-    partitions, others, errors = [], [], {}
+    partitions, others, errors, passed_over = [], [], {}, []
     if _partition_names(directories):
         file_system.prefetch_listing(path)
     for directory in directories:
-        if parse_directory_name(directory) is None:
+        name = parse_directory_name(directory)
+        if name is None:
             others.append(directory)
             continue
         inner = os.path.join(path, directory)
+        if topics is not None and name.topic not in topics and payload_kind(name.topic) is None:
+            passed_over.append(inner)
+            continue
         try:
             partitions.append(list_partition(inner))
         except DataError as error:
             if file_system.exists(inner):  # if it is gone, a broker deleted or renamed it meanwhile
                 errors[inner] = error
-    return LogDirListing(path, files, tuple(partitions), tuple(others), errors)
+    return LogDirListing(path, files, tuple(partitions), tuple(others), errors, tuple(passed_over))

@@ -141,7 +141,9 @@ class Sighting:
                 return None
             return _difference(dict(self.ids), dict(ids))
         change = self._change()
-        return None if change is None or self._was_changed_since() else change
+        if change is None or self._was_changed_since() or self._was_deleted_since():
+            return None
+        return change
 
     def _change(self) -> str | None:
         return self._changed_last_log() or self._changed_file()

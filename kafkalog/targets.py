@@ -46,6 +46,7 @@ def open_targets(
     failed: Callable[[KafkaLogError], None] = raised,
     parents: Callable[[Parent], object] = lambda _: None,
     by_names: bool = False,
+    topics: Collection[str] | None = None,
 ) -> list[Target]:
     """Open what is at several paths.
 
@@ -56,12 +57,19 @@ def open_targets(
             first error is raised.
         parents: called with each directory that stands for the log directories below it.
         by_names: whether manifests are read when files are looked at, and only then.
+        topics: as for `open_any`.
 
     Raises:
         KafkaLogError: as `open_path`, unless `failed` takes the error.
     """
-    opens: Callable[[str], Target | Parent] = open_any if by_names else _open_whole
-    return together(_each(opens, paths, failed, parents))
+
+    def opened(path: str) -> Target | Parent:
+        found = open_any(path, topics)
+        if isinstance(found, PartitionDir) and not by_names:
+            len(found.files)  # reads the manifests of a tier
+        return found
+
+    return together(_each(opened, paths, failed, parents))
 
 
 def together(targets: Sequence[Target]) -> list[Target]:
@@ -89,13 +97,6 @@ def log_dirs_of(targets: Iterable[Target | LogDirTop]) -> tuple[str, ...]:
         for one in targets
         if not isinstance(one, FileEntry)
     )
-
-
-def _open_whole(path: str) -> Target | Parent:
-    found = open_any(path)
-    if isinstance(found, PartitionDir):
-        len(found.files)  # reads the manifests of a tier, see `by_names`
-    return found
 
 
 def look_at_targets(
@@ -138,12 +139,9 @@ _NAMED_MAX: Final = 20  # topics in a hint
 
 def unlisted(targets: Iterable[Target]) -> dict[tuple[str, int | None], DataError]:
     """Return the live partitions of log directories that could not be listed, with the errors."""
+    found = unlisted_of(targets)
     return {
-        (name.topic, name.partition): error
-        for target in targets
-        if isinstance(target, LogDirListing)
-        for path, error in target.errors.items()
-        if (name := partition_of(path)) is not None and name.state == DirectoryState.LIVE
+        (one.topic, one.partition): why for one, why in found if one.state == DirectoryState.LIVE
     }
 
 
@@ -198,13 +196,24 @@ def topics_of(targets: Iterable[Target]) -> set[str]:
     found: set[str] = set()
     for target in targets:
         found.update(partition.topic for partition in partitions_of([target]))
-        names: Iterable[str] = ()
-        if isinstance(target, FileEntry):
-            names = [os.path.dirname(file_system.absolute(target.path))]
-        elif isinstance(target, LogDirListing):
-            names = target.errors
-        found |= {name.topic for one in names if (name := partition_of(one))}
+        found.update(one.topic for one in passed_over(target))
+        found.update(one.topic for one, _ in unlisted_of([target]))
+        if isinstance(target, FileEntry) and (name := partition_around(target.path).name):
+            found.add(name.topic)
     return found
+
+
+def passed_over(target: Target) -> Iterator[PartitionDir]:
+    """Yield the partition directories, not listed, of topics that were not to be opened."""
+    for path in target.passed_over if isinstance(target, LogDirListing) else ():
+        yield PartitionDir(path, partition_of(path), ())
+
+
+def unlisted_of(targets: Iterable[Target]) -> Iterator[tuple[PartitionDir, DataError]]:
+    """Yield the partition directories that cannot be listed, as empty ones, and why."""
+    for target in targets:
+        for path, error in target.errors.items() if isinstance(target, LogDirListing) else ():
+            yield PartitionDir(path, partition_of(path), ()), error
 
 
 def require_topics(wanted: Collection[str] | None, present: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -14,6 +15,7 @@ from kafkalog.errors import (
     InternalError,
     KafkaLogError,
     LimitExceededError,
+    UnreadableError,
     contained,
     on_failure,
     on_left_out,
@@ -22,7 +24,7 @@ from kafkalog.wording import counted, printable
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
@@ -183,21 +185,32 @@ class Outcome:
 
     def __init__(self) -> None:
         self.status = 0
+        self._named: set[str] = set()
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
     def open_all(
-        self, paths: Iterable[str], *, by_names: bool = False
+        self,
+        paths: Iterable[str],
+        *,
+        by_names: bool = False,
+        topics: Collection[str] | None = None,
     ) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened.
 
         Args:
             paths: what the user has given.
-            by_names: as in `open_targets`.
+            by_names, topics: as in `open_targets`.
         """
+        from kafkalog.paths.file_system import absolute
         from kafkalog.targets import open_targets
 
-        return open_targets(paths, failed=self.error, parents=show_parent, by_names=by_names)
+        paths = list(paths)
+        targets = open_targets(
+            paths, failed=self.error, parents=show_parent, by_names=by_names, topics=topics
+        )
+        self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
+        return targets
 
     def meant(
         self,
@@ -219,9 +232,9 @@ class Outcome:
                 which of several topics of a name is meant.
         """
         from kafkalog.choice import metadata_logs, paths_of_others
-        from kafkalog.log_dir import FileEntry, LogDirListing
+        from kafkalog.log_dir import FileEntry
         from kafkalog.remote_logs import joined
-        from kafkalog.targets import meant_partitions, require_topics, topics_of
+        from kafkalog.targets import meant_partitions, require_topics, topics_of, unlisted_of
 
         if topics and not self.errors:
             require_topics(topics, topics_of(targets))
@@ -231,8 +244,9 @@ class Outcome:
             if isinstance(target, FileEntry):
                 found.append(target)
                 continue
-            for error in target.errors.values() if isinstance(target, LogDirListing) else ():
-                self.error(error)
+            for one, error in unlisted_of([target]):
+                if topics is None or one.topic in topics:
+                    self.error(error)
             meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
             left_out += len(internals)
@@ -244,10 +258,26 @@ class Outcome:
         return [one for one in found if one.path not in others]
 
     def error(self, error: KafkaLogError) -> None:
-        """Report an error and remember its status."""
+        """Report an error and remember its status.
+
+        A partition that a broker has deleted meanwhile is only noted, as it would be missing from
+        the next listing; unless it was named, or is in another of the places now.
+        """
+        if (place := self._gone(error)) is not None:
+            show_note(f"{place} is not there any more: it was deleted while it was read")
+            return
         show_error(error)
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
+
+    def _gone(self, error: KafkaLogError) -> str | None:
+        from kafkalog.living import gone_partition
+
+        place = gone_partition(error)
+        if place is None or place in self._named:
+            return None
+        elsewhere = (os.path.join(one, os.path.basename(place)) for one in self._named)
+        return None if any(map(os.path.exists, elsewhere)) else place
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""
@@ -303,8 +333,9 @@ class Outcome:
         if defect.reference == "check-failed":
             self.checks_failed += 1
             self.status = max(self.status, INTERNAL_ERROR)
-        if defect.reference == LimitExceededError.reference:
-            self.status = max(self.status, LimitExceededError.exit_code)
+        for error in (LimitExceededError, UnreadableError):
+            if defect.reference == error.reference:
+                self.status = max(self.status, error.exit_code)
 
     def fail_if(self, failing: bool) -> None:
         """Record status 1 if something counts as a failure."""

@@ -27,6 +27,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.model import Groups
@@ -125,6 +126,13 @@ class Damage:
             self._outcome.count(defect)
             if len(self._defects) <= _SHOWN_MAX:
                 self._outcome.defect(defect)
+
+    def lacks_partition(self, _: PartitionDir, error: KafkaLogError) -> None:
+        """Take a partition that cannot be read."""
+        if all(
+            (one.path, one.message) != (error.path, error.message) for one in self._outcome.errors
+        ):
+            self._outcome.error(error)
 
     def differs(self, difference: Difference) -> None:
         """Take how the view of a partition differs from its files."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from formats import file_names
@@ -18,8 +19,10 @@ from kafkalog.comparison.model import Comparison, RecordDifference, Side, Trunca
 from kafkalog.defects import raise_defect
 from kafkalog.errors import KafkaLogError, ShortageError, UsageError, contained, raised
 from kafkalog.identity import topic_id_of
+from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
+from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.targets import open_targets, require_topics, topics_of
 from kafkalog.unified_log import UnifiedLog
@@ -70,14 +73,23 @@ class Comparer:
     failed: Callable[[KafkaLogError], None] = raised
     progress: Callable[[int], None] | None = None
     _shown: dict[str, Shown] = field(default_factory=dict, repr=False)
+    _met: list[Defect] = field(default_factory=list, repr=False)
 
     def compare(self, pair: Pair) -> Comparison:
         """Return how two copies relate; what goes wrong concerns only them."""
         one = pair.partition
         found = Comparison(one.topic, one.partition, Verdict.UNREADABLE, None, None)
         with contained(one.path, self.failed):
-            found = self._compare(pair)
+            found = answered(partial(self._asked, pair), lambda: self._asked(_as_now(pair)))
         self._shown.clear()
+        return found
+
+    def _asked(self, pair: Pair) -> Comparison:
+        self._shown.clear()
+        self._met = []
+        found = self._compare(pair)
+        for defect in self._met:  # not of a listing that was given up
+            self.defects(defect)
         return found
 
     def _compare(self, pair: Pair) -> Comparison:
@@ -174,7 +186,7 @@ class Comparer:
         def met(defect: Defect) -> None:
             nonlocal damage
             damage |= defect.severity == Severity.DAMAGE and defect.reference != "torn-tail"
-            self.defects(defect)
+            self._met.append(defect)
 
         counts = Counter(only_left=0, only_right=0, differing=0)
         for window in windows(one, other, prefix.end_offset, met):
@@ -199,6 +211,18 @@ class Comparer:
         ):
             return Verdict.COMPACTED
         return Verdict.DIFFERENT
+
+
+def _as_now(pair: Pair) -> Pair:
+    """List both sides again; one that a broker has deleted since is missing."""
+
+    def listed(one: PartitionDir | None) -> PartitionDir | None:
+        if one is None or not file_system.exists(one.path):
+            return None
+        return one.listed_again()
+
+    now = Pair(listed(pair.left), listed(pair.right))
+    return now if now.left or now.right else pair
 
 
 def _start_of(found: Comparison) -> int:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from kafkalog.defects import raise_defect
 from kafkalog.model import Defect, End, Isolation, LogView, Replicas
-from kafkalog.tables.model import Bounds, Request, TableName, usual_replicas
+from kafkalog.tables.model import Bounds, Request, TableName, fail, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.state.model import Groups
+    from kafkalog.tables.model import Failed
     from kafkalog.view import Difference
 
 
@@ -53,6 +54,7 @@ class Tables:
         on_groups: called with the groups that a table of state was read from, and what they lack;
             if None, a `UserWarning` reports missing partitions.
         before_each: called before each look at a log; what it raises stops the reading.
+        failed: called with a partition that cannot be read, and why; by default that is raised.
     """
 
     paths: tuple[str, ...]
@@ -70,6 +72,12 @@ class Tables:
     ends: Callable[[PartitionOffsets], object] | None = field(default=None, compare=False)
     on_groups: Callable[[Groups], object] | None = field(default=None, compare=False)
     before_each: Callable[[], object] = field(default=_nothing, compare=False)
+    failed: Failed = field(default=fail, compare=False)
+
+    @property
+    def losses(self) -> Callable[[Defect], object] | None:
+        """What hears of records that are deleted while they are read; None if it is an error."""
+        return None if self.on_defect is raise_defect else self.on_defect
 
     def request(self, table: TableName) -> Request:
         """Return the request for all rows of a table."""

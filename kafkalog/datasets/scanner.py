@@ -154,6 +154,7 @@ class Scanner:
                     differences=self._tables.differences,
                     gaps=self._missing,
                     before_each=self._tables.before_each,
+                    failed=self._tables.failed,
                 )
         else:
             found = list(self._splits)
@@ -235,6 +236,7 @@ class Scanner:
             wanted,
             threads=self._tables.threads,
             defects=self._tables.on_defect,
+            losses=self._tables.losses,
             notes=self._tables.on_defect,
             gaps=self._missing_after(split),
         )
@@ -246,8 +248,9 @@ class Scanner:
         tell = self._tables.on_defect
         gaps = self._missing_after(split)
         counts = count_split(
-            split, threads=self._tables.threads, defects=tell, notes=tell, gaps=gaps
-        )
+            split, threads=self._tables.threads, defects=tell, losses=self._tables.losses,
+            notes=tell, gaps=gaps,
+        )  # fmt: skip
         whole = None  # to make one takes longer than to count a small log
         left = 0
         for count in counts:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.lake.model import Writing as Writing
     from kafkalog.lake.model import local_catalog as local_catalog
     from kafkalog.lake.run import Export as Export
+    from kafkalog.tables.model import Failed
 
 _MODULES = {
     "append": ("Append",),
@@ -55,11 +56,12 @@ def appending(
     allow_gaps: bool = False,
     catalog: Mapping[str, str] | None = None,
     max_rejects: int = 0,
+    failed: Failed | None = None,
 ) -> Append | IcebergAppend:
     """Return a run that adds to a table; use it as a context manager.
 
     Args:
-        asked, to, fail_fast, allow_gaps, max_rejects: as for `Append`, or `IcebergAppend`.
+        asked, to, fail_fast, allow_gaps, max_rejects, failed: as for `Append`, or `IcebergAppend`.
         catalog: properties of the catalog of an Iceberg table.
 
     Raises:
@@ -69,11 +71,14 @@ def appending(
     from kafkalog.errors import UnsupportedError
     from kafkalog.lake.append import Append
     from kafkalog.lake.model import TableFormat
+    from kafkalog.tables.model import fail
 
+    failed = failed or fail
     if asked.table_format != TableFormat.ICEBERG:
         return Append(
-            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects
-        )
+            asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, max_rejects=max_rejects,
+            failed=failed,
+        )  # fmt: skip
     try:
         from kafkalog.lake.iceberg_append import IcebergAppend
     except ImportError as error:
@@ -83,7 +88,7 @@ def appending(
         ) from error
     return IcebergAppend(
         asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-        max_rejects=max_rejects,
+        max_rejects=max_rejects, failed=failed,
     )  # fmt: skip
 
 

@@ -52,12 +52,14 @@ from kafkalog.lake.plan import (
 from kafkalog.lake.rejects import commit_rejects, rejects_place
 from kafkalog.lake.run import Export
 from kafkalog.lake.targets import LocalTarget
+from kafkalog.tables.model import fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportedPart, ExportRequest, Gap
+    from kafkalog.tables.model import Failed
 
 _COMMIT = Fields(
     {"options": Anything(), "increment": INCREMENT, "schema": Text()}, others=Anything()
@@ -75,6 +77,7 @@ class Append(Export):
         fail_fast: as for `Export`.
         allow_gaps: whether to commit although offsets are missing; the commit names them.
         max_rejects: as for `Export`; for each commit.
+        failed: as for `Export`; the next commit continues such a partition.
 
     Attributes:
         is_continued: whether this run completes the plan of an interrupted one; then another run
@@ -90,9 +93,9 @@ class Append(Export):
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        max_rejects: int = 0,
+        max_rejects: int = 0, failed: Failed = fail,
     ) -> None:  # fmt: skip
-        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects)
+        super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, failed=failed)
         is_local = isinstance(self._target, LocalTarget)
         if asked.compact_below is not None and not is_local:
             raise UsageError(
@@ -114,7 +117,7 @@ class Append(Export):
     # The table -------------------------------------------------------------------------------
 
     def _plan(self) -> Plan:
-        plan = make_plan(self._asked, self.differences.append, last=self._last)
+        plan = make_plan(self._asked, self.differences.append, last=self._last, failed=self._failed)
         schema = rows_schema(self._asked, plan.columns)
         if self._before is not None:
             # Readers of plain files take the types from one of them; for Delta see there.

@@ -21,6 +21,7 @@ from kafkalog.lake.rejects import require_few
 from kafkalog.paths.file_system import absolute
 from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
+from kafkalog.tables.model import fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportRequest
     from kafkalog.model import Defect
+    from kafkalog.tables.model import Failed
     from kafkalog.view import Difference
 
 
@@ -61,12 +63,13 @@ class IcebergAppend:
 
     def __init__(
         self, asked: ExportRequest, to: str, *, fail_fast: bool = False, allow_gaps: bool = False,
-        catalog: Mapping[str, str] | None = None, max_rejects: int = 0,
+        catalog: Mapping[str, str] | None = None, max_rejects: int = 0, failed: Failed = fail,
     ) -> None:  # fmt: skip
         self._asked = replace(asked, paths=tuple(absolute(path) for path in asked.paths))
         self._fail_fast = fail_fast
         self._allow_gaps = allow_gaps
         self._max_rejects = max_rejects
+        self._failed = failed
         self._table = IcebergTable(to, catalog or {})
         self._catalog = catalog or {}
         self._rejects: RejectsTable | None = None
@@ -85,7 +88,9 @@ class IcebergAppend:
             self._rejects = RejectsTable(self._table, self._catalog)
             self._rejects.settle()
         self._last = self._table.last(self._asked)
-        self.plan = make_plan(self._asked, self.differences.append, last=self._last)
+        self.plan = make_plan(
+            self._asked, self.differences.append, last=self._last, failed=self._failed
+        )
         now = self.plan.increment
         assert now is not None, "it was asked for"
         rows = rows_schema(self._asked, self.plan.columns)

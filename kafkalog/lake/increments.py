@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from kafkalog.batches.segment import gaps_between
 from kafkalog.check.segments import missing_offsets
 from kafkalog.lake.model import Gap, Increment
-from kafkalog.tables.model import Loss, LossReason
+from kafkalog.tables.model import Loss, LossReason, fail
 from kafkalog.tables.tailing import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
@@ -28,6 +28,7 @@ def next_increment(
     request: Request,
     last: Increment | None,
     differences: Callable[[Difference], object] | None = None,
+    failed: Failed = fail,
 ) -> tuple[Increment, list[Split]]:
     """Return the increment after the last one, and the splits that have its rows.
 
@@ -36,6 +37,7 @@ def next_increment(
         request: which rows.
         last: the increment before; None for the first, which begins where the logs begin.
         differences: as for `plan_splits`.
+        failed: as for `plan_splits`; the next increment continues such a log.
 
     Raises:
         as `plan_splits`.
@@ -49,23 +51,32 @@ def next_increment(
     def differ(difference: Difference) -> None:
         seen.setdefault(difference.path, difference)
 
-    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ)
+    tail = Tail(paths, request, losses=lose, gaps=_missing, differences=differ, failed=failed)
     start: Offsets = {} if last is None else dict(last.end)
     end = tail.end(is_first=True)
     # What has come since the last run was to be read from its first offset on.
     new = {} if last is None else {key: [0, -1] for key in end if _before(start, key) is None}
     splits = tail.splits({**start, **new}, end)
+    end = {key: position for key, position in end.items() if _name(key) not in tail.lacking}
     # What was deleted between these two is gone, too, from where it was to be read.
     gone: dict[str, Loss] = {}
     for loss in sorted(losses.values(), key=lambda one: one.first_offset):
         if loss.reason == LossReason.GONE:
             gone.setdefault(loss.key, loss)
             end.pop(loss.key, None)
-    lost = [one for one in losses.values() if gone.get(one.key, one) is one]
+    lost = [
+        one
+        for one in losses.values()
+        if gone.get(one.key, one) is one and _name(one.key) not in tail.lacking
+    ]
     if differences is not None:
         for difference in seen.values():
             differences(difference)
-    return _increment(last, start, end, lost), splits
+    return _increment(last, start, end, lost, tail.lacking), splits
+
+
+def _name(key: str) -> str:
+    return key.partition("@")[0].partition(" ")[0]
 
 
 def _missing(key: str, wanted: tuple[int, int], target: Target) -> Iterator[Loss]:
@@ -85,7 +96,7 @@ def _before(start: Offsets, key: str) -> list[int] | None:
 
 
 def _increment(
-    last: Increment | None, start: Offsets, end: Offsets, losses: list[Loss]
+    last: Increment | None, start: Offsets, end: Offsets, losses: list[Loss], lacking: set[str]
 ) -> Increment:
     known_gone = set() if last is None else set(last.gone)
     is_cut = {one.key for one in losses if one.reason == LossReason.CUT}
@@ -96,8 +107,9 @@ def _increment(
         and not (one.reason == LossReason.GONE and one.key in known_gone)
     ]
     here = {key.partition("@")[0] for key in end}
-    gone = [key for key in start if key not in end and key.partition("@")[0] not in here]
-    then = {key: start[key] for key in gone}
+    left = [key for key in start if key not in end and key.partition("@")[0] not in here]
+    then = {key: start[key] for key in left}
+    gone = [key for key in left if _name(key) not in lacking]
     for key, position in end.items():
         before = _before(start, key)
         # The disk of a lagging replica must not set the table back: its rows would come twice.

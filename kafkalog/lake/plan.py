@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,15 +38,18 @@ from kafkalog.model import LogView, computed_once
 from kafkalog.offsets import LeftOut, PartitionOffsets
 from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, TableName, partition_ends
+from kafkalog.tables.model import OF_LOGS, TableName, fail, partition_ends
 from kafkalog.tables.planning import find_targets
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog.errors import KafkaLogError
     from kafkalog.lake.model import ExportRequest
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.tables.model import Failed
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
@@ -98,6 +102,7 @@ class Plan:
         ends: for each partition, which bound decides where its rows end.
         increment: what an appending run adds; None for others.
         schema: for an appending run, that of the files, as `schema_text` returns it.
+        lacking: the partitions that could not be read.
     """
 
     options: dict[str, Any]
@@ -107,6 +112,7 @@ class Plan:
     ends: tuple[PartitionOffsets, ...] = ()
     increment: Increment | None = None
     schema: str | None = None
+    lacking: tuple[str, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -140,6 +146,7 @@ class Plan:
             "increment": None if self.increment is None else asdict(self.increment),
             "parts": [part.as_json() for part in self.parts],
             **({} if self.schema is None else {"schema": self.schema}),
+            **({"lacking": self.lacking} if self.lacking else {}),
         }
         return json.dumps(fields, indent=1).encode()
 
@@ -167,6 +174,7 @@ class Plan:
             tuple(PartitionOffsets.from_json(one) for one in fields["ends"]),
             None if fields["increment"] is None else Increment.from_json(fields["increment"]),
             fields.get("schema"),
+            tuple(fields.get("lacking", ())),
         )
 
 
@@ -199,7 +207,7 @@ _PLAN = Fields(
         ),
         "ends": Items(schema_of(PartitionOffsets)),
     },
-    {"schema": Text()},
+    {"schema": Text(), "lacking": Items(Text())},
 )
 
 
@@ -212,6 +220,7 @@ def make_plan(
     differences: Callable[[Difference], object] | None = None,
     missing: Callable[[Defect], object] = raise_defect,
     last: Increment | None = None,
+    failed: Failed = fail,
 ) -> Plan:
     """Make the plan for a request.
 
@@ -221,6 +230,7 @@ def make_plan(
         missing: called with a finding for each log that lacks offsets between its segments; for
             an appending run they are gaps of the increment.
         last: for an appending run the increment before; None for the first.
+        failed: as for `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -248,18 +258,25 @@ def make_plan(
     ends: list[PartitionOffsets] = []
     increment = None
 
-    def gaps(target: Target) -> None:
-        for defect in missing_offsets(target.partition, target.segments):
-            missing(defect)
+    lacking: dict[str, None] = {}
 
+    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
+        if partition.path not in lacking:
+            failed(partition, error)
+            lacking[partition.path] = None
+
+    gaps = partial(_tell_missing, missing)
     with file_system.listings_held(paths):
         if asked.append:
-            increment, splits = next_increment(paths, request, last, differences)
-            ends = partition_ends(find_targets(paths, request), request)
+            increment, splits = next_increment(paths, request, last, differences, lacks)
+            there = find_targets(paths, request, failed=lacks)
+            ends = partition_ends(there, request, lacks)
         else:
             wanted = replace(request, gaps_when_read=True)
             tell = ends.append
-            splits = plan_splits(paths, wanted, ends=tell, differences=differences, gaps=gaps)
+            splits = plan_splits(
+                paths, wanted, ends=tell, differences=differences, gaps=gaps, failed=lacks
+            )
         _require_each_once(splits)
         sources = _sources(splits)
     suffix, number = asked.writing.suffix, None if increment is None else increment.number
@@ -270,7 +287,13 @@ def make_plan(
         tuple(_parts(splits, request.split_bytes, suffix, number)),
         tuple(ends),
         increment,
+        lacking=tuple(lacking),
     )
+
+
+def _tell_missing(tell: Callable[[Defect], object], target: Target) -> None:
+    for defect in missing_offsets(target.partition, target.segments):
+        tell(defect)
 
 
 def tasks_of(parts: Iterable[Part], split_bytes: int, common: dict[str, Any]) -> list[Any]:

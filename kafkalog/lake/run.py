@@ -48,12 +48,14 @@ from kafkalog.lake.targets import LocalTarget, open_target
 from kafkalog.paths.file_system import absolute, portable
 from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
+from kafkalog.tables.model import fail
 
 if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.lake.model import ExportRequest
     from kafkalog.lake.plan import Part
     from kafkalog.model import Defect
+    from kafkalog.tables.model import Failed
     from kafkalog.view import Difference
 
 _NO_DAMAGE = ("read-from-copy", "offsets-missing", "offsets-with-gaps")
@@ -72,6 +74,8 @@ class Export:
         to: a local directory, or a URI of an object store.
         fail_fast: whether damage ends the export; otherwise it is skipped and reported.
         max_rejects: how many records that do not decode may go to the table of rejects.
+        failed: called with each partition that cannot be read, and why: the export is written
+            without it, and is not complete.
 
     Attributes:
         plan: the plan; an interrupted export keeps the plan that it started with.
@@ -92,13 +96,15 @@ class Export:
     """
 
     def __init__(
-        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0
-    ) -> None:
+        self, asked: ExportRequest, to: str, *, fail_fast: bool = False, max_rejects: int = 0,
+        failed: Failed = fail,
+    ) -> None:  # fmt: skip
         sources = [absolute(path) for path in asked.paths]
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
         self._max_rejects = max_rejects
+        self._failed = failed
         self.differences: list[Difference] = []
         self.lost: list[Defect] = []
         self._target = open_target(to)
@@ -216,7 +222,9 @@ class Export:
 
     def _plan(self) -> Plan:
         """Make the plan that the present files call for."""
-        return make_plan(self._asked, self.differences.append, self.lost.append)
+        return make_plan(
+            self._asked, self.differences.append, self.lost.append, failed=self._failed
+        )
 
     def _file_schema(self, plan: Plan) -> Any:
         """Return the `pyarrow.Schema` of the files of a plan."""
@@ -274,6 +282,9 @@ class Export:
         require_same_options(self.plan.options, self._asked, self._target.shown)
         require_own(self.plan, now, self._asked.writing.suffix, place)
         require_unchanged(self.plan)
+        if self.plan.lacking and self.plan.lacking != now.lacking:
+            self._discard(self.plan)
+            self._begin(now)
         self._take_entries(sizes)
 
     def _take_entries(self, sizes: dict[str, int]) -> None:
@@ -395,6 +406,7 @@ class Export:
             "columns": column_types(self._asked, self._file_schema(self.plan)),
             "options": self.plan.options,
             **more,
+            **({"lacking": self.plan.lacking} if self.plan.lacking else {}),
             "sources": self.plan.sources,
             "rows": summary.rows,
             "size_bytes": summary.size_bytes,
@@ -408,7 +420,8 @@ class Export:
         # The manifest first: whoever finds `_SUCCESS` finds it, too.
         with self._target.create(name) as file:
             file.write(json.dumps(manifest, indent=1).encode() + b"\n")
-        self._mark_complete()
+        if self.plan.increment is not None or not self.plan.lacking:
+            self._mark_complete()
         self._is_complete = True
         self._clear_up(self._target.sizes())
 

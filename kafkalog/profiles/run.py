@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables import Request
@@ -89,8 +90,8 @@ def profile_logs(
         differences, ends: as for `plan_splits`.
         missing: called with a finding for each log that lacks records between its segments;
             without it the first one is raised.
-        failed: called if kafkalog itself fails on a log, whose partition and topic then have no
-            profile; if None, the error is raised.
+        failed: called if a log cannot be read, or kafkalog itself fails on it: its partition and
+            topic then have no profile; if None, the error is raised.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
@@ -101,15 +102,22 @@ def profile_logs(
     at_ms = present_ms()
     tasks = []
     owners = []
+    lacking: list[PartitionDir] = []
+
+    def lacks(partition: PartitionDir, error: KafkaLogError) -> None:
+        if failed is None:
+            raise error
+        failed(error)
+        lacking.append(partition)
 
     def gaps(target: Target) -> None:
         for defect in missing_offsets(target.partition, target.segments):
             missing(defect)
 
     with file_system.listings_held(paths):
-        targets = {one.partition.path: one for one in find_targets(paths, request)}
+        targets = {one.partition.path: one for one in find_targets(paths, request, failed=lacks)}
         tell_differences(targets.values(), differences)
-        planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps)
+        planned = each_planned(list(targets.values()), lambda _: request, at_ms, gaps, lacks)
         # Before anything is counted: the result would lack them unnoticed.
         for path, (splits, end) in zip(targets, planned, strict=True):
             if ends is not None and end is not None:
@@ -118,6 +126,9 @@ def profile_logs(
                 tasks.append({"splits": some, "bucket_ms": bucket_ms})
                 owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
+    for partition in lacking:
+        targets.setdefault(partition.path, Target(partition, (), partition))
+        parts.pop(partition.path, None)
     for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
         for failure in result["failures"]:
             error = told_error(failure)

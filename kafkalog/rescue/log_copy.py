@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import numpy as np
 
 from formats.file_names import FileKind, FileState, partition_of, segment_file_name
-from kafkalog.batches.framing import INT64, find_batch, read_batch
+from kafkalog.batches.framing import INT64, find_batch, read_batch, scan_batches
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -27,6 +27,7 @@ from kafkalog.rescue.model import CopiedRange, LostRange, Row, SalvagedSegment
 from kafkalog.rescue.pieces import (
     BASE_OFFSET,
     EPOCH,
+    FIELDS,
     IS_SOUND,
     LAST_OFFSET,
     POSITION,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from kafkalog.rescue.pieces import Decided, Table
     from kafkalog.storage import NewDirectory
+    from kafkalog.tables.merging import Copies
 
 
 Target = LogDirListing | PartitionDir | FileEntry
@@ -62,13 +64,10 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
 
     Raises:
         UsageError: it is a file, but not a log.
-        KafkaLogError: a partition of a log directory cannot be listed.
     """
     if isinstance(target, PartitionDir):
         return (target,)
     if isinstance(target, LogDirListing):
-        for error in target.errors.values():
-            raise error
         return target.partitions
     if target.name.kind != FileKind.LOG:
         raise UsageError(
@@ -206,6 +205,7 @@ class LogCopy:
         directory: the new directory; if None, nothing is written.
         tell: called with each range, in file order.
         progress: called with the number of bytes done since the last call.
+        copies: of the partition, which lend what is lost here.
     """
 
     def __init__(
@@ -217,8 +217,11 @@ class LogCopy:
         directory: NewDirectory | None,
         tell: Callable[[Row], None],
         progress: Callable[[int], None],
+        copies: Copies | None = None,
     ) -> None:
         self._log = log
+        self._copies = copies
+        self._filled = 0
         self._bounds = bounds
         self._end_offset = end_offset
         self._place = place
@@ -261,13 +264,16 @@ class LogCopy:
             for decided in decided_pieces(source, self._bounds):
                 for pieces in _runs(decided.table):
                     if pieces[IS_SOUND, 0]:
+                        base = int(pieces[BASE_OFFSET, 0])
+                        self._end_lost(source, base, self._fill(base, out, epochs))
                         self._keep(source, pieces, out)
                         epochs.add(pieces)
                     else:
                         self._lose(source, pieces, decided)
                     self._progress(_size_of(pieces))
             self._end_copied()
-            self._ends_in_loss = self._end_lost(source, self._end_offset)
+            missing = self._fill(self._end_offset, out, epochs)
+            self._ends_in_loss = self._end_lost(source, self._end_offset, missing) and missing != []
             size = source.size_bytes
         return SalvagedSegment(
             path=self._log.path,
@@ -276,8 +282,8 @@ class LogCopy:
             partition=self._place.partition,
             base_offset=self._log.base_offset,
             size_bytes=size,
-            size_copied=self._written,
-            size_lost=size - self._written,
+            size_copied=self._written - self._filled,
+            size_lost=size - self._written + self._filled,
             batches=self._batches,
             records=self._records,
             # With zeros in place of unreadable bytes it would not be that of the file.
@@ -285,8 +291,51 @@ class LogCopy:
             crc_copied=None if self._directory is None else self._crc_copied,
         )
 
+    def _fill(
+        self, end: int | None, out: BinaryIO | None, epochs: EpochsInLog
+    ) -> list[tuple[int, int]] | None:
+        """Take lost offsets up to another one from copies.
+
+        Returns:
+            Those that no copy has; None if none was asked.
+        """
+        if self._copies is None or self._lost is None or end is None or end <= self._next_offset:
+            return None
+        self._end_copied()
+        pieces, _ = self._copies.fill(self._next_offset, end)
+        missing = []
+        for piece in pieces:
+            with Source(piece.segment.log.path) as source:
+                for batch in scan_batches(source, piece.run.start, piece.run.end):
+                    if not isinstance(batch, Batch) or batch.last_offset >= end:
+                        continue
+                    if batch.base_offset < self._next_offset:
+                        continue
+                    if batch.base_offset > self._next_offset:
+                        missing.append((self._next_offset, batch.base_offset))
+                    self._borrow(source, batch, out)
+                    epochs.add(_table_of(batch))
+        return missing + ([(self._next_offset, end)] if self._next_offset < end else [])
+
+    def _borrow(self, source: Source, batch: Batch, out: BinaryIO | None) -> None:
+        """Copy a batch of another log."""
+        self._tell(
+            CopiedRange(
+                source.path, batch.position, batch.size_bytes, self._written, batch.base_offset,
+                batch.last_offset, 1, batch.count,
+            )
+        )  # fmt: skip
+        if out is not None:
+            for chunk in _chunks(source, batch.position, batch.size_bytes):
+                out.write(chunk)
+                self._crc_copied = crc32c(chunk, self._crc_copied)
+        self._written += batch.size_bytes
+        self._filled += batch.size_bytes
+        self._batches += 1
+        self._records += batch.count
+        self._next_offset = batch.last_offset + 1
+
     def _keep(self, source: Source, pieces: Table, out: BinaryIO | None) -> None:
-        self._end_lost(source, int(pieces[BASE_OFFSET, 0]))
         stored, first = pieces[[STORED_OFFSET, BASE_OFFSET], 0].tolist()
         is_restored = stored != first
         if is_restored:
@@ -344,12 +393,16 @@ class LogCopy:
             self._tell(self._copied)
         self._copied = None
 
-    def _end_lost(self, source: Source, next_offset: int | None) -> bool:
+    def _end_lost(
+        self, source: Source, next_offset: int | None, missing: list[tuple[int, int]] | None
+    ) -> bool:
         """Report the lost range that ends here; return whether it held more than padding."""
         lost, self._lost = self._lost, None
         if lost is None:
             return False
         first, last = self._next_offset, None if next_offset is None else next_offset - 1
+        if missing:
+            first, last = missing[0][0], missing[-1][1] - 1
         is_empty = last is not None and last < first
         has_zeros = False
         # What cannot be read is not known to be zero.
@@ -435,6 +488,17 @@ def _runs(table: Table) -> list[Table]:
     corrected = table[BASE_OFFSET] != table[STORED_OFFSET]
     stops = np.flatnonzero((np.diff(table[IS_SOUND]) != 0) | corrected[1:] | corrected[:-1]) + 1
     return np.split(table, stops, axis=1)
+
+
+def _table_of(batch: Batch) -> Table:
+    table = np.zeros((FIELDS, 1), np.int64)
+    for field, value in (
+        (BASE_OFFSET, batch.base_offset),
+        (LAST_OFFSET, batch.last_offset),
+        (EPOCH, batch.partition_leader_epoch),
+    ):
+        table[field] = value
+    return table
 
 
 def _size_of(pieces: Table) -> int:

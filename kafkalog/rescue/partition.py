@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.file_names import INDEX_KINDS, DirectoryState, FileKind, FileState
 from kafkalog.columns.headers import batch_columns
-from kafkalog.errors import CorruptDataError
+from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
-from kafkalog.model import Defect, EpochEntry, Level, Severity
+from kafkalog.model import Defect, EpochEntry, Level, LogView, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
@@ -27,15 +28,18 @@ from kafkalog.recovery.segment_state import count_records
 from kafkalog.rescue.log_copy import EpochsInLog, LogCopy, Place, copy_file, logs_of, next_epoch
 from kafkalog.rescue.model import Fate, Row, SalvagedFile, SalvagedPartition, SalvagedSegment
 from kafkalog.rescue.pieces import Bounds
+from kafkalog.tables.merged_log import lineage_of
+from kafkalog.tables.merging import Copies
 from kafkalog.text_files import READERS, checkpoint_text, read_leader_epochs
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkalog.recovery import PredictedStart
     from kafkalog.rescue.log_copy import SourceLog
     from kafkalog.storage import NewDirectory
+    from kafkalog.tables.soundness import Lineage
 
 LOG_ROOT = "log"
 LOST_ROOT = "lost+found"
@@ -56,6 +60,7 @@ class PartitionCopy:
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.
         name: name of the new directory; None keeps the old one.
+        copies: other directories of the partition, which lend what is damaged here.
 
     Attributes:
         name: name of the new directory. `-delete` becomes `-stray`, which brokers leave alone.
@@ -69,6 +74,7 @@ class PartitionCopy:
         tell: Callable[[Row], None],
         progress: Callable[[int], None],
         name: str | None = None,
+        copies: Sequence[str] = (),
     ) -> None:
         self.partition = partition
         self.name = name or os.path.basename(os.path.abspath(partition.path))
@@ -79,6 +85,7 @@ class PartitionCopy:
         if name is None and partition.state == DirectoryState.DELETE:
             self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
+        self._copies = Copies(copies, LogView.FILES, _lineage(self.log)) if copies else None
         self._directory = directory
         self._tell = tell
         self._progress = progress
@@ -176,8 +183,9 @@ class PartitionCopy:
             bounds = Bounds(log.base_offset, next_base, next_epoch(following))
             known_end = self._known_end() if next_base is None else next_base
             copy = LogCopy(
-                log, bounds, known_end, self._place, self._directory, self._tell, self._progress
-            )
+                log, bounds, known_end, self._place, self._directory, self._tell, self._progress,
+                self._copies,
+            )  # fmt: skip
             segment = copy.run(epochs)
             # Empty logs before one with batches stay, so that the order of segments is that of the
             # source.
@@ -211,8 +219,9 @@ class PartitionCopy:
         return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
-        if entry.name.state != FileState.LIVE:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "The file is a leftover."))
+        if entry.name.state != FileState.LIVE or entry.error is not None:
+            detail = entry.error or "The file is a leftover."
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
             return []
         try:
             return read_leader_epochs(entry.path)
@@ -239,6 +248,12 @@ class PartitionCopy:
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
+
+
+def _lineage(log: UnifiedLog) -> Lineage | None:
+    with suppress(DataError):
+        return lineage_of(log) or None
+    return None
 
 
 def keep_file(

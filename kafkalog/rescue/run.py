@@ -21,8 +21,8 @@ from kafkalog.check.verify import Verification
 from kafkalog.documents import json_line
 from kafkalog.errors import (
     CorruptDataError,
+    DataError,
     KafkaLogError,
-    UnreadableError,
     UnwritableError,
     contained,
 )
@@ -50,6 +50,7 @@ from kafkalog.storage import (
     require_space,
     require_vacant,
 )
+from kafkalog.targets import unlisted_of
 from kafkalog.text_files import checkpoint_text, read_meta_properties, read_offset_checkpoint
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ def run_salvage(
     with ExitStack() as held:
         directory, manifest = None, None
         summary = SalvageSummary(destination, dry_run)
-        if not any(map(logs_of, partitions)):
+        unlisted = bool(next(unlisted_of([target]), None))
+        if not unlisted and not any(map(logs_of, partitions)):
             return summary
         if dry_run:
             require_vacant(os.path.realpath(destination))
@@ -233,7 +235,7 @@ def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
     size = 0
     for partition in partitions:
         for log in logs_of(partition):
-            with suppress(UnreadableError), Source(log.path, log.end) as source:
+            with suppress(DataError), Source(log.path, log.end) as source:
                 size += min(source.size_bytes, source.stored_bytes)
     return size
 
@@ -266,6 +268,9 @@ class _Run:
         """Copy all partitions, then the files next to them. Raises as `kafkalog.salvage`."""
         checkpoints = Checkpoints()
         errors: list[KafkaLogError] = []
+        for one, why in unlisted_of([target]):
+            errors.append(why)
+            self.row(FailedPartition(one.path, why.reference, why.message))
         for partition in partitions:
             if logs_of(partition):
                 errors += self._copy_partition(partition, checkpoints)

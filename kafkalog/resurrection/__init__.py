@@ -90,7 +90,7 @@ def resurrect(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_resurrection(
-        open_sources(places, from_tier),
+        open_sources(places, from_tier, (options or ResurrectOptions()).topics),
         destination,
         options or ResurrectOptions(),
         dry_run=dry_run,
@@ -146,7 +146,7 @@ def resurrect_into(
 
     places = [paths] if isinstance(paths, str | os.PathLike) else paths
     return run_into(
-        open_sources(places, from_tier),
+        open_sources(places, from_tier, (options or ResurrectOptions()).topics),
         log_dir,
         options or ResurrectOptions(),
         dry_run=dry_run,
@@ -188,7 +188,7 @@ def resurrect_in_place(
         NotFoundError: there is no partition.
         UsageError: an option makes no sense, or `backup` is missing.
         RefusedError: partitions are missing, or something would be lost or keeps a broker from
-            starting: directories that are deleted, stray or moving, unfinished cleanings.
+            starting: directories that are stray or moving, unfinished cleanings.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         PartlyDoneError: it failed after the first change.
         UnsupportedError: the metadata are of a later Kafka.

@@ -20,7 +20,7 @@ from kafkalog.errors import DataError, RefusedError, UsageError
 from kafkalog.identity import topic_id_of
 from kafkalog.paths import file_system
 from kafkalog.resurrection.model import LeftOutDirectory, Loser, Missing, new_id
-from kafkalog.targets import completeness, partitions_of, require_topics
+from kafkalog.targets import completeness, partitions_of, require_topics, topics_of
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _candidates(
     """Yield the directories that count; each only once, however many paths lead to it."""
     seen: set[str] = set()
     removed = {topic_id for one in images for topic_id in one.image.removed}
-    there = {one.topic for one in partitions_of(targets)}
+    there = topics_of(targets)
     there |= {name for one in images for name in one.image.topics}
     require_topics(options.topics, there)
     _require_known(options.rename, there, "--rename")
@@ -387,7 +387,7 @@ def _loser(winner: UnifiedLog, one: Candidate) -> Loser:
     elif end < best_end:
         why = f"it ends at offset {end}, the copy taken at {best_end}"
     elif (epoch, end) == (best_epoch, best_end):
-        why = "it is as complete as the copy taken"
+        why = "it has the epoch and the end of the copy taken"
     else:
         why = "another copy is preferred"
     return Loser(one.path, epoch, end, differs, why)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -33,7 +34,7 @@ from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import require_local
 from kafkalog.resurrection.choice import choose
-from kafkalog.resurrection.model import THERE, ResurrectOptions
+from kafkalog.resurrection.model import THERE, LeftOutDirectory, ResurrectOptions
 from kafkalog.resurrection.partition import judge
 from kafkalog.resurrection.requirements import require_meaning, require_read_back, require_sense
 from kafkalog.resurrection.run import Resurrection
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 COMMAND: Final = "resurrect"
 _MEANINGLESS: Final = ("topics", "undelete", "rename", "copy", "prefer", "salvage")
+_DELETED: Final = "its topic was deleted, and a broker removes it when it starts"
 _ELSEWHERE: Final = "Move it away; or make a new directory with --to."
 
 
@@ -148,7 +150,10 @@ def _resurrected(
     is_undone: bool = False,
 ) -> _InPlace:
     """Judge a log directory that is locked, and write its metadata; without a run only judge."""
-    target = _listing(log_dir)
+    whole = _listing(log_dir)
+    deleted = [one for one in whole.partitions if one.state == DirectoryState.DELETE]
+    # A start finishes these deletions; nothing else is made of them.
+    target = replace(whole, partitions=tuple(one for one in whole.partitions if one not in deleted))
     _require_own(target, options)
     images = source_images([target], options.as_of_metadata, takes_damage=False)
     chosen = choose([target], images, options)
@@ -161,6 +166,7 @@ def _resurrected(
     work = _InPlace(target, run, options, images, tell, progress)
     if is_undone:
         work.summary.notes.append("the run that was interrupted was undone first")
+    chosen.left_out += (LeftOutDirectory(one.path, _DELETED) for one in deleted)
     work.work(chosen)
     return work
 

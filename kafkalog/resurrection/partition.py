@@ -40,7 +40,7 @@ from kafkalog.resurrection.model import LOG_ROOT, Copy
 from kafkalog.text_files import read_leader_epochs, read_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, Segment
     from kafkalog.recovery import PredictedStart
@@ -141,12 +141,12 @@ class PartitionCopier:
         )
         return judged
 
-    def salvaged(self, one: Candidate, topic_id: str, name: str) -> Judged:
-        """Salvage a damaged partition under a name, and judge the result."""
+    def salvaged(self, one: Candidate, topic_id: str, name: str, copies: Sequence[str]) -> Judged:
+        """Salvage a damaged partition under a name, with what copies lend; judge the result."""
         if self.directory is None:
             return Judged(how="salvaged")
         place = f"{LOG_ROOT}/{name}"
-        copy = PartitionCopy(one.directory, self.directory, self.tell, self.progress, name)
+        copy = PartitionCopy(one.directory, self.directory, self.tell, self.progress, name, copies)
         new = copy.run()
         self.tell(new)
         self._identify(self.directory, place, topic_id)

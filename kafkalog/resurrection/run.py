@@ -211,7 +211,8 @@ class Resurrection:
         if judged.damage is not None:
             if not self._options.salvage:
                 raise self._refused(judged.damage, choice)
-            judged = self._copier.salvaged(taken, topic.topic_id, name)
+            others = [one.path for one in choice.copies if one is not taken]
+            judged = self._copier.salvaged(taken, topic.topic_id, name, others)
         judged.remote_from = self._checkpoints.left_in_tier(
             taken, judged.log_start_offset, is_tiered=is_tiered(topic)
         )

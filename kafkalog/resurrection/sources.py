@@ -24,13 +24,13 @@ from kafkalog.paths import file_system, uris
 from kafkalog.remote_logs import with_remote_parts
 from kafkalog.state.image_tree import RELEASES
 from kafkalog.state.metadata import read_metadata
-from kafkalog.targets import open_targets
+from kafkalog.targets import open_targets, unlisted_of
 from kafkalog.text_files import read_offset_checkpoint
 from kafkalog.tiers import is_remote
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.resurrection.choice import Candidate
@@ -57,23 +57,25 @@ class SourceImage:
 def open_sources(
     paths: Iterable[str | os.PathLike[str] | Target],
     from_tier: Iterable[str | os.PathLike[str]] = (),
+    topics: Collection[str] | None = None,
 ) -> list[Target]:
     """Open log directories and partition directories; those that are open stay as they are.
 
     Args:
         paths: where they are.
         from_tier: tiers whose remote segments are taken as local ones.
+        topics: those that are taken; None for all.
 
     Raises:
         UsageError: a path is a file.
-        KafkaLogError: a path, or a partition in it, cannot be read.
+        KafkaLogError: a path, or a partition of these topics in it, cannot be read.
     """
     targets: list[Target] = []
     for path in paths:
         if isinstance(path, LogDirListing | PartitionDir | FileEntry):
             targets.append(path)
         else:
-            targets += open_targets([path])
+            targets += open_targets([path], topics=topics)
     for target in targets:
         if isinstance(target, FileEntry):
             raise UsageError(
@@ -81,7 +83,8 @@ def open_sources(
                 path=target.path,
                 hint="Give log directories or partition directories.",
             )
-        for error in target.errors.values() if isinstance(target, LogDirListing) else ():
+    for one, error in unlisted_of(targets):
+        if topics is None or one.topic in topics:
             raise error
     tiers = list(from_tier)
     return with_remote_parts(targets, tiers) if tiers else targets

@@ -22,7 +22,7 @@ from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
 from kafkalog.tables.moved import Losses
 from kafkalog.tables.planning import Target, each_shown, is_shown, living_splits, shown_now
-from kafkalog.targets import partitions_of, require_topics, topics_of
+from kafkalog.targets import partitions_of, require_topics, topics_of, unlisted_of
 from kafkalog.view import Shown
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ def logs_of(
             with contained(one.path, failed):
                 files += _file(one, topics)
             continue
-        for error in one.errors.values() if isinstance(one, LogDirListing) else ():
-            failed(error)
+        for partition, error in unlisted_of([one]):
+            if is_shown(partition, view) and (topics is None or partition.topic in topics):
+                failed(error)
         is_listed = isinstance(one, LogDirListing)
         wanted += [
             some

@@ -10,7 +10,7 @@ from formats import file_names
 from formats.late_classes import dataclass
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.segment import OpenSegment, cut_positions
-from kafkalog.errors import DataError, KafkaLogError
+from kafkalog.errors import DataError
 from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, computed_once
 from kafkalog.paths.source import Source
 from kafkalog.targets import best_replica
@@ -119,7 +119,7 @@ class MergedLog(UnifiedLog):
             log_end_offset=max(main.log_end_offset, *ends, 0),
         )
         self.copies = tuple(one.path for one in copies)
-        lineages = [_lineage(one) for one in (main, *logs)]
+        lineages = [lineage_of(one) for one in (main, *logs)]
         self._plain = replace(
             plain,
             copies=self.copies,
@@ -177,7 +177,7 @@ class MergedLog(UnifiedLog):
     def lacks(self, first: int, end: int) -> bool:
         """Return whether no copy has some offsets of a range between segments of this one."""
         lineages = self._plain.lineages
-        copies = Copies(self.copies, self._plain, lineages[0] if lineages else None)
+        copies = Copies(self.copies, self._plain.view, lineages[0] if lineages else None)
         return bool(copies.fill(first, end)[1])
 
     @computed_once
@@ -247,7 +247,7 @@ def _agree(one: _Story, other: _Story) -> bool:
     return told[0] == told[1] and (one[1] != other[1] or one[3] == other[3])
 
 
-def _lineage(log: UnifiedLog) -> Lineage:
+def lineage_of(log: UnifiedLog) -> Lineage:
     return tuple((one.epoch, one.start_offset) for one in log.leader_epochs)
 
 
@@ -270,24 +270,14 @@ def _known(log: UnifiedLog, name: str, usual: int) -> int:
     return usual
 
 
-def best_targets(
-    targets: Sequence[Target],
-    failed: Sequence[tuple[PartitionDir, KafkaLogError]] = (),
-    *,
-    merges: bool,
-) -> list[Target]:
+def best_targets(targets: Sequence[Target], *, merges: bool) -> list[Target]:
     """Return the most complete replica of each partition; among equals the first.
 
     Args:
         targets: the replicas, all of one topic (`kafkalog.choice`). A deleted directory is no
             replica of a live one.
-        failed: those that cannot be listed, and why; an error unless there is another one.
         merges: whether it has the others as its copies. A single file stays alone.
     """
-    names = {(one.partition.topic, one.partition.partition) for one in targets}
-    for one, error in failed:
-        if (one.topic, one.partition) not in names:
-            raise error
     found: dict[tuple[object, ...], list[Target]] = {}
     for target in targets:
         of = target.partition

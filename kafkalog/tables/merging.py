@@ -32,6 +32,7 @@ from kafkalog.view import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog.model import LogView
     from kafkalog.tables.model import Split
     from kafkalog.tables.soundness import Lineage, Odd, Run, Survey
 
@@ -87,9 +88,9 @@ class _Piece:
 class Copies:
     """The other copies of a partition, looked at on demand."""
 
-    def __init__(self, paths: Sequence[str], split: Split, lineage: Lineage | None) -> None:
+    def __init__(self, paths: Sequence[str], view: LogView, lineage: Lineage | None) -> None:
         self._paths = paths
-        self._view = split.view
+        self._view = view
         self._lineages = () if lineage is None else (lineage,)
 
     @computed_once
@@ -199,7 +200,7 @@ def _warn(note: Defect) -> None:
 
 def _parts(split: Split, notes: Callable[[Defect], object]) -> list[Split]:
     survey, lineage = _surveyed(split)
-    copies = Copies(split.copies, split, lineage)
+    copies = Copies(split.copies, split.view, lineage)
     plain = replace(split, copies=(), lineages=(), seen=None)
     parts: list[Split] = []
     has_changed = False

@@ -9,19 +9,23 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
-from kafkalog.errors import NotFoundError, UsageError
+from kafkalog.errors import DataError, NotFoundError, UsageError
 from kafkalog.living import about_a_log
 from kafkalog.model import End, Isolation, LogView, Replicas
 from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import PartitionDir
     from kafkalog.offsets import PartitionOffsets
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
+
+    Failed = Callable[[PartitionDir, KafkaLogError], object]
+    """Called with a partition that cannot be read, and why, so that the others are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,14 @@ def log_of(target: Target, request: Request) -> UnifiedLog:
     return MergedLog(partition, copies, plain, to_end=request.end == End.LOG)
 
 
-def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionOffsets]:
+def fail(_: PartitionDir, error: KafkaLogError) -> None:
+    """Raise the error: what readers do that cannot do without a partition."""
+    raise error
+
+
+def partition_ends(
+    targets: Iterable[Target], request: Request, failed: Failed = fail
+) -> list[PartitionOffsets]:
     """Return the bounds of the logs, if they decide which records are returned."""
     if not has_bounds(request):
         return []
@@ -88,6 +99,8 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
         except NotFoundError:
             if file_system.exists(target.listed.path):
                 raise  # otherwise it was deleted, and none of it is returned
+        except DataError as error:
+            failed(target.listed, error)
     return found
 
 

@@ -26,9 +26,9 @@ from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.remote_logs import joined
 from kafkalog.tables.merged_log import best_targets
-from kafkalog.tables.model import Split, TableName
+from kafkalog.tables.model import Split, TableName, fail
 from kafkalog.tables.splitting import splits_of
-from kafkalog.targets import open_targets, require_topics
+from kafkalog.targets import open_targets, passed_over, require_topics, unlisted_of
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
     from kafkalog.offsets import PartitionOffsets
-    from kafkalog.tables.model import Request
+    from kafkalog.tables.model import Failed, Request
     from kafkalog.targets import Target as Listed
     from kafkalog.view import Difference
 
@@ -74,6 +74,7 @@ def plan_splits(
     differences: Callable[[Difference], object] | None = None,
     gaps: Callable[[Target], object] | None = None,
     before_each: Callable[[], object] = lambda: None,
+    failed: Failed = fail,
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
@@ -86,9 +87,11 @@ def plan_splits(
         gaps: called with each log that has gaps between its segments where rows are wanted;
             `kafkalog.check.segments.missing_offsets` judges them.
         before_each: called before each look at a log; what it raises stops the planning.
+        failed: called with each log that cannot be read, which is left out.
 
     Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`; without `failed` also
+            for a log.
         UsageError: splits would be empty, a file is not a live log, or a required topic is missing.
         CorruptDataError: there are Git LFS pointers in place of files.
 
@@ -99,10 +102,10 @@ def plan_splits(
     """
     at_ms = present_ms()
     with file_system.listings_held(paths):
-        targets = find_targets(paths, request, before_each)
+        targets = find_targets(paths, request, before_each, failed)
         tell_differences(targets, differences)
         splits = []
-        with closing(each_planned(targets, lambda _: request, at_ms, gaps)) as planned:
+        with closing(each_planned(targets, lambda _: request, at_ms, gaps, failed)) as planned:
             for _ in targets:
                 before_each()
                 found, end = next(planned)
@@ -117,6 +120,7 @@ def each_planned(
     requests: Callable[[Target], Request | None],
     at_ms: int,
     gaps: Callable[[Target], object] | None = None,
+    failed: Failed = fail,
 ) -> Generator[tuple[list[Split], PartitionOffsets | None], None, None]:
     """Yield what `living_splits` returns for each log, in their order; logs of a store together.
 
@@ -124,17 +128,24 @@ def each_planned(
         targets: the logs.
         requests: returns the request for a log; None if nothing of it is wanted.
         at_ms: a time before they were listed.
-        gaps: as in `plan_splits`; called in the order of the logs.
+        gaps, failed: as in `plan_splits`; called in the order of the logs.
     """
 
-    def planned(target: Target) -> PlannedLog:
+    def planned(target: Target) -> PlannedLog | DataError:
         request = requests(target)
         if request is None:
             return PlannedLog([])
-        return living_splits(target, request, at_ms, looks_for_gaps=gaps is not None)
+        try:
+            return living_splits(target, request, at_ms, looks_for_gaps=gaps is not None)
+        except DataError as error:
+            return error
 
     with closing(in_order(planned, targets, _at_once(targets))) as results:
-        for found in results:
+        for target, found in zip(targets, results, strict=True):
+            if isinstance(found, DataError):
+                failed(target.listed, found)
+                yield [], None
+                continue
             if gaps is not None and found.with_gaps is not None:
                 _tell(gaps, *found.with_gaps)
             yield found.splits, found.end
@@ -185,7 +196,10 @@ def living_splits(
 
 
 def find_targets(
-    paths: Iterable[str], request: Request, before_each: Callable[[], object] = lambda: None
+    paths: Iterable[str],
+    request: Request,
+    before_each: Callable[[], object] = lambda: None,
+    failed: Failed = fail,
 ) -> list[Target]:
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
@@ -193,23 +207,24 @@ def find_targets(
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
-    meant = _meant(paths, request)
+    lacking: list[tuple[PartitionDir, KafkaLogError]] = []
+    meant = _meant(paths, request, lambda *one: lacking.append(one))
     _require_contents(meant)
     targets = []
-    failed: list[tuple[PartitionDir, KafkaLogError]] = []
     with closing(each_shown(meant, view)) as each:
         for found in meant:
             before_each()
             shown = next(each)
             if isinstance(shown, Target):
                 targets.append(shown)
-            elif request.replicas != Replicas.BEST or isinstance(found, Target):
-                raise shown
             else:
-                failed.append((found, shown))
-    if request.replicas != Replicas.BEST:
-        return targets
-    return best_targets(targets, failed, merges=request.merges_copies)
+                lacking.append((found.partition if isinstance(found, Target) else found, shown))
+    is_best = request.replicas == Replicas.BEST
+    named = {(one.partition.topic, one.partition.partition) for one in targets if is_best}
+    for partition, error in lacking:
+        if (partition.topic, partition.partition) not in named:  # no other copy stands in for it
+            failed(partition, error)
+    return best_targets(targets, merges=request.merges_copies) if is_best else targets
 
 
 def targets_among(
@@ -234,7 +249,7 @@ def targets_among(
     wanted = [one for one in found if _is_wanted(one.partition, request, is_named=True)]
     if request.replicas != Replicas.BEST:
         return wanted
-    return best_targets(wanted, [], merges=request.merges_copies)
+    return best_targets(wanted, merges=request.merges_copies)
 
 
 def _require_contents(meant: Sequence[PartitionDir | Target]) -> None:
@@ -274,9 +289,9 @@ def each_shown(
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
     """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
-    partitions = (
-        one.partition if isinstance(one, Target) else one for one in _meant(paths, request)
-    )
+    partitions: list[PartitionDir] = []
+    meant = _meant(paths, request, lambda partition, _: partitions.append(partition))
+    partitions += (one.partition if isinstance(one, Target) else one for one in meant)
     return {(partition.topic, partition.partition) for partition in partitions}
 
 
@@ -311,15 +326,23 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
         return Target(partition, (), partition)  # it was deleted
 
 
-def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
+def _meant(paths: Iterable[str], request: Request, failed: Failed) -> list[PartitionDir | Target]:
     """List the wanted partitions of one topic per name; a single log is a target as it is."""
-    targets = open_targets(map(file_system.absolute, paths))  # splits are read elsewhere
+    topics = request.bounds.topics
+    # Splits are read elsewhere: their paths do not depend on the working directory.
+    targets = open_targets(map(file_system.absolute, paths), topics=topics)
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named)
         for one, named in _partitions(targets, request)
     ]
-    require_topics(request.required_topics, (partition.topic for partition, *_ in meant))
-    request.require_assigned((partition.topic, partition.partition) for partition, *_ in meant)
+    unlisted = [one for one in unlisted_of(targets) if is_shown(one[0], request.view)]
+    there = [*(partition for partition, *_ in meant), *(partition for partition, _ in unlisted)]
+    unopened = (one for target in targets for one in passed_over(target))
+    require_topics(request.required_topics, (one.topic for one in (*there, *unopened)))
+    request.require_assigned((partition.topic, partition.partition) for partition in there)
+    for partition, error in unlisted:
+        if _is_wanted(partition, request, is_named=False):
+            failed(partition, error)
     wanted = [
         (partition, one)
         for partition, one, is_named in meant
@@ -336,11 +359,9 @@ def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target
 def _partitions(
     targets: Sequence[Listed], request: Request
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
-    """List the partitions of a view, each with whether a path names it."""
+    """Yield the partitions of a view, each with whether a path names it."""
     for found in joined(targets, request.bounds.topics) if request.joins_tiers else targets:
         if isinstance(found, LogDirListing):
-            for error in found.errors.values():
-                raise error
             yield from ((one, False) for one in found.partitions if is_shown(one, request.view))
         elif isinstance(found, PartitionDir):
             yield found, True

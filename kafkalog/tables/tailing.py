@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog.errors import NotFoundError, RefusedError, UsageError
+from kafkalog.errors import DataError, NotFoundError, RefusedError, UsageError
 from kafkalog.identity import topic_id_of
-from kafkalog.living import answered, listing_again
+from kafkalog.living import CHANGES, answered, listing_again
 from kafkalog.model import End, Replicas
-from kafkalog.tables.model import Loss, LossReason, TableName, log_of
+from kafkalog.offsets import name_of
+from kafkalog.tables.model import Loss, LossReason, TableName, fail, log_of
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,
@@ -29,10 +30,11 @@ from kafkalog.tables.planning import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog.errors import KafkaLogError
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
     from kafkalog.offsets import PartitionOffsets
-    from kafkalog.tables.model import Offsets, Request, Split
+    from kafkalog.tables.model import Failed, Offsets, Request, Split
     from kafkalog.tables.planning import Target
     from kafkalog.unified_log import UnifiedLog
     from kafkalog.view import Difference
@@ -72,8 +74,10 @@ class Tail:
         gaps: returns the losses of a log that has gaps between its segments where rows are wanted,
             by its key, the first wanted offset and the one after the last.
         differences: as for `plan_splits`; called at each listing.
+        failed: as for `plan_splits`; such a log is neither read nor missed.
 
     Attributes:
+        lacking: topic and partition of those logs, as in the keys.
         seen_end: where the logs ended when `advance` looked last; None before.
 
     Raises:
@@ -88,6 +92,7 @@ class Tail:
         losses: Callable[[Loss], object] = refuse_loss,
         gaps: Callable[[str, tuple[int, int], Target], Iterable[Loss]] = lambda *_: (),
         differences: Callable[[Difference], object] | None = None,
+        failed: Failed = fail,
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
@@ -101,6 +106,8 @@ class Tail:
         self._lose = losses
         self._gaps = gaps
         self._differences = differences
+        self._failed = failed
+        self.lacking: set[str] = set()
         self.seen_end: Offsets | None = None
 
     @listing_again
@@ -231,6 +238,7 @@ class Tail:
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
+                failed=self._lack,
                 gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
             )
         )
@@ -240,9 +248,15 @@ class Tail:
                 found.losses.append(_deleted(key, first, end, start, log))
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
-        targets = find_targets(self._paths, request)
+        targets = find_targets(self._paths, request, failed=self._lack)
         tell_differences(targets, self._differences)
         return {self._key_of(target.listed): log_of(target, request) for target in targets}
+
+    def _lack(self, partition: PartitionDir, error: KafkaLogError) -> None:
+        name = name_of(partition.topic, partition.partition)
+        if name not in self.lacking:
+            self._failed(partition, error)
+            self.lacking.add(name)
 
     def _of_each(
         self, logs: dict[str, UnifiedLog], question: Callable[[str, UnifiedLog], T]
@@ -259,9 +273,15 @@ class Tail:
                 raise NotFoundError("The topic was made again.", path=logs[key].partition.path)
             return question(key, logs[key])
 
-        return {
-            key: answered(partial(question, key, logs[key]), partial(again, key)) for key in logs
-        }
+        found = {}
+        for key in list(logs):
+            try:
+                found[key] = answered(partial(question, key, logs[key]), partial(again, key))
+            except DataError as error:
+                if isinstance(error, CHANGES):
+                    raise
+                self._lack(logs[key].partition, error)
+        return found
 
     def _shared(
         self,
@@ -283,7 +303,7 @@ class Tail:
         )
 
     def _key_of(self, partition: PartitionDir) -> str:
-        name = f"{partition.topic}-{partition.partition}"
+        name = name_of(partition.topic, partition.partition)
         # By topic id, if it has one: a topic that was made again begins at its start.
         if (topic_id := topic_id_of(partition)) is not None:
             name += f"@{topic_id}"
@@ -316,6 +336,8 @@ class Tail:
             found[key] = position
         for key in [key for key in found if key not in logs]:
             topic, name = key.partition(" ")[0], key.partition("@")[0]
+            if name.partition(" ")[0] in self.lacking:
+                continue
             same_name = [
                 one
                 for one in logs

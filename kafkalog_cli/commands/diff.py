@@ -56,7 +56,7 @@ def diff(
     zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone, bytes_form)
     outcome = Outcome()
-    sides = [outcome.open_all([path]) for path in paths]
+    sides = [outcome.open_all([path], topics=topic) for path in paths]
     if outcome.errors:
         return outcome.status
     pairs = list(pairs_of(sides, topic))

@@ -145,7 +145,7 @@ def dump_segment(
         view=view,
     )
     outcome = Outcome()
-    targets = outcome.open_all(paths, by_names=bool(from_offset or to_offset))
+    targets = outcome.open_all(paths, by_names=bool(from_offset or to_offset), topics=topic)
     if to is not None:
         targets = _single_logs(targets, outcome)
     dead = view == LogView.ALL

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
+    from kafkalog.log_dir import PartitionDir
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
@@ -259,6 +260,10 @@ def export(
     from kafkalog_cli.outcome import Outcome
 
     outcome = Outcome()
+
+    def lacks(_: PartitionDir, error: KafkaLogError) -> None:
+        outcome.error(error)
+
     from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
@@ -269,12 +274,12 @@ def export(
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
                 appending, asked, to, fail_fast=fail_fast, allow_gaps=allow_gaps, catalog=catalog,
-                max_rejects=most,
+                max_rejects=most, failed=lacks,
             )  # fmt: skip
             for summary in _commits(run, choice, outcome, interval_s, watch):
                 _show(summary, writer, outcome)
             return outcome.of_work(has_changed=True, is_concerned=True)
-        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most)
+        one = Export(asked, to, fail_fast=fail_fast, max_rejects=most, failed=lacks)
         summary = _exported(one, choice, outcome, watch)
         _show(summary, writer, outcome)
     is_new = not summary.was_complete

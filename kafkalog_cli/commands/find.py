@@ -132,7 +132,7 @@ def find(
         )
     _require_sense(selection, form, to, schema, history=history, follow=follow, last=last)
     outcome = Outcome()
-    targets = outcome.open_all(paths)
+    targets = outcome.open_all(paths, topics=topic)
     if outcome.errors and not targets:
         return outcome.status  # a wanted topic may be there
     style = Style(exact, zone, bytes_form, states=view == LogView.ALL)

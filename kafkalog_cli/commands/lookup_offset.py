@@ -164,7 +164,7 @@ def _partitions(
     from kafkalog.log_dir import FileEntry, PartitionDir, open_partition
     from kafkalog.targets import best_replicas
 
-    targets = outcome.open_all(paths, by_names=True)
+    targets = outcome.open_all(paths, by_names=True, topics=topics)
     is_one = len(targets) == 1 and isinstance(targets[0], PartitionDir)
     meant: list[PartitionDir] = []
     for found in outcome.meant(targets, topics, internal=internal):

@@ -88,7 +88,7 @@ def metadata(
         None if text is None else _parse_moment(text, now, zone) for text in (at, diff)
     )
     outcome = Outcome()
-    targets = outcome.open_all([path])
+    targets = outcome.open_all([path], topics=())
     if not targets:
         return outcome.status
     newest = newest_metadata(live_partitions(targets, CLUSTER_METADATA))

@@ -157,7 +157,7 @@ def replay(
         _require_target(bootstrap, progress)
         put_work_first()
     outcome = Outcome()
-    targets = outcome.open_all(paths)
+    targets = outcome.open_all(paths, topics=topic)
     with byte_progress(targets, enabled=not quiet) as bar:
         planned = Replay(targets, request, replay_listener(outcome, bar))
         outcome.differs(route.target.difference for route in planned.routes)

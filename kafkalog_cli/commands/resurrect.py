@@ -121,8 +121,8 @@ def resurrect(
     With --in-place nothing is copied: PATH, one log directory, becomes that of the new node. Its
     metadata are replaced; --backup keeps the originals, and `kafkalog undo` restores them until a
     broker has started. After a kill no broker starts on PATH until the same command, or undo, has
-    been run. A PATH that belongs to a cluster needs --cluster-id; directories that a broker would
-    remove, and files that would keep it from starting, are refused.
+    been run. A PATH that belongs to a cluster needs --cluster-id; stray and moving directories,
+    and files that would keep it from starting, are refused.
 
 
     \b
@@ -169,7 +169,7 @@ def resurrect(
     if not dry_run:
         put_work_first()
     writer = ResurrectWriter(form)
-    targets = open_sources(paths, from_tier or ())
+    targets = open_sources(paths, from_tier or (), options.topics)
     with byte_progress(targets, enabled=not quiet) as progress:
         work = run_resurrect if into is None else resurrect_into
         summary = work(

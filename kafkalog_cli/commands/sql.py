@@ -139,7 +139,7 @@ def _run_here(
     damage = Damage(outcome)
     watched = replace(
         tables, on_defect=damage.found, differences=damage.differs, ends=damage.leaves_out,
-        on_groups=damage.lacks,
+        on_groups=damage.lacks, failed=damage.lacks_partition,
     )  # fmt: skip
     with Database(watched, memory_size=memory_size) as database:
         if query is None and sys.stdin.isatty():

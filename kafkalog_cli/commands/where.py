@@ -58,7 +58,7 @@ def where(
         raise UsageError("Give --group, --transactional-id or --share-group.")
     for name in share_group or ():
         _require_share(name)
-    targets: Sequence[LogDirListing | PartitionDir | FileEntry] = outcome.open_all(paths)
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry] = outcome.open_all(paths, topics=())
     with Writer(show.coordinator_view(Style()), form, outcome.defect) as writer:
         for of, names, topic in wanted:
             if names:

@@ -198,7 +198,6 @@ def full_backup(root: Path) -> None:
 
 NEW = ("--cluster-id", "new")
 CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
-    "delete": (with_directory(f"{DEAD}-delete"), (), 4, "its name says delete."),
     "stray": (with_directory(f"{DEAD}-stray"), (), 4, "its name says stray."),
     "future": (with_directory(f"{DEAD}-future"), (), 4, "its name says future."),
     "strange": (strange, (), 4, "A broker would not start with this directory."),
@@ -220,6 +219,16 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], int, str]] = {
     "no id": (copied, ("--cluster-id", "x"), 2, "'x' is not an id of Kafka."),
     "to": (copied, ("--to", "out"), 2, "Give either --to DIR, --into LOG_DIR or --in-place."),
 }  # fmt: skip
+
+
+def test_a_deleted_directory_stays_for_the_broker(tmp_path: Path, kafkalog: Any) -> None:
+    """A broker that was killed leaves them, and removes them when it starts."""
+    with_directory(f"{DEAD}-delete")(tmp_path)
+    before = files(tmp_path / "d" / f"{DEAD}-delete")
+    done = in_place(kafkalog, tmp_path / "d", "--format", "ndjson")
+    assert done.status == 0, done
+    assert f"{DEAD}-delete" in done.stdout.decode()
+    assert files(tmp_path / "d" / f"{DEAD}-delete") == before
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,0 +1,226 @@
+"""A partition that cannot be read costs itself: the rest is done, and the status says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import PARTLY_DONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "log-dir"
+VICTIM = "customers-0"
+LINES = {
+    "ls": "ls {dir} --format ndjson",
+    "dump": "dump-segment {dir} --format ndjson",
+    "find": "find {dir} --value-regex . --format ndjson",
+    "lookup": "lookup-offset {dir} --timestamp 0 --format ndjson",
+    "simulate": "simulate-retention {dir} --config retention.ms=1 --now 0 --format ndjson",
+    "profile": "profile {dir} --engine local --format ndjson",
+    "sql": "sql SELECT {dir} --format ndjson",
+    "replay": "replay {dir} --dry-run --format ndjson",
+    "salvage-plan": "salvage {dir} --to {to} --dry-run --format ndjson",
+    "salvage": "salvage {dir} --to {to} --format ndjson",
+    "export": "export {dir} --engine local --file-format ndjson --to {to} --format ndjson",
+    "append": "export {dir} --engine local --file-format ndjson --append --to {to} --format ndjson",
+}
+OF_TOPIC = ("dump", "find", "lookup", "profile", "replay", "export", "append")
+WRITERS = ("salvage", "export", "append")
+
+
+def unlistable(partition: Path, patch: pytest.MonkeyPatch) -> None:
+    """Refuse to list the directory, as one of mode 000 refuses all but root."""
+    for name in ("listdir", "scandir"):
+        real = getattr(os, name)
+
+        def refuses(path: Any = ".", real: Callable[..., Any] = real) -> Any:
+            if str(path) == str(partition):
+                raise PermissionError(13, "Permission denied", path)
+            return real(path)
+
+        patch.setattr(os, name, refuses)
+
+
+def failing(partition: Path, patch: pytest.MonkeyPatch) -> None:
+    """Refuse to open its log."""
+    real, log = os.open, str(log_of(partition))
+
+    def refuses(path: Any, *args: Any, **options: Any) -> int:
+        if str(path) == log:
+            raise OSError(5, "Input/output error", path)
+        return real(path, *args, **options)
+
+    patch.setattr(os, "open", refuses)
+
+
+def device(partition: Path, _: pytest.MonkeyPatch) -> None:
+    log_of(partition).unlink()
+    log_of(partition).symlink_to("/dev/zero")
+
+
+def pipe(partition: Path, _: pytest.MonkeyPatch) -> None:
+    log_of(partition).unlink()
+    os.mkfifo(log_of(partition))
+
+
+def broken_link(partition: Path, _: pytest.MonkeyPatch) -> None:
+    log_of(partition).unlink()
+    log_of(partition).symlink_to("/nowhere/at/all")
+
+
+def directory(partition: Path, _: pytest.MonkeyPatch) -> None:
+    log_of(partition).unlink()
+    log_of(partition).mkdir()
+
+
+KINDS = (unlistable, failing, device, pipe, broken_link, directory)
+
+
+def log_of(partition: Path) -> Path:
+    return partition / "00000000000000000000.log"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return shutil.copytree(EXAMPLE, tmp_path.resolve() / "log-dir")
+
+
+def words_of(name: str, log_dir: Path, to: Path, *more: str) -> list[str]:
+    shutil.rmtree(to, ignore_errors=True)
+    query = 'select topic, partition, "offset", value from records order by all'
+    found = [word.format(dir=log_dir, to=to) for word in LINES[name].split()]
+    return [query if word == "SELECT" else word for word in found] + list(more)
+
+
+def rows_of(done: Result) -> set[bytes]:
+    """Return the rows that are about other partitions, without those about the whole run."""
+    about_all = (b'{"type":"log_dir"', b'{"type":"salvage_summary"', b'{"type":"export_summary"',
+                 b'{"type":"retention_summary"')  # fmt: skip
+    rows = done.stdout.splitlines()
+    return {row for row in rows if b"customers" not in row and not row.startswith(about_all)}
+
+
+def files_of(to: Path) -> dict[str, bytes]:
+    """Return the files that a run wrote, without those about the whole run."""
+    return {
+        str(path.relative_to(to)): path.read_bytes()
+        for path in to.rglob("*")
+        if path.is_file() and path.suffix in (".ndjson", ".log") and path.name != "manifest.ndjson"
+        and "customers" not in str(path)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_it_costs_itself(name: str, log_dir: Path, tmp_path: Path, kafkalog: Run):
+    """Rows and files of the others are those of a run over a directory without it."""
+    to = tmp_path / "to"
+    whole = kafkalog(*words_of(name, log_dir, to))
+    assert whole.status in (0, 9), whole
+    files = files_of(to)
+    for spoil in KINDS:
+        shutil.rmtree(log_dir)
+        shutil.copytree(EXAMPLE, log_dir)
+        with pytest.MonkeyPatch.context() as patch:
+            spoil(log_dir / VICTIM, patch)
+            done = kafkalog(*words_of(name, log_dir, to))
+        assert done.status == (PARTLY_DONE if name in WRITERS else 3), (spoil, done)
+        assert str(log_dir / VICTIM) in done.stderr + done.stdout.decode(), (spoil, done)
+        assert rows_of(done) == rows_of(whole), spoil
+        assert files_of(to) == files, spoil
+
+
+@pytest.mark.parametrize("name", OF_TOPIC)
+def test_it_is_not_touched_for_another_topic(
+    name: str, log_dir: Path, tmp_path: Path, kafkalog: Run
+):
+    to = tmp_path / "to"
+    whole = kafkalog(*words_of(name, log_dir, to, "--topic", "orders"))
+    assert whole.status == 0, whole
+    for spoil in KINDS:
+        shutil.rmtree(log_dir)
+        shutil.copytree(EXAMPLE, log_dir)
+        with pytest.MonkeyPatch.context() as patch:
+            spoil(log_dir / VICTIM, patch)
+            done = kafkalog(*words_of(name, log_dir, to, "--topic", "orders"))
+        assert (done.status, done.stdout, done.stderr) == (0, whole.stdout, whole.stderr), spoil
+
+
+def test_an_export_is_incomplete_without_it(log_dir: Path, tmp_path: Path, kafkalog: Run):
+    """No `_SUCCESS`; and where it is to be read again, the export does not pretend to have it."""
+    to = tmp_path / "to"
+    words = words_of("export", log_dir, to)
+    with pytest.MonkeyPatch.context() as patch:
+        failing(log_dir / VICTIM, patch)
+        kafkalog(*words)
+        assert not (to / "_SUCCESS").exists()
+        assert kafkalog(*words).status != 0
+    manifest = json.loads((to / "_kafkalog" / "manifest.json").read_text())
+    assert manifest["lacking"] == [str(log_dir / VICTIM)]
+    assert kafkalog(*words).status == 4
+    assert not (to / "_SUCCESS").exists()
+
+
+def test_an_appending_export_continues_it(log_dir: Path, tmp_path: Path, kafkalog: Run):
+    """It is neither gone nor passed over: the next commit that can read it has all of it."""
+    to = tmp_path / "to"
+    words = words_of("append", log_dir, to)
+    for spoil in (unlistable, failing):
+        with pytest.MonkeyPatch.context() as patch:
+            spoil(log_dir / VICTIM, patch)
+            assert kafkalog(*words).status == PARTLY_DONE
+    done = kafkalog(*words)
+    assert done.status == 0, done
+    rows = [
+        json.loads(line)
+        for path in to.rglob("*.ndjson")
+        if "topic=customers" in str(path)
+        for line in path.read_text().splitlines()
+    ]
+    assert len({row["offset"] for row in rows}) == len(rows) == 60
+    commits = sorted((to / "_kafkalog" / "commits").iterdir())
+    assert all(not json.loads(one.read_text())["increment"]["gaps"] for one in commits)
+    assert all(not json.loads(one.read_text())["increment"]["gone"] for one in commits)
+    with pytest.MonkeyPatch.context() as patch:  # what was read stays where it was
+        unlistable(log_dir / VICTIM, patch)
+        assert kafkalog(*words).status == PARTLY_DONE
+    assert kafkalog(*words).status in (0, 9)
+
+
+def test_a_small_file_that_cannot_be_read_costs_no_record(
+    log_dir: Path, tmp_path: Path, kafkalog: Run
+):
+    """Leader epochs are in the batches as well."""
+    epochs = log_dir / VICTIM / "leader-epoch-checkpoint"
+    epochs.unlink()
+    epochs.symlink_to("/dev/zero")
+    done = kafkalog(*words_of("salvage", log_dir, tmp_path / "to"))
+    assert done.status == 0, done
+    rescued = tmp_path / "to" / "log" / VICTIM / log_of(Path()).name
+    assert rescued.read_bytes() == log_of(EXAMPLE / VICTIM).read_bytes()
+
+
+@pytest.mark.parametrize("spoil", [failing, device, pipe, broken_link, directory])
+@pytest.mark.parametrize("more", [(), ("--salvage",), ("--copy", "copy")])
+def test_a_source_of_a_resurrection_that_cannot_be_read(
+    spoil: Any, more: tuple[str, ...], log_dir: Path, tmp_path: Path, kafkalog: Run
+):
+    """It is named, not the target; nothing is there afterwards, and the disk is not filled."""
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(log_dir / VICTIM, patch)
+        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", *more)
+        assert done.status == 3, done
+        assert str(log_of(log_dir / VICTIM)) in done.stderr
+        assert not (tmp_path / "to").exists()
+        done = kafkalog("resurrect", log_dir, "--to", tmp_path / "to", "--topic", "orders", *more)
+    assert done.status == 0, done
