@@ -105,6 +105,11 @@ class Broker(NamedTuple):
         finally:
             consumer.close()
 
+    def await_groups(self) -> None:
+        """Wait for what is created before the first answer; `replay` waits only a minute."""
+        admin = self.admin  # ends before the broker: librdkafka may hang where it ends after it
+        until(lambda: admin.describe_consumer_groups(["reader"])["reader"].exception() is None)
+
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         admin = self.admin
         answers = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -117,9 +122,7 @@ def target(brokers: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One broker for all tests; it has no topics at first."""
     with brokers.on(tmp_path_factory.mktemp("target") / "log") as running:
         broker = Broker(f"127.0.0.1:{running.port}", count())
-        admin = broker.admin
-        # It creates a topic before it answers about groups, and `replay` waits only a minute.
-        until(lambda: admin.describe_consumer_groups(["reader"])["reader"].exception() is None)
+        broker.await_groups()
         yield broker
 
 
