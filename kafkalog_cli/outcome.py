@@ -274,7 +274,7 @@ class Outcome:
         from kafkalog.living import gone_partition
 
         place = gone_partition(error)
-        if place is None or place in self._named:
+        if place is None or place in self._named or os.path.dirname(place) not in self._named:
             return None
         elsewhere = (os.path.join(one, os.path.basename(place)) for one in self._named)
         return None if any(map(os.path.exists, elsewhere)) else place

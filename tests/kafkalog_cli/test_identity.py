@@ -31,7 +31,7 @@ TOPICS = ("orders", "__consumer_offsets", "__transaction_state")
 LIVE = {name: f"{letter * 21}A" for name, letter in zip(TOPICS, "KLM", strict=True)}
 DEAD = {name: f"{letter * 21}A" for name, letter in zip(TOPICS, "VWX", strict=True)}
 CLUSTER, OTHER_CLUSTER = "c" * 22, "d" * 22
-MARK = "marked"
+MARK = "of-the-newer-one"
 """In records that only the second PATH has: a value, a group and a transactional id."""
 UUID = "ab" * 16
 
