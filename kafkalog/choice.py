@@ -16,6 +16,7 @@ from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import UsageError, on_left_out
 from kafkalog.identity import image_of, newest_metadata, node_of, topic_id_of
 from kafkalog.paths import file_system
+from kafkalog.paths.uris import is_object
 from kafkalog.targets import partitions_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def paths_of_others(
     for one in partitions:
         if one.is_served or not dead:
             topics[one.topic].append(one)
-    examined = [one for some in topics.values() if len(some) > 1 or len(nodes) > 1 for one in some]
+    examined = [
+        one for some in topics.values() if len(nodes) > 1 or _may_differ(some) for one in some
+    ]
     ids = _ids_of(examined)
     image: ClusterImage | None = None
     if len(nodes) > 1 or any(len(_stated(some, ids)) > 1 for some in topics.values()):
@@ -136,6 +139,18 @@ def paths_of_others(
             left_out.update(one.path for one in group)
             _tell(f"{words} left out: {_some([one.path for one in group])}")
     return left_out
+
+
+def _may_differ(found: Sequence[PartitionDir]) -> bool:
+    """Return whether the directories of a name may be of several topics.
+
+    In one log directory of a store they are taken for one: each file would be a request.
+    """
+    one = found[0]
+    if not is_object(one.path) or (one.name is not None and one.name.uid):
+        return len(found) > 1
+    places = {(other.partition, other.log_dir) for other in found}
+    return len({number for number, _ in places}) < len(found) or len({at for _, at in places}) > 1
 
 
 def _ids_of(partitions: Sequence[PartitionDir]) -> dict[str, str | None]:

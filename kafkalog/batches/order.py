@@ -55,6 +55,8 @@ class Order:
             unknown; called for a last batch after a gap only, since it may read files.
         noted_epoch: returns the epoch of an offset by leader-epoch-checkpoint, None if it does not
             say; called at the first batch, at a last one of another epoch, and at contradictions.
+        is_log: whether it is one; a KRaft snapshot has its epoch in its name, and no broker looks
+            at those of its batches.
         epoch: of the batch before, `NO_EPOCH` if unknown.
         tied: position of a batch that contradicts the one before it as much as that one it.
 
@@ -75,11 +77,12 @@ class Order:
         *,
         end_limit: Callable[[], int] | None = None,
         noted_epoch: Callable[[int], int | None] = lambda _: None,
+        is_log: bool = True,
         check_crc: bool = True,
     ) -> None:
         self.next_offset, self.high, self.tied = low, high, NOWHERE
         self.end_limit, self._noted_epoch, self.epoch = end_limit, noted_epoch, c.NO_EPOCH
-        self._source, self._low = source, low
+        self._source, self._low, self.is_log = source, low, is_log
         self.frames = Frames(source, end, check_crc=check_crc)
         # What lies ahead is looked at twice, which must not use up the effort for searches.
         self._ahead = Frames(source, end, check_crc=True)
@@ -92,7 +95,9 @@ class Order:
         Positions must be requested in ascending order.
         """
         found = self._placed(position)
-        return self._aged(found) if isinstance(found, Batch) and found.is_sound else found
+        if self.is_log and isinstance(found, Batch) and found.is_sound:
+            return self._aged(found)
+        return found
 
     def _placed(self, position: int) -> Batch | Defect:
         """Return what is at a position, with its true offsets if these are known."""
@@ -164,7 +169,7 @@ class Order:
         if witnesses:
             return _lower(witnesses[0].base_offset, self.high)
         is_last_after_gap = self.high is None and batch.base_offset != self.next_offset
-        if is_last_after_gap and self.end_limit is not None:
+        if is_last_after_gap and self.end_limit is not None and not _is_wrapper(batch):
             limit = self.end_limit()
             # Where the log has grown past that in another way, it says nothing.
             return limit if self.next_offset + _length(batch) <= limit else None

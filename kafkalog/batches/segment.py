@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from formats import constants as c
+from formats.file_names import FileKind
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.batches.order import Order
 from kafkalog.errors import DataError
@@ -156,6 +157,7 @@ class OpenSegment:
             self.high,
             end_limit=lambda: self.end_limit,
             noted_epoch=self._noted_epoch,
+            is_log=self.segment.log.name.kind != FileKind.KRAFT_SNAPSHOT,
             check_crc=check_crc,
         )
 

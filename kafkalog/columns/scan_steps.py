@@ -126,7 +126,7 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
         return 0
     headers = chunk.headers
     base, last = headers[k.BASE_OFFSET, :count], headers[k.LAST_OFFSET, :count]
-    epochs = headers[k.EPOCH, :count]
+    epochs = headers[k.EPOCH, :count] if order.is_log else np.full(count, c.NO_EPOCH)
     following = chunk.following if count == chunk.count else chunk.place_of(count)
     high = c.INT64_MAX if order.high is None else order.high
     fits = last >= base
@@ -135,11 +135,14 @@ def in_order(order: Order, chunk: Chunk, count: int) -> int:
     if order.epoch == c.NO_EPOCH:
         fits[0] &= order.agrees(int(base[0]), int(epochs[0]))
     if following is not None:
-        fits[-1] &= last[-1] < min(following[0], high) and epochs[-1] <= following[1]
+        fits[-1] &= last[-1] < min(following[0], high)
+        fits[-1] &= epochs[-1] <= following[1] or not order.is_log
     else:  # before damage: judged by what comes after that; after a gap: by where the log ends
         fits[-1] &= chunk.position + chunk.size_bytes == order.frames.end and last[-1] < high
         before = order.next_offset if count == 1 else int(last[-2]) + 1
-        fits[-1] &= base[-1] == before or order.high is not None
+        magic, attributes = headers[k.MAGIC, count - 1], headers[k.ATTRIBUTES, count - 1]
+        is_wrapper = magic < 2 and attributes & c.COMPRESSION_MASK != 0
+        fits[-1] &= base[-1] == before or order.high is not None or is_wrapper
         epoch = order.epoch if count == 1 else epochs[-2]
         fits[-1] &= epoch in (c.NO_EPOCH, epochs[-1]) or order.agrees(
             int(base[-1]), int(epochs[-1])

@@ -125,7 +125,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-STATUSES = {"`verify --level deep`": 1, "`recover`": 1}
+STATUSES = {"`verify --level deep`": 1}
 """Those with findings: the batches are larger than a broker takes by default."""
 
 
