@@ -151,7 +151,7 @@ def test_sizes_and_offsets_are_those_of_ls(
 def test_findings_and_next_starts_are_those_of_verify(
     page: chromium.Page, log_dir: Path, kafkalog: Any
 ) -> None:
-    given = rows(kafkalog, "verify", "--level", "quick", log_dir)
+    given = rows(kafkalog, "verify", log_dir)
     expected = sorted(
         (row["severity"], row["reference"], number(row["offset"]), number(row["position"]))
         for row in of_type(given, "defect")

@@ -192,7 +192,7 @@ def test_a_torn_end_stays_if_the_log_was_closed_cleanly(
     rows = facts.to_html().split('id="next-start-table"')[1].split("</table>")[0]
     assert said in rows
 
-    [plan] = [one.plan for one in kafkalog.recover(partition)]
+    [plan] = [one.plan for one in kafkalog.recover(partition, mode="unclean")]
     assert plan.verdict == Verdict.TRUNCATE, "an unclean start would"
     assert plan.while_marked is not None
     assert plan.while_marked.verdict == Verdict.NOTHING

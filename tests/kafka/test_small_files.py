@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import LogDirListing, list_partition, open_path
-from kafkalog.recovery import log_dir_refusals
+from kafkalog.recovery import NodeDir, NodeStart
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producers import LeaderEpochs
@@ -94,8 +94,8 @@ def ours(path: Path) -> tuple[str | None, Any]:
         return None, None
     log_dir = open_path(str(path.parent))
     assert isinstance(log_dir, LogDirListing)
-    for refusal in log_dir_refusals(log_dir):
-        return refusal.error, None
+    for found_here in NodeStart([NodeDir(log_dir)]).refusals:
+        return found_here.refusal.error, None
     try:
         found = read_offset_checkpoint(str(path))
     except CorruptDataError:

@@ -44,7 +44,7 @@ def make_logs(log_dir: Path) -> None:
             batches = [batch(n, values) for n in range(base, base + half, 5)]
             write_log(log_dir / f"orders-{number}", *batches, name=f"{base:020}")
         (log_dir / f"orders-{number}" / "partition.metadata").write_text(
-            f"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA{number}g\n"
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA1g\n"
         )
     ids = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     (log_dir / "meta.properties").write_text(ids)

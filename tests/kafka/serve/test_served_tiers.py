@@ -15,8 +15,10 @@ from tests.kafkalog.server.wire import Wire
 from tests.packed_tiers import Packing, new_key, pack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.conftest import Result
     from tests.kafka.serve.served import Server
 
 pytestmark = pytest.mark.kafka
@@ -133,8 +135,13 @@ def test_segments_that_leave_the_log_directory_are_read_from_the_tier(
     assert got["read_committed", name] == recorded(tiered, name, "read_committed")
 
 
-def test_two_topics_of_one_name_are_not_mixed(tiered: Tiered, tmp_path: Path) -> None:
-    """A topic was deleted and created again: the log directory decides which one is served."""
+def test_two_topics_of_one_name_are_not_mixed(
+    tiered: Tiered, tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """A topic was deleted and created again: the log directory decides which one is served.
+
+    The tier alone does not, and nothing is served.
+    """
     tier = tmp_path / "tier"
     for path in tiered.tier.iterdir():
         shutil.copytree(path, tier / path.name)
@@ -144,7 +151,6 @@ def test_two_topics_of_one_name_are_not_mixed(tiered: Tiered, tmp_path: Path) ->
     with running_serve([tiered.log_dir, tier], place) as server, Wire(server.endpoint) as wire:
         for special, offset in tiered.told["plain-0"]["specials"].items():
             assert listed(wire, "plain-0", SPECIALS[special])["offset"] == offset
-    with running_serve([tier], tmp_path / "alone") as server, Wire(server.endpoint) as wire:
-        [topic] = wire.tell("Metadata", 12, topics=None)["topics"]
-        assert topic["name"] == "transactions"
-    assert "2 topics plain" in server.stderr.read_text()
+    refused = kafkalog("serve", tier)
+    assert refused.status == 2
+    assert "The topic plain has different topic ids" in refused.stderr
