@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import DirectoryState
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import UsageError, on_left_out
-from kafkalog.identity import image_of, newest_metadata, node_of, topic_id_of
+from kafkalog.identity import image_of, newest_metadata, properties_of, topic_id_of
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.targets import partitions_of
@@ -86,17 +86,17 @@ def require_one_cluster(partitions: Iterable[PartitionDir]) -> set[int | None]:
     )
     if len(log_dirs) < 2:
         return {None}
-    nodes = {log_dir: node_of(log_dir) for log_dir in log_dirs}
+    nodes = {log_dir: properties_of(log_dir) for log_dir in log_dirs}
     places: dict[str, list[str]] = defaultdict(list)
-    for log_dir, (cluster, _) in nodes.items():
-        if cluster is not None:
-            places[cluster].append(log_dir)
+    for log_dir, found in nodes.items():
+        if found is not None and found.cluster_id is not None:
+            places[found.cluster_id].append(log_dir)
     if len(places) > 1:
         raise UsageError(
             f"These are log directories of {len(places)} clusters: {_listed(places)}.",
             hint="Give those of one cluster.",
         )
-    return {node for _, node in nodes.values()}
+    return {None if found is None else found.node_id for found in nodes.values()}
 
 
 def paths_of_others(
@@ -142,9 +142,9 @@ def paths_of_others(
 
 
 def _may_differ(found: Sequence[PartitionDir]) -> bool:
-    """Return whether the directories of a name may be of several topics.
+    """Return whether to compare the topic ids of directories with one name.
 
-    In one log directory of a store they are taken for one: each file would be a request.
+    Those in one log directory of a store are not compared: each id costs a request.
     """
     one = found[0]
     if not is_object(one.path) or (one.name is not None and one.name.uid):

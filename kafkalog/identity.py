@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.errors import DataError
-from kafkalog.text_files import read_meta_properties, read_topic_id
+from kafkalog.text_files import MetaProperties, read_meta_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,15 +29,15 @@ def topic_id_of(partition: PartitionDir) -> str | None:
 
 def cluster_id_of(log_dir: str) -> str | None:
     """Return the id of the cluster in `meta.properties`; None without one."""
-    return node_of(log_dir)[0]
+    found = properties_of(log_dir)
+    return None if found is None else found.cluster_id
 
 
-def node_of(log_dir: str) -> tuple[str | None, int | None]:
-    """Return the ids of cluster and node in `meta.properties`, as far as they are there."""
-    with suppress(DataError):
-        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-        return found.cluster_id, found.node_id
-    return None, None
+def properties_of(log_dir: str) -> MetaProperties | None:
+    """Return the contents of `meta.properties`; None if it is missing or unreadable."""
+    with suppress(DataError):  # `verify` reports it
+        return read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+    return None
 
 
 def newest_metadata(metadata: Iterable[PartitionDir]) -> PartitionDir | None:

@@ -11,20 +11,19 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from formats import file_names
 from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
-from kafkalog.identity import image_of, newest_metadata, topic_id_of
+from kafkalog.identity import image_of, newest_metadata, properties_of, topic_id_of
 from kafkalog.log_dir import PartitionDir, list_partition
-from kafkalog.text_files import MetaProperties, read_meta_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.cluster_image.model import Partition
+    from kafkalog.text_files import MetaProperties
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -49,8 +48,8 @@ def in_sync(partition: PartitionDir, end_of: Callable[[PartitionDir], int]) -> I
     Cost:
         Reads the metadata log once, and the end of each copy.
     """
-    own = _node_of(partition.log_dir)
-    if own is None:
+    own = properties_of(partition.log_dir)
+    if own is None or own.node_id is None:
         return InSync(reason="no meta.properties says whose copy this is")
     image = _newest_image(partition, own.cluster_id)
     if isinstance(image, str):
@@ -82,18 +81,11 @@ def _log_dirs(partition: PartitionDir) -> Iterator[str]:
     yield from dict.fromkeys((partition.log_dir, *partition.log_dirs))
 
 
-def _node_of(log_dir: str) -> MetaProperties | None:
-    with suppress(DataError):
-        found = read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-        return found if found.node_id is not None else None
-    return None
-
-
 def _newest_image(partition: PartitionDir, cluster_id: str | None) -> ClusterImage | str:
     """Return the image of the cluster's newest metadata log, or why it says nothing."""
     found = []
     for log_dir in _log_dirs(partition):
-        node = _node_of(log_dir)
+        node = properties_of(log_dir)
         if node is not None and node.cluster_id == cluster_id:
             with suppress(DataError):
                 found.append(list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA}-0")))
@@ -122,7 +114,7 @@ def _copy(
     assigned = dict(zip(found.replicas, found.directories, strict=False)).get(node)
     copies = []
     for log_dir in _log_dirs(partition):
-        other = _node_of(log_dir)
+        other = properties_of(log_dir)
         if other is None or (other.node_id, other.cluster_id) != (node, own.cluster_id):
             continue
         with suppress(DataError):

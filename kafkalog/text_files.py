@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from formats import file_names
 from formats.file_names import (
@@ -328,18 +328,26 @@ def read_meta_properties(path: str) -> MetaProperties:
     return found
 
 
-class NoTopicIdError(CorruptDataError):
-    """Kafka cannot read a topic id from `partition.metadata`.
+class KafkaReadError(CorruptDataError):
+    """Kafka cannot read a small file.
 
     Args:
         message: what is wrong.
         path: path of the file.
-        thrown: simple name of Kafka's exception.
+        thrown: simple name of Kafka's exception; None for the usual one.
     """
 
-    def __init__(self, message: str, path: str, thrown: str = "KafkaStorageException") -> None:
+    usual: ClassVar[str]
+
+    def __init__(self, message: str, path: str, thrown: str | None = None) -> None:
         super().__init__(message, reference="file-malformed", path=path)
-        self.thrown = thrown
+        self.thrown = thrown or self.usual
+
+
+class NoTopicIdError(KafkaReadError):
+    """Kafka cannot read a topic id from `partition.metadata`."""
+
+    usual = "KafkaStorageException"
 
 
 def read_topic_id(path: str) -> str:
@@ -395,18 +403,10 @@ def uuid_bytes(text: str) -> bytes | None:
     return decoded if len(decoded) == _UUID_BYTES else None
 
 
-class QuorumStateError(CorruptDataError):
-    """Kafka cannot read `quorum-state`.
+class QuorumStateError(KafkaReadError):
+    """Kafka cannot read `quorum-state`."""
 
-    Args:
-        message: what is wrong.
-        path: path of the file.
-        thrown: simple name of Kafka's exception.
-    """
-
-    def __init__(self, message: str, path: str, thrown: str = "UncheckedIOException") -> None:
-        super().__init__(message, reference="file-malformed", path=path)
-        self.thrown = thrown
+    usual = "UncheckedIOException"
 
 
 def read_quorum_state(path: str) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def removed(*names: str) -> Callable[[Path], object]:
 
 
 def cut(name: str, size: int) -> Callable[[Path], object]:
-    """Keep so many bytes of a file; with a negative number, drop so many."""
+    """Keep the first bytes of a file; a negative number drops as many from its end."""
     return lambda root: (root / name).write_bytes((root / name).read_bytes()[:size])
 
 
@@ -273,7 +273,7 @@ STATES = {
     "future copy where it is assigned": State(
         both(renamed("d2/payments-0", f"d2/{FUTURE}"), copied(f"d2/{FUTURE}", "d1/payments-0")),
         promoted=True),
-    "future copy beside its partition": State(
+    "future copy next to its partition": State(
         copied("d2/payments-0", f"d2/{FUTURE}"), "KafkaStorageException", promoted=True),
     "two future copies": State(
         both(*(copied("d2/payments-0", f"{one}/{FUTURE}") for one in ("d1", "d2"))), STATE,

@@ -194,8 +194,8 @@ def _evaluate(expression: Any, schema: Any) -> None:
     """Raise `UsageError` if an expression cannot be a filter on these columns."""
     try:
         ds.InMemoryDataset(schema.empty_table()).scanner(filter=expression)
+    # An unknown column, types that no function takes, something that is no expression.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
-        # An unknown column, types that no function takes, something that is no expression.
         words = str(error).partition("\n")[0].rstrip(".")
         raise UsageError(f"This is no filter on these columns: {words}.") from error
 

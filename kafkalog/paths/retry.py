@@ -146,10 +146,10 @@ def temporary(words: str, path: str, *, hint: str | None = None) -> TemporaryErr
 
 
 def is_busy(words: str) -> bool:
-    """Return whether the error text of a store names trouble that may pass."""
+    """Return whether a store's error text describes a temporary failure."""
     return _BUSY.search(words) is not None or is_unreachable(words)
 
 
 def is_unreachable(words: str) -> bool:
-    """Return whether the error text of a store names a failed connection."""
+    """Return whether a store's error text describes a failed connection."""
     return _UNREACHABLE.search(words) is not None

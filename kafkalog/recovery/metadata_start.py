@@ -95,7 +95,7 @@ def _read_image(
 
     Args:
         directory: the partition.
-        snapshot: its newest snapshot, None if there is none.
+        snapshot: its newest snapshot, or None.
         to_offset: the offset up to which that is read.
         log: what the start leaves of the log; None if it empties it.
     """

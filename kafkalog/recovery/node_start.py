@@ -530,7 +530,7 @@ def _refusal(one: NodeDir, error: str, message: str, finding: str | None) -> Nod
 
 
 def _metadata_of(one: NodeDir) -> PartitionDir | None:
-    """Return the directory of `__cluster_metadata-0`, None if there is none."""
+    """Return the directory of `__cluster_metadata-0`, or None."""
     return next(
         (
             partition

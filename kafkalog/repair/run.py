@@ -376,7 +376,7 @@ def _places_of(path: str) -> tuple[str, ...]:
 
 
 def _log_dir_at(path: str) -> str | None:
-    """Return the log directory at a path or around it, None if there is none."""
+    """Return the log directory at a path or around it, or None."""
     return log_dir_around(target_at(path, of_log=True))
 
 

@@ -108,7 +108,7 @@ def another(root: Path) -> list[Path]:
     return [*with_image(root), node(root / "b", DEAD)]
 
 
-def unnamed_beside_two(root: Path) -> list[Path]:
+def unnamed_among_two(root: Path) -> list[Path]:
     return [*with_image(root), node(root / "b", None), node(root / "c", DEAD, number=3)]
 
 
@@ -130,7 +130,7 @@ STATES: dict[str, tuple[str, Callable[[Path], list[Path]]]] = {
     "no id": (JOINED, lambda root: [*without_image(root), node(root / "b", None)]),
     "other id": (LEFT_OUT, another),
     "other id, stale metadata": (LEFT_OUT, stale_image),
-    "no id beside two": (LEFT_OUT, unnamed_beside_two),
+    "no id, two others": (LEFT_OUT, unnamed_among_two),
     "other id, no metadata": (
         REFUSED, lambda root: [*without_image(root), node(root / "b", DEAD)]
     ),
