@@ -152,7 +152,9 @@ class Writer(Generic[T]):
         terminal = terminal_width() if self._is_terminal else None
         upper = [column.below for column in self.view.columns].count(False)
         if terminal is None:
-            _put("".join(f"{row.rstrip()}\n" for row in self._aligned(columns)))
+            for row in self._aligned(columns):
+                _put(row.rstrip())
+                _put("\n")  # by itself: a row can take gigabytes, and one character would copy it
         elif self._width(len(widths)) <= terminal:
             for line in lines:
                 if cell_width(self._padded(line)) <= terminal:
