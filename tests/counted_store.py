@@ -7,25 +7,28 @@ is read, so that a store of hundreds of thousands of objects takes no time to fi
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import contextmanager
 from email.utils import formatdate
+from functools import partial
 from hashlib import md5
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMIbPxRfiCYEXAMPLE"
 BUCKET: Final = "logs"
 _KEYS_A_PAGE: Final = 1000
 MODIFIED: Final = 1_700_000_000
 _UP_TO: Final = "\U0010ffff"
+_GATHER_S: Final = 30.0  # then answers go out all the same, and a test sees that requests were few
 
 
 class CountedStore:
@@ -49,6 +52,8 @@ class CountedStore:
         self.port = 0
         self.at_once = self.at_once_max = 0
         self.connections: set[asyncio.Transport] = set()
+        self._gathered, self._held_names = 0, ""
+        self._held: list[Callable[[], None]] = []
         self.changed()
 
     def changed(self) -> None:
@@ -64,6 +69,30 @@ class CountedStore:
         """Clear the log of requests."""
         self.asked.clear()
         self.at_once_max = 0
+
+    def gather(self, count: int, names: str) -> None:
+        """Hold answers about objects of such names, a pattern, until `count` requests wait at once.
+
+        So how many a reader makes at once does not depend on how fast the machine is.
+        """
+        self.forget()
+        self._gathered, self._held_names = count, names
+
+    def hold(self, target: str, send: Callable[[], None]) -> bool:
+        """Return whether an answer is held; release all if enough requests wait."""
+        if self.at_once_max >= self._gathered:
+            self.release()
+            return False
+        is_held = bool(re.search(self._held_names, target.partition("?")[0]))
+        if is_held:
+            self._held.append(send)
+        return is_held
+
+    def release(self) -> None:
+        """Send the answers that are held."""
+        self._gathered = 0
+        while self._held:
+            self._held.pop()()
 
     def uri(self, path: str) -> str:
         """Return the URI of a path, with all options that reading it needs."""
@@ -192,7 +221,12 @@ class _Connection(asyncio.Protocol):
             answer = text.encode() + (b"" if method == "HEAD" else body)
             self._store.at_once += 1
             self._store.at_once_max = max(self._store.at_once, self._store.at_once_max)
-            asyncio.get_running_loop().call_later(self._store.delay_s, self._send, answer)
+            held = self._store.hold(target, partial(self._send, answer))
+            loop = asyncio.get_running_loop()
+            if held:
+                loop.call_later(_GATHER_S, self._store.release)
+            else:
+                loop.call_later(self._store.delay_s, self._send, answer)
 
     def _send(self, answer: bytes) -> None:
         self._store.at_once -= 1

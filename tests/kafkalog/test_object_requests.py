@@ -73,6 +73,7 @@ def test_manifests_are_read_side_by_side(tmp_path: Path) -> None:
     chunked._manifest.cache_clear()  # a process keeps the manifests that it has read
     with counted_store(files, 0.05) as store:
         object_store.forget()
+        store.gather(2, "rsm-manifest$")
         path = file_system.normalize(store.uri(f"tier/{directory.relative_to(tier)}"))
         found = list_partition(path)
         assert [entry.name.kind for entry in found.files] == [FileKind.MANIFEST] * len(files)
