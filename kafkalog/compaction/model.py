@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
-MAP_MEMORY: Final = 128 << 20
-"""Bytes of Kafka's offset map by default: `log.cleaner.dedupe.buffer.size`, one thread."""
 
 
 @dataclass(frozen=True, slots=True)
