@@ -136,7 +136,7 @@ def export(
     )] = False,
     compact_below: Annotated[str | None, typer.Option(
         "--compact-below", metavar="SIZE",
-        help="Afterwards merge smaller Parquet files of the table, up to this size.",
+        help="Afterwards merge smaller files of a Delta or Iceberg table, up to this size.",
     )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Keep appending, at this interval.",
@@ -169,7 +169,8 @@ def export(
     DIR/_kafkalog/commits (with delta also in the Delta log), with the next offset of each partition
     by topic id, so nothing is exported twice. Records that were deleted before they could be
     exported end the run with status 4; --allow-gaps commits the rest and lists what is missing,
-    with status 1. Columns may be added from run to run. --compact-below merges small files.
+    with status 1. Columns may be added from run to run. --compact-below merges small files
+    of Delta and Iceberg.
 
     --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
     the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or an SQLite
