@@ -22,7 +22,6 @@ from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     anatomy,
-    cleaner_steps,
     compactions,
     compared,
     disk_usage,
@@ -83,7 +82,6 @@ COMMANDS = (
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
     f"du {LOG_DIR}/orders-0 --forecast --now 2024-01-01T01:00:00Z --config retention.bytes=20000",
-    f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --explain --limit 1",
     f"groups {LOG_DIR}",
     f"groups {LOG_DIR} --diff 0",
     f"where {LOG_DIR} --group billing",
@@ -102,7 +100,7 @@ OBJECT_TYPES = {
     one.name: one
     for family in (
         listing, records, side_files, anatomy, lookups, objects, findings, explanations, repairs,
-        salvaged, retention, trims, rolls, compactions, cleaner_steps, disk_usage, undone, replayed,
+        salvaged, retention, trims, rolls, compactions, disk_usage, undone, replayed,
         profiles, exported, groups, found, compared, metadata, overviews, resurrected,
     )
     for one in vars(family).values()

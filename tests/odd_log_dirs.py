@@ -1,4 +1,4 @@
-"""Log directories as public repositories hold them: old, cut short, cloned, or left by a crash.
+"""Log directories as public repositories hold them: old, cut short, or left by a crash.
 
 Made from a seed with struct alone; nothing here comes from kafkalog.
 """
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEADING = "#\n#Sat Nov 21 03:13:47 UTC 2020\n"
-POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n"
 SECOND_MS = 1000
 
 
@@ -30,13 +29,11 @@ class OddLogDir:
         name: the name of the kind.
         make: writes it to a path.
         findings: the expected findings above a note; none for what a broker wrote.
-        is_loadable: whether Kafka's loader can be asked about its partitions.
     """
 
     name: str
     make: Callable[[Path, random.Random], None]
     findings: frozenset[str] = frozenset()
-    is_loadable: bool = True
 
 
 @dataclass
@@ -145,17 +142,6 @@ def named_cluster(root: Path, rng: random.Random) -> None:
     of_kraft(root, rng, rng.choice(("my-cluster", "dev", "5L6g3nShT-eMCtK--X86sw!", "a b")))
 
 
-def cloned(root: Path, rng: random.Random) -> None:
-    """Git LFS pointers in the place of all binary files, and sometimes of others."""
-    of_kraft(root, rng)
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".log", ".index", ".timeindex") or (
-            path.is_file() and rng.random() < 0.3
-        ):
-            digest, size = rng.randbytes(32).hex(), path.stat().st_size
-            path.write_text(POINTER.format(digest=digest, size=size))
-
-
 def emptied(root: Path, rng: random.Random) -> None:
     """The machine stopped before the small files were on disk.
 
@@ -211,7 +197,6 @@ ODD_LOG_DIRS = (
     OddLogDir("of-zookeeper", of_zookeeper),
     OddLogDir("before-time-indexes", before_time_indexes),
     OddLogDir("named-cluster", named_cluster),
-    OddLogDir("cloned", cloned, frozenset({"git-lfs-pointer"}), is_loadable=False),
     OddLogDir("emptied", emptied, frozenset({"log-dir-not-formatted", "leader-epochs-missing"})),
     OddLogDir("overlapping", overlapping, frozenset({"segments-overlap"})),
     OddLogDir("in-mid-swap", in_mid_swap),

@@ -21,7 +21,7 @@ from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kafkalog.log_dir import PartitionDir
 
@@ -79,14 +79,8 @@ class SegmentWrites:
     damage: str | None
 
 
-def writes_of(
-    partition: PartitionDir, progress: Callable[[int], None] | None = None
-) -> Iterator[SegmentWrites]:
+def writes_of(partition: PartitionDir) -> Iterator[SegmentWrites]:
     """Yield how each segment of a partition was written.
-
-    Args:
-        partition: the directory.
-        progress: called with the number of bytes read since the last call.
 
     Raises:
         UnreadableError: a log cannot be read.
@@ -100,7 +94,6 @@ def writes_of(
         last_offset, last_time = segment.base_offset - 1, -(1 << 63)
         with Source(segment.log.path) as source:
             for found in batch_columns(source, Level.QUICK):
-                size = found.size_bytes or 0
                 if isinstance(found, BatchColumns):
                     headers = found.headers
                     firsts, lasts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
@@ -112,10 +105,8 @@ def writes_of(
                     in_time += int((times >= earlier).sum())
                     last_offset, last_time = int(lasts[-1]), int(times[-1])
                 else:
-                    bad += size
+                    bad += found.size_bytes or 0
                     damage = damage or found.reference
-                if progress is not None:
-                    progress(size)
             yield SegmentWrites(
                 source.path,
                 segment.base_offset,

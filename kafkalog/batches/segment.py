@@ -240,10 +240,10 @@ class OpenSegment:
         earlier = None if below is None else self.index_entry(below.offset - 1)
         return earlier.position if earlier else 0
 
-    def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
+    def scan_from(self, offset: int) -> Iterator[Batch | Defect]:
         """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
-        return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
+        return scan_batches(self.source, entry.position if entry else 0)
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield the batches from a position on, with their true offsets; pass over defects."""

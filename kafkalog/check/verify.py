@@ -16,7 +16,6 @@ from kafkalog.check.schedule import Schedule, Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError
 from kafkalog.indexes import ENTRY_SIZES
-from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
@@ -81,7 +80,6 @@ class Verification:
         self._watch = watch
         self._read = read
         self._remote = remote
-        self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given individually
@@ -141,15 +139,12 @@ class Verification:
     ) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
-        if isinstance(target, FileEntry) and pointers_among([target]):
-            yield pointer_defect(target.path, [target])
-        elif isinstance(target, FileEntry):
+        if isinstance(target, FileEntry):
             yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
             from kafkalog.check.identity import around
 
             walked_alone = yield from self._contained_partition(target)
-            yield from self._told_pointers(target.path)
             if target.path not in self.put_off:
                 self._partitions.append(around(walked_alone))
         else:
@@ -157,12 +152,10 @@ class Verification:
             from kafkalog.check.moments import judged_together, look_at_log_dir
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
-            self._pointers += pointers_among(target.files)
             yield from self._judged(target.path, target, lambda: look_at_log_dir(target), _top)
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
-            yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             checked = CheckedLogDir(target, walked)
@@ -230,12 +223,6 @@ class Verification:
         from kafkalog.check.registry import FAILED, contained
 
         failed = CheckedPartition(directory)
-        is_listed = directory.is_remote and self.level == Level.QUICK
-        pointers = [] if is_listed else pointers_among(directory.files)
-        if pointers:
-            self._pointers += pointers
-            failed.is_judged = False
-            return failed
         if self._watch is not None:
             return (yield from self._partition(directory))
         checks = contained(self._partition(directory), directory.path, "The checks", failed)
@@ -249,12 +236,6 @@ class Verification:
                 return partition
             is_judged &= defect.reference != FAILED
             yield defect
-
-    def _told_pointers(self, path: str) -> Iterator[Defect]:
-        """Yield one finding about the Git LFS pointers that were met below a path."""
-        if self._pointers:
-            yield pointer_defect(path, self._pointers)
-            self._pointers = []
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batches import CheckedPartition
@@ -322,7 +303,6 @@ def _top(walk: Walk, target: LogDirListing, _reading: int) -> Generator[Defect, 
             path = os.path.join(target.path, name)
             detail = "This is not the name of a partition; a broker does not start with it."
             yield make_defect("directory-unknown", path, detail)
-    pointers = pointers_among(target.files)
     for entry in target.files:
-        if entry.name.kind != FileKind.UNKNOWN and entry not in pointers:
+        if entry.name.kind != FileKind.UNKNOWN:
             yield from contained_all(entry.path, "The check", walk.file, entry)

@@ -40,7 +40,6 @@ def parquet_writer(
     file: BinaryIO,
     schema: Any,
     codec: str = CODEC,
-    level: int | None = None,
     unique: Collection[str] = (),
 ) -> Any:
     """Return a `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
@@ -49,7 +48,6 @@ def parquet_writer(
         file: where to write.
         schema: schema of the record batches.
         codec: `none`, `snappy`, `zstd`, `lz4` or `gzip`.
-        level: level of the codec; None for its default.
         unique: more columns whose values hardly repeat, by the names that Parquet gives them.
     """
     import pyarrow.parquet as pq
@@ -59,7 +57,6 @@ def parquet_writer(
         file,
         schema,
         compression=codec,
-        compression_level=level,
         use_dictionary=[
             name for name in _leaves(schema) if name not in {*_UNIQUE, *rising, *unique}
         ],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+_PATIENCE_S: Final = 60.0
 LARGE_SIZE: Final = 1 << 24
 """A batch that decompresses to more waits until its chunk is the first in line: one at a time."""
 
@@ -44,8 +45,7 @@ class Turnstile:
     forever.
     """
 
-    def __init__(self, patience_s: float = 60.0) -> None:
-        self._patience_s = patience_s
+    def __init__(self) -> None:
         self._change = threading.Condition()
         self._holder = 0
         self._depth = 0
@@ -55,7 +55,7 @@ class Turnstile:
         """Wait for the others, then make them wait."""
         me = threading.get_ident()
         with self._change:
-            self._change.wait_for(lambda: self._holder in (0, me), self._patience_s)
+            self._change.wait_for(lambda: self._holder in (0, me), _PATIENCE_S)
             self._holder = me
             self._depth += 1
         try:

@@ -219,7 +219,7 @@ def batch_columns(
 
 
 def regular_columns(
-    source: Source, level: Level, position: int, end: int, threads: int | None = None
+    source: Source, level: Level, position: int, end: int
 ) -> Generator[BatchColumns, None, None]:
     """Yield the batches from a position on, up to the first irregularity.
 
@@ -232,10 +232,8 @@ def regular_columns(
         level: as in `batch_columns`.
         position: position of a batch.
         end: where the log ends.
-        threads: as in `batch_columns`.
     """
-    threads = threads or fast_path.default_threads()
-    with _walk(source, level, threads, position, end) as walk:
+    with _walk(source, level, fast_path.default_threads(), position, end) as walk:
         for found in _up_to_failure(walk):
             assert not isinstance(found, Batch | Defect), "nobody judges"
             yield from walk.results(found)

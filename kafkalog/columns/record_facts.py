@@ -14,20 +14,13 @@ from formats import constants as c
 from kafkalog.batches.records import decode_records
 from kafkalog.columns.header_table import (
     COORDINATOR_EPOCH,
-    DISORDER,
     EMPTIED,
     FACT_FIELDS,
-    FIRST,
     FOUND,
-    INVALID_TIME,
-    LAST,
     MARKER_FIELDS,
     MARKER_TIMESTAMP,
     MARKER_TYPE,
     NO_MARKER,
-    OFFSET_OF_MAX,
-    TIME_MAX,
-    TOMBSTONE,
     UNREADABLE,
 )
 from kafkalog.errors import DataError, KafkaLogError
@@ -57,7 +50,11 @@ def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
 
 def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusals]:
     """Return facts, and which batches failed to decode; wrong checksums are skipped."""
+    from kafkalog.columns import fact_kernels as fk
+    from kafkalog.columns import kernels as k
+
     table = _no_facts(len(batches))
+    row = np.zeros((k.ROW_FIELDS, 1), np.int64)
     refusals: Refusals = []
     for i, batch in enumerate(batches):
         # Whatever its records say is not what was written.
@@ -66,13 +63,9 @@ def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusal
         table[FOUND, i] = 0
         try:
             for record in decode_records(source, batch):
-                _add(table[:, i], record.offset, record.timestamp)
-                if record.offset < 0:
-                    continue
-                if record.timestamp < c.NO_TIMESTAMP and table[INVALID_TIME, i] < 0:
-                    table[INVALID_TIME, i] = record.offset
-                if record.value is None and table[TOMBSTONE, i] < 0:
-                    table[TOMBSTONE, i] = record.offset
+                row[[k.ORDINAL, k.OFFSET, k.TIMESTAMP], 0] = i, record.offset, record.timestamp
+                row[k.VALUE_SIZE] = -1 if record.value is None else 0
+                fk.gather_facts.function(row, 1, table)  # its source, where it is not compiled
         except DataError as error:
             refusals.append((i, error))
     return table, refusals
@@ -164,19 +157,3 @@ def _marker_of(source: Readable, batch: Batch) -> tuple[int, int, int]:
                     return marker.type_id, -1, -1
                 return marker.type_id, epoch, record.timestamp
     return UNREADABLE, -1, -1
-
-
-def _add(facts: Table, offset: int, timestamp: int) -> None:
-    """Add one record to the facts, as `fact_kernels.gather_facts` does."""
-    found = int(facts[FOUND])
-    facts[FOUND] += 1
-    if found == 0:
-        facts[[FIRST, LAST, TIME_MAX, OFFSET_OF_MAX]] = offset, offset, timestamp, offset
-        return
-    if offset > facts[LAST]:
-        facts[LAST] = offset
-    elif facts[DISORDER] < 0:
-        facts[DISORDER] = found
-    facts[FIRST] = min(int(facts[FIRST]), offset)
-    if timestamp > facts[TIME_MAX]:
-        facts[TIME_MAX], facts[OFFSET_OF_MAX] = timestamp, offset

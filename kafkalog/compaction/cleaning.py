@@ -15,7 +15,7 @@ from kafkalog.batches.records import decode_records, hold_records
 from kafkalog.check.checkpoints import EMPTY_BATCH, why_not_rewritten
 from kafkalog.codecs import compress, crc32c
 from kafkalog.compaction.candidates import segments_between
-from kafkalog.compaction.model import Action, CleanedBatch, Dropped, Tally, read_otherwise
+from kafkalog.compaction.model import Action, Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import AbortedTransaction, Batch, Record, TimestampType
@@ -194,9 +194,6 @@ class Pass(CleaningPass):
         producers: the active producers at the log end.
         progress: called with the number of bytes read since the last call, for the map and again
             for the new segments.
-        mapped: called after each segment of the dirty part that the map has taken in.
-        cleaned: called with each batch and what became of it.
-        records: returns the records of a batch, as `hold_records` does.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -210,15 +207,9 @@ class Pass(CleaningPass):
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
-        mapped: Callable[[Segment, OffsetMap], None] | None = None,
-        cleaned: Callable[[CleanedBatch], None] | None = None,
-        records: Callable[[Source, Batch], list[Record]] = hold_records,
     ) -> None:
         super().__init__(log, config, cleanable, producers, progress)
         self._now_ms = now_ms
-        self._mapped = mapped
-        self._cleaned = cleaned
-        self._records = records
         self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
         self.map = self._build(cleanable)
         self.end_offset = self.map.latest_offset + 1
@@ -244,8 +235,6 @@ class Pass(CleaningPass):
             transactions,
             self.config.keys_max,
             self._progress,
-            self._mapped,
-            self._records,
         )
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
@@ -263,10 +252,7 @@ class Pass(CleaningPass):
                     # It was judged before: a defect now is a change behind our back.
                     if not isinstance(batch, Batch):
                         raise read_otherwise(batch.path, batch)
-                    data, found = self._clean(opened, batch, keep_legacy)
-                    self._count(found)
-                    if self._cleaned is not None:
-                        self._cleaned(found)
+                    data = self._clean(opened, batch, keep_legacy)
                     if self._progress is not None:
                         self._progress(batch.size_bytes)
                     if data:
@@ -282,9 +268,7 @@ class Pass(CleaningPass):
         with self._log.open_segment(segment) as opened:
             return opened.next_offset()
 
-    def _clean(
-        self, opened: OpenSegment, batch: Batch, keep_legacy: bool
-    ) -> tuple[bytes, CleanedBatch]:
+    def _clean(self, opened: OpenSegment, batch: Batch, keep_legacy: bool) -> bytes:
         """Return the bytes that replace a batch in the new segment, empty if it is dropped."""
         source = opened.source
         is_discardable = self._transactions.is_discardable(source, batch)
@@ -294,11 +278,10 @@ class Pass(CleaningPass):
         # the transaction ended (KIP-534).
         if batch.is_control:
             drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
-        is_last_of_producer = self._is_last_of_producer(batch)
         # As RETAIN_EMPTY in Cleaner.cleanInto: the sequence of a live producer guards against
         # duplicates, and the last offset of the round (since 3.9, KAFKA-17076) tells where the log
         # ended.
-        stays_empty = is_last_of_producer or batch.next_offset == self._upper
+        stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._upper
         records = 0
         kept: list[Record] = []
         dropped = Counter[Dropped]()
@@ -306,7 +289,7 @@ class Pass(CleaningPass):
             records = sum(1 for _ in decode_records(source, batch))
             dropped[Dropped.MARKER if batch.is_control else Dropped.ABORTED] = records
         else:
-            held = self._records(source, batch)
+            held = hold_records(source, batch)
             records = len(held)
             for record in held:
                 why = self._why_dropped(batch, record, drop_all=drop_all, keep_legacy=keep_legacy)
@@ -327,17 +310,12 @@ class Pass(CleaningPass):
         elif len(kept) == records and batch.magic >= 2 and not sets_horizon:
             action = Action.COPIED
         data = self._replacing(source, batch, action, kept, horizon)
-        return data, CleanedBatch(
-            batch,
-            action,
-            records,
-            len(kept),
-            dropped,
-            len(data),
-            horizon,
-            sets_horizon,
-            is_last_of_producer,
-        )
+        self.tally.records_read += records
+        self.tally.records_kept += len(kept)
+        self.tally.dropped.update(dropped)
+        self.tally.bytes_read += batch.size_bytes
+        self.tally.bytes_written += len(data)
+        return data
 
     def _replacing(
         self,
@@ -362,13 +340,6 @@ class Pass(CleaningPass):
             why_not_rewritten(batch, ((record.offset, record.timestamp) for record in kept))
         )
         return rewritten(batch, kept, horizon)
-
-    def _count(self, found: CleanedBatch) -> None:
-        self.tally.records_read += found.records
-        self.tally.records_kept += found.kept
-        self.tally.dropped.update(found.dropped)
-        self.tally.bytes_read += found.batch.size_bytes
-        self.tally.bytes_written += found.bytes_after
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.model import Batch, Defect
+    from kafkalog.model import Defect
     from kafkalog.offsets import LogOffset
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
-MAP_MEMORY: Final = 128 << 20
-"""Bytes of Kafka's offset map by default: `log.cleaner.dedupe.buffer.size`, one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,33 +172,6 @@ class Action(StrEnum):
     """It loses all records, and stays for the offsets and sequences in its header."""
     DROPPED = "dropped"
     """Nothing of it stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedBatch:
-    """A batch, and what a pass makes of it.
-
-    Attributes:
-        batch: the batch before.
-        action: what becomes of it.
-        records: number of its records.
-        kept: number of records that stay.
-        dropped: number of records that go, by reason.
-        bytes_after: its size afterwards.
-        horizon_ms: from when on its tombstones, or its marker, may go; None if it has none.
-        sets_horizon: whether this pass sets the horizon.
-        is_last_of_producer: whether a producer's state needs it: such a batch is emptied at most.
-    """
-
-    batch: Batch
-    action: Action
-    records: int
-    kept: int
-    dropped: Counter[Dropped]
-    bytes_after: int
-    horizon_ms: int | None
-    sets_horizon: bool
-    is_last_of_producer: bool
 
 
 class Skip(StrEnum):

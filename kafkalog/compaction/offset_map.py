@@ -22,11 +22,11 @@ from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.key_map import KeyMap, Keys
 from kafkalog.compaction.model import Cleanable, MapOutgrownError, read_otherwise
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
-from kafkalog.model import Batch, Level, Record
+from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Readable, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -74,8 +74,6 @@ def build_map(
     transactions: TransactionState,
     keys_max: int | None,
     progress: Callable[[int], None] | None = None,
-    mapped: Callable[[Segment, OffsetMap], None] | None = None,
-    records: Callable[[Source, Batch], Iterable[Record]] = decode_records,
 ) -> OffsetMap:
     """Build the map of the dirty part, up to the point where it is full.
 
@@ -86,8 +84,6 @@ def build_map(
         transactions: knows the aborted transactions of these segments.
         keys_max: the number of keys that the map takes.
         progress: called with the number of bytes read since the last call.
-        mapped: called after each segment, also after the one that filled the map.
-        records: returns the records of a batch, as `decode_records` does.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -105,14 +101,12 @@ def build_map(
                 has_no_keys = is_discardable or batch.is_control
                 # Aborted data must not supersede committed values, and the key of a marker is its
                 # type.
-                for record in () if has_no_keys else records(opened.source, batch):
+                for record in () if has_no_keys else decode_records(opened.source, batch):
                     if record.key is None or record.offset < first:
                         continue
                     # Before the put, for a known key, too: the map ends in the middle of a batch,
                     # at the last record that was put (Cleaner.buildOffsetMapForSegment).
                     if found.is_full:
-                        if mapped is not None:
-                            mapped(segment, found)
                         return found
                     found.put(record.key, record.offset)
                 if batch.last_offset >= first:
@@ -123,8 +117,6 @@ def build_map(
         # Also over the gap to the next segment, else a log that ends in a gap would stay dirty for
         # ever.
         found.latest_offset = bound - 1
-        if mapped is not None:
-            mapped(segment, found)
     return found
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import ExitStack
 
-    from kafkalog.compaction.explain import Explained
     from kafkalog.engine import Engine
     from kafkalog.targets import Listener
 
@@ -176,30 +175,6 @@ class CompactionRun(Maintenance):
         the next run, or the next start of a broker, finds either the old segments or the new ones.
         """
         return self._results(self._changing(), progress)
-
-    def explain(
-        self, limit: int, progress: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Candidate, Explained | KafkaLogError]]:
-        """Yield the steps of the cleaning of each partition; nothing is written.
-
-        Args:
-            limit: maximum number of batches of each new segment that have the same fate.
-            progress: called with the number of bytes read since the last call.
-
-        Raises:
-            KafkaLogError: the named partition cannot be compacted.
-        """
-        from kafkalog.compaction.explain import explain_partition
-
-        for candidate in self.wanted:
-            failures: list[KafkaLogError] = []
-            with contained(candidate.partition.path, failures.append):
-                for found in explain_partition(candidate, self.request, limit, progress):
-                    yield candidate, found
-            if failures and self.is_one:
-                raise failures[0]
-            for error in failures:
-                yield candidate, error
 
     def _results(
         self, run: Run | None, progress: Callable[[int], None] | None

@@ -37,11 +37,6 @@ _FILES: Final = (
               arises="A tool ran as root, or a file was restored as root.",
               example="It belongs to user 0, group 0, with mode 600: user 1000 cannot read and "
                       "write it."),
-    Reference("git-lfs-pointer", _D,
-              "Files are Git LFS pointers: three lines of text instead of the content.",
-              "It reads the pointers as data, and refuses to start or truncates the logs.",
-              "Fetch the content with `git lfs pull`, then check again.",
-              arises="A clone or archive of a repository lacks its Git LFS objects."),
     Reference("leftover-file", _N, "A file is left from an unfinished deletion or cleaning.",
               "It removes the file or finishes the work at its next start.",
               "`kafkalog recover` shows what will happen to it.",

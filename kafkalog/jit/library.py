@@ -20,7 +20,7 @@ from kafkalog.errors import UnsupportedError
 MODULES: Final = (
     "text.object_kernels", "text.kafka_kernels", "columns.kernels", "compaction.kernels",
     "columns.unpack_kernels", "compaction.pack_kernels", "columns.legacy_kernels",
-    "columns.fact_kernels", "columns.crc_kernels", "columns.byte_kernels", "roll.kernels",
+    "columns.fact_kernels", "columns.crc_kernels", "columns.byte_kernels",
     "typed.avro_kernels", "text.value_kernels",
 )  # fmt: skip
 """The modules that hold kernels; those that take longest to compile come first."""

@@ -8,7 +8,7 @@ the file follows. A run that was killed is continued by the next one, or its fil
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.documents import Anything, Fields, Text, read_document
 from kafkalog.errors import (
@@ -18,7 +18,6 @@ from kafkalog.errors import (
     NotFoundError,
     RefusedError,
     UnreadableError,
-    UsageError,
 )
 from kafkalog.lake.delta_log import (
     append_delta,
@@ -28,7 +27,6 @@ from kafkalog.lake.delta_log import (
     require_fitting,
 )
 from kafkalog.lake.evolution import Evolution, schema_from, schema_text
-from kafkalog.lake.file_compaction import merge_files, settle
 from kafkalog.lake.model import (
     COMMITS,
     DELETED,
@@ -51,7 +49,6 @@ from kafkalog.lake.plan import (
 )
 from kafkalog.lake.rejects import commit_rejects, rejects_place
 from kafkalog.lake.run import Export
-from kafkalog.lake.targets import LocalTarget
 from kafkalog.tables.model import fail
 
 if TYPE_CHECKING:
@@ -96,15 +93,6 @@ class Append(Export):
         max_rejects: int = 0, failed: Failed = fail,
     ) -> None:  # fmt: skip
         super().__init__(asked, to, fail_fast=fail_fast, max_rejects=max_rejects, failed=failed)
-        is_local = isinstance(self._target, LocalTarget)
-        if asked.compact_below is not None and not is_local:
-            raise UsageError(
-                "Plain files are merged in local directories: object stores exchange none.",
-                path=self._target.shown,
-                hint="--table-format iceberg",
-            )
-        is_plain = asked.table_format == TableFormat.FILES
-        self._plain = cast("LocalTarget", self._target) if is_local and is_plain else None
         self._allow_gaps = allow_gaps
         self.is_continued = False
 
@@ -163,8 +151,6 @@ class Append(Export):
     def _take_up(self, now: Plan) -> None:
         """Continue an interrupted run if possible; else begin what is new."""
         self._swept = self._target.sweep()
-        if self._plain is not None:
-            settle(self._plain)
         # The plan was made before the lock was held.
         if self._last_commit() != self._last:
             raise ChangedSinceError(
@@ -269,11 +255,6 @@ class Append(Export):
         size = self._asked.compact_below
         # The caller's next run, which adds what is new, merges too.
         if size is None or self.is_continued:
-            return
-        if self._plain is not None:
-            self._last_commit()  # it has the columns of the table
-            if self._before is not None:
-                self._merged = merge_files(self._plain, self._before, size, self._asked.writing)
             return
         for place in (self._target.shown, rejects_place(self._target.shown)):
             self._merged += merge_small(place, size, self._asked.writing)

@@ -32,7 +32,6 @@ PARTS: Final = f"{OWN}/parts"
 MANIFEST: Final = f"{OWN}/manifest.json"
 SUCCESS: Final = "_SUCCESS"
 COMMITS: Final = f"{OWN}/commits"
-MERGES: Final = f"{OWN}/merges"
 DELETED: Final = "deleted-while-reading"
 """The reference of what was deleted between the plan and the reading."""
 REJECTS: Final = "_rejects"
@@ -49,11 +48,6 @@ def entry_name(number: int) -> str:
 def commit_name(number: int) -> str:
     """Return the name of the file that makes an increment part of a table."""
     return f"{COMMITS}/{number:08d}.json"
-
-
-def merge_name(number: int) -> str:
-    """Return the name of the file that lets merged files of a table count instead of others."""
-    return f"{MERGES}/{number:08d}.json"
 
 
 def local_catalog(directory: str) -> dict[str, str]:

@@ -31,8 +31,11 @@ def require_what_applies(asked: ExportRequest) -> None:
     if asked.compact_below is not None:
         if not asked.append:
             raise UsageError("Files are merged in tables that grow.", hint="Add --append.")
-        if asked.writing.form != FileFormat.PARQUET:
-            raise UsageError(f"Files of Parquet are merged, not those of {asked.writing.form}.")
+        if asked.table_format == TableFormat.FILES:
+            raise UsageError(
+                "Small files are merged in tables of Delta and Iceberg.",
+                hint="Add --table-format delta or iceberg, or leave out --compact-below.",
+            )
     request = asked.request
     bounds, table = request.bounds, request.table
     has_times = bounds.from_time is not None or bounds.to_time is not None

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from functools import cache
-from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import UnsupportedError
 from kafkalog.model import Severity
-from kafkalog.overview.cache import cache_directory, keep, read_kept
 from kafkalog.overview.charts import charts_of
 from kafkalog.overview.content_tables import (
     codec_table,
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
 
 # The bundle keeps its exports to itself otherwise.
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
-_DIGEST_SIZE: Final = 32
 
 
 def require_libraries() -> None:
@@ -86,25 +82,12 @@ def _missing(name: str) -> UnsupportedError:
 
 @cache
 def vega() -> str:
-    """Return a script that defines `vegaEmbed`.
-
-    Making it takes more than a second, so it is kept with its checksum.
-    """
+    """Return a script that defines `vegaEmbed`."""
     if find_spec("vl_convert") is None:
         raise _missing("vl_convert")
-    directory = cache_directory()
-    made_from = f"{version('vl-convert-python')} {_GLOBALS}".encode()
-    # Another version of the library, or another list of exports, has another name.
-    path = os.path.join(directory or "", f"vega-{sha256(made_from).hexdigest()[:16]}.js")
-    kept = None if directory is None else read_kept(path)
-    digest, script = (kept or b"")[:_DIGEST_SIZE], (kept or b"")[_DIGEST_SIZE:]
-    if digest != sha256(script).digest():  # cut off by a full disk, or changed
-        import vl_convert
+    import vl_convert
 
-        script = vl_convert.javascript_bundle(_GLOBALS).encode()
-        if directory is not None:
-            keep(path, sha256(script).digest() + script)
-    return _contained(script.decode())
+    return _contained(vl_convert.javascript_bundle(_GLOBALS))
 
 
 @cache

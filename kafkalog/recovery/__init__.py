@@ -1,10 +1,6 @@
 """Predicts what a broker's next start would do to a partition directory, step by step."""
 
-from kafkalog.recovery.log_dir_start import (
-    NextStart,
-    PredictedLogDirStart,
-    predict_log_dir_start,
-)
+from kafkalog.recovery.log_dir_start import NextStart
 from kafkalog.recovery.model import (
     Action,
     Consequence,
@@ -55,7 +51,6 @@ __all__ = [
     "NextStart",
     "NodeDir",
     "NodeStart",
-    "PredictedLogDirStart",
     "PredictedStart",
     "RebuildIndexes",
     "Refusal",
@@ -74,7 +69,6 @@ __all__ = [
     "epochs_from_start",
     "missing_identity",
     "nodes_of",
-    "predict_log_dir_start",
     "predict_start",
     "start_config",
     "start_line",

@@ -1,7 +1,4 @@
-"""Predicts a broker's next start on a whole log directory, in a form for reports.
-
-Follows `LogManager.loadLogs` and `LogManager.loadLog` of Kafka 4.3.
-"""
+"""Predictions of a broker's next start in a short form, for reports."""
 
 from __future__ import annotations
 
@@ -13,72 +10,19 @@ from kafkalog.recovery.model import (
     Consequence,
     PredictedStart,
     Refusal,
-    StartConfig,
     StartMode,
     Verdict,
     refusal_line,
     start_line,
     stray_line,
 )
-from kafkalog.recovery.node_start import NodeDir, NodeStart, absences_line
-from kafkalog.recovery.start import NO_TOPIC_ID, predict_start, start_mode
+from kafkalog.recovery.node_start import NodeStart, absences_line
+from kafkalog.recovery.start import NO_TOPIC_ID, start_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.log_dir import LogDirListing, PartitionDir
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedLogDirStart:
-    """What the next start would do to a log directory.
-
-    Attributes:
-        path: the directory.
-        refusals: errors that stop the start and belong to no partition.
-        partitions: the predictions for its partition directories, by name.
-    """
-
-    path: str
-    refusals: tuple[Refusal, ...]
-    partitions: tuple[PredictedStart, ...]
-
-    @property
-    def consequence(self) -> Consequence | None:
-        """The worst consequence for the directory or the broker; None if the start succeeds.
-
-        With a single log directory the broker stops in either case.
-        """
-        inner = (start.refusal for start in self.partitions if start.refusal is not None)
-        found = {refusal.consequence for refusal in (*self.refusals, *inner)}
-        if Consequence.BROKER_FAILS in found:
-            return Consequence.BROKER_FAILS
-        return Consequence.LOG_DIR_OFFLINE if found else None
-
-
-def predict_log_dir_start(
-    log_dir: LogDirListing, mode: StartMode | None = None, *, config: StartConfig | None = None
-) -> PredictedLogDirStart:
-    """Predict what a broker's next start would do to a log directory. Nothing is written.
-
-    Args:
-        log_dir: the directory.
-        mode: how the broker starts; None derives it from the clean shutdown mark.
-        config: the configs that the outcome depends on; None for Kafka's defaults.
-
-    Raises:
-        UnreadableError: a partition directory cannot be read.
-
-    Cost:
-        That of `predict_start` for each partition.
-    """
-    node = NodeStart([NodeDir(log_dir)])
-    starts = [
-        predict_start(partition, mode, config=config, hosting=node.hosting)
-        for partition in log_dir.partitions
-    ]
-    refusals = tuple(one.refusal for one in node.refusals)
-    return PredictedLogDirStart(log_dir.path, refusals, tuple(starts))
 
 
 @dataclass(frozen=True, slots=True)

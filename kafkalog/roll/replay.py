@@ -1,15 +1,14 @@
 """When a broker starts a new segment: appends replayed one after another, and the results.
 
 Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append`,
-`TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka 4.3. The reference twin of
-`kafkalog.roll.columns`.
+`TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats.constants import INT32_MAX
@@ -17,10 +16,6 @@ from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-
-JITTERS: Final = 4096
-"""Number of draws of jitter, which segments use in turn."""
 
 
 class RollCondition(StrEnum):

@@ -13,22 +13,19 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import size_to_read
-from kafkalog.batches.selection import EVERYTHING
 from kafkalog.configs import ConfigSources, ConfigValue, TopicConfigs
-from kafkalog.jit import fast_path
 from kafkalog.log_dir import PartitionDir, open_partition
-from kafkalog.model import Batch, Defect, Level
+from kafkalog.model import Batch, Defect
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
-from kafkalog.roll.replay import JITTERS, Replay, RollReplay, RollSettings
+from kafkalog.roll.replay import Replay, RollReplay, RollSettings
 from kafkalog.targets import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkalog.roll.columns import ColumnReplay
 
+_JITTERS: Final = 4096  # number of draws, which segments use in turn
 
 ROLL_CONFIGS: Final = (
     "segment.bytes",
@@ -82,13 +79,10 @@ def replay_partition(
         UnreadableError: a log cannot be read.
 
     Cost:
-        One pass over the batch headers; memory for the resulting segments, and about 6 MB per
-        thread for a large log.
+        One pass over the batch headers; memory for the resulting segments.
     """
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     told = progress or (lambda _: None)
-    if fast_path.is_worth_it(size_to_read(partition, EVERYTHING)):
-        return _by_columns(partition, settings, base_offset, seed, told)
     replays = [Replay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []
     for segment in partition.segments:
@@ -100,31 +94,10 @@ def replay_partition(
                     continue
                 for replay in replays:
                     replay.append((found,))
-    return [_result(replay, defects) for replay in replays]
-
-
-def _by_columns(
-    partition: PartitionDir,
-    settings: Sequence[RollSettings],
-    base_offset: int,
-    seed: int,
-    told: Callable[[int], None],
-) -> list[RollReplay]:
-    from kafkalog.columns.headers import BatchColumns, batch_columns
-    from kafkalog.roll.columns import ColumnReplay
-
-    replays = [ColumnReplay(one, base_offset, _jitters(one, seed)) for one in settings]
-    defects: list[Defect] = []
-    for segment in partition.segments:
-        with Source(segment.log.path) as source:
-            for found in batch_columns(source, Level.QUICK):
-                told(found.size_bytes or 0)
-                if not isinstance(found, BatchColumns):
-                    defects.append(found)
-                    continue
-                for replay in replays:
-                    replay.append(found.headers)
-    return [_result(replay, defects) for replay in replays]
+    return [
+        RollReplay(one.settings, one.segments(), one.refused, one.untimed, defects)
+        for one in replays
+    ]
 
 
 def _jitters(settings: RollSettings, seed: int) -> Iterator[int] | None:
@@ -132,17 +105,7 @@ def _jitters(settings: RollSettings, seed: int) -> Iterator[int] | None:
     if not settings.segment_jitter_ms:
         return None
     draw = random.Random(seed)  # noqa: S311 # nothing secret
-    return cycle([draw.randrange(settings.segment_jitter_ms) for _ in range(JITTERS)])
-
-
-def _result(replay: Replay | ColumnReplay, defects: list[Defect]) -> RollReplay:
-    return RollReplay(
-        settings=replay.settings,
-        segments=replay.segments(),
-        refused=replay.refused,
-        untimed=replay.untimed,
-        defects=defects,
-    )
+    return cycle([draw.randrange(settings.segment_jitter_ms) for _ in range(_JITTERS)])
 
 
 @dataclass(frozen=True)

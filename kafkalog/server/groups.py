@@ -85,14 +85,12 @@ class GroupCoordinator:
         past = self._known.recall(name)
         return None if past is None else ClassicGroup(name, past[0], protocol_type=past[1])
 
-    def _required(
-        self, name: str, missing: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
-    ) -> ClassicGroup:
+    def _required(self, name: str) -> ClassicGroup:
         if not name:
             raise RequestError(ErrorCode.INVALID_GROUP_ID)
         group = self.find(name)
         if group is None:
-            raise RequestError(missing)
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
     # Join

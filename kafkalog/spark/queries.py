@@ -7,7 +7,7 @@ import os
 import tempfile
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.paths import file_system
 from kafkalog.paths.tier_keys import keys_in_use
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.reading import Find
     from kafkalog.spark.source import KafkaLogDataSource
-
-_UTC: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
 def run_query(
@@ -82,10 +80,7 @@ def run_query(
     for table, columns in tables.items():
         first(table, columns).createOrReplaceTempView(table)
     frame = session.sql(query)
-    shorter = _in_two_steps(session, query, given, frame, find) if has_data_sources() else None
-    if shorter is not None:
-        frame = shorter
-    elif looks:
+    if looks:
         used = _used_columns(frame)
         if plans is not None:
             for table in used:
@@ -142,34 +137,6 @@ def _framed(
 ) -> DataFrame:
     """Return columns of a table where there is no data source: filters leave nothing unread."""
     return read_frame(session, **{**options, "table": table, "columns": ",".join(columns)})
-
-
-def _in_two_steps(
-    session: SparkSession, query: str, options: Mapping[str, str], frame: DataFrame, find: Find
-) -> DataFrame | None:
-    """Return the same answer, joined from what tasks return of each group, if they can do so."""
-    from kafkalog.spark.aggregates import AT_ONCE, OPTION, AggregatingDataSource, narrowed
-    from kafkalog.spark.rewriting import VIEW, two_steps
-
-    in_utc = session.conf.get("spark.sql.session.timeZone") in _UTC
-    steps = two_steps(query, text=options.get("decode") == "text", in_utc=in_utc)
-    if steps is None:
-        return None
-    session.dataSource.register(AggregatingDataSource)
-    reader = session.read.format(AggregatingDataSource.name()).options(**options)
-    first = reader.option("table", steps.table)
-    if not is_remote(session):
-        first = first.option(AT_ONCE, str(session.sparkContext.defaultParallelism))
-    first.option(OPTION, steps.first.as_json()).load().createOrReplaceTempView(VIEW)
-    found = session.sql(steps.query).toDF(*frame.columns)
-    types = [[field.dataType for field in one.schema.fields] for one in (frame, found)]
-    if types[0] != types[1]:
-        return None
-    if PLANS in options:
-        own = {name: value for name, value in options.items() if name != PLANS}
-        asked = parse_options({**own, "table": steps.table})
-        hand_over(options[PLANS], narrowed(asked, steps.first), find)
-    return found
 
 
 def tables_of(query: str) -> list[TableName]:

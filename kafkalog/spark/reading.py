@@ -9,7 +9,7 @@ import os
 import warnings
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -22,9 +22,10 @@ from kafkalog.spark.job import settle
 from kafkalog.spark.offsets import planned, require_batch
 from kafkalog.spark.options import Mode
 from kafkalog.tables import read_split
+from kafkalog.tables.model import TableName
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import find_targets
-from kafkalog.tables.reading import ROWS_AT_ONCE
+from kafkalog.tables.reading import ROWS_AT_ONCE, constants_of, count_split
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     Find = Callable[[Sequence[str], Request], list[Target]]
 
 _BATCH_SIZE: Final = 4 << 20
-_ROUNDS: Final = 3
-_JOINED_MAX: Final = 8
 _SHARED_SIZE: Final = 1 << 20
 """Up to this size a split is read by several tasks, where these are to be many."""
 
@@ -61,17 +60,6 @@ def grouped(
         room -= cost
         offsets_left -= count
     return [tuple(task) for task in tasks]
-
-
-def joined_tasks(tasks: Sequence[tuple[Split, ...]], at_once: int) -> list[tuple[Split, ...]]:
-    """Join consecutive tasks whose rows cost nothing: then a task costs more than it does.
-
-    Args:
-        tasks: of the usual size.
-        at_once: how many run at the same time. About three remain for each of these.
-    """
-    count = min(-(-len(tasks) // (_ROUNDS * at_once)), _JOINED_MAX)
-    return [tuple(chain.from_iterable(tasks[i : i + count])) for i in range(0, len(tasks), count)]
 
 
 def batch_tasks(asked: SourceOptions, find: Find = find_targets) -> list[tuple[Split, ...]]:
@@ -179,14 +167,25 @@ def _offsets_in(split: Split) -> range:
 def read_task(splits: Iterable[Split], asked: SourceOptions, schema: Any) -> Iterator[Any]:
     """Yield the rows of one task, as record batches."""
     settle(asked.paths)  # the splits carry only the paths of URIs
-    batches = (
-        batch for split in splits for batch in read_split(split, schema, **hearers_of(asked, split))
-    )
+    batches = (batch for split in splits for batch in _rows_of(split, asked, schema))
     gathered = _gathered(batches)
     at = schema.get_field_index("headers")
     if not asked.is_as_kafkas or at < 0:
         return gathered
     return map(partial(_without_empty, at), gathered)
+
+
+def _rows_of(split: Split, asked: SourceOptions, schema: Any) -> Iterator[Any]:
+    """Yield the rows of a split; no record is decoded where all of them are alike."""
+    hearers, constants = hearers_of(asked, split), constants_of(split)
+    if split.table != TableName.RECORDS or not constants.keys() >= {*schema.names}:
+        yield from read_split(split, schema, **hearers)
+        return
+    for count in count_split(split, **hearers):
+        for first in range(0, count, ROWS_AT_ONCE):
+            size = min(count - first, ROWS_AT_ONCE)
+            columns = [pa.repeat(pa.scalar(constants[one.name], one.type), size) for one in schema]
+            yield pa.record_batch(columns, schema)
 
 
 def _without_empty(column: int, batch: Any) -> Any:

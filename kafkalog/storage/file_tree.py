@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from formats.file_names import is_plain
 from kafkalog.errors import RefusedError, UnreadableError
-from kafkalog.storage.directories import BUILDING_SUFFIX
-from kafkalog.storage.files import (
-    CANNOT_EXCHANGE,
-    cannot_exchange,
-    exchange,
-    make_directories,
-    open_directory,
-    take_after,
-    unwritable,
-)
+from kafkalog.storage.files import make_directories, open_directory, unwritable
 from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
 
 
 _AT_ONCE: Final = 1 << 20
@@ -134,61 +124,6 @@ class FileTree:
                 os.rmdir(place)
             return len(names)
         return 0
-
-    def build_tree(self) -> FileTree:
-        """Return the sibling tree that new directories are built in."""
-        return FileTree(f"{os.path.realpath(self.root)}{BUILDING_SUFFIX}", self._building)
-
-    def link_directory(self, name: str, built: FileTree, without: Container[str]) -> None:
-        """Give a directory of another tree the files here, as links, and the same permissions.
-
-        Args:
-            name: the directory, in both trees.
-            built: the other tree.
-            without: names of files that it does not get.
-        """
-        path = self._path(name)
-        try:
-            with self._opened(path) as here, built._opened(built._path(name)) as there:
-                take_after(there, os.path.realpath(path))
-                for one in os.listdir(here):
-                    if one not in without:
-                        os.link(one, one, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
-                # The links are durable before `exchange` makes them the files in use.
-                os.fsync(there)
-        except OSError as error:
-            raise unwritable(error, path) from error
-
-    def exchange(self, name: str, built: FileTree) -> None:
-        """Exchange a directory with that of the same name in another tree, in one durable step.
-
-        Raises:
-            UnsupportedError: the kernel or the file system cannot.
-            UnwritableError: they are on different file systems.
-        """
-        path = self._path(name)
-        around, last = os.path.split(path)
-        try:
-            with (
-                self._opened(around) as here,
-                built._opened(os.path.dirname(built._path(name))) as there,
-            ):
-                exchange(here, last, there, last)
-                # Both: the exchange changed an entry in each directory.
-                os.fsync(here)
-                os.fsync(there)
-        except OSError as error:
-            if error.errno in CANNOT_EXCHANGE:
-                raise cannot_exchange(path) from error
-            raise unwritable(error, path) from error
-
-    def discard(self) -> None:
-        """Remove the tree with everything in it, if it exists."""
-        try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self.root)
-        except OSError as error:
-            raise unwritable(error, self.root) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:

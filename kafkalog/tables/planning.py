@@ -17,7 +17,6 @@ from formats.late_classes import dataclass
 from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.engine import in_order
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError, UsageError
-from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import LogView, Replicas, present_ms
@@ -93,7 +92,6 @@ def plan_splits(
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`; without `failed` also
             for a log.
         UsageError: splits would be empty, a file is not a live log, or a required topic is missing.
-        CorruptDataError: there are Git LFS pointers in place of files.
 
     Cost:
         A few reads per segment; for read_committed also the last stable offset; the view's cost.
@@ -209,7 +207,6 @@ def find_targets(
         view = LogView.FILES  # a start cuts off damage
     lacking: list[tuple[PartitionDir, KafkaLogError]] = []
     meant = _meant(paths, request, lambda *one: lacking.append(one))
-    _require_contents(meant)
     targets = []
     with closing(each_shown(meant, view)) as each:
         for found in meant:
@@ -250,19 +247,6 @@ def targets_among(
     if request.replicas != Replicas.BEST:
         return wanted
     return best_targets(wanted, merges=request.merges_copies)
-
-
-def _require_contents(meant: Sequence[PartitionDir | Target]) -> None:
-    """Raise `CorruptDataError` if there are Git LFS pointers in place of files."""
-
-    def examine(found: PartitionDir | Target) -> None:
-        if isinstance(found, PartitionDir):
-            require_contents(found.path, found.files)
-        else:
-            require_contents(found.partition.path, (one.log for one in found.segments))
-
-    for _ in in_order(examine, meant, _at_once(meant)):
-        pass
 
 
 def _at_once(found: Sequence[PartitionDir | Target]) -> int:

@@ -61,13 +61,6 @@ def compact(
     load_factor: Annotated[float, typer.Option(
         "--load-factor", metavar="X", help="How full the offset map may become.",
     )] = 0.9,
-    explain: Annotated[bool, typer.Option(
-        "--explain", help="Show each step: which log is next, the map, each batch, every rename.",
-    )] = False,
-    limit: Annotated[int, typer.Option(
-        "--limit", metavar="N", min=0,
-        help="With --explain: show at most N batches of each fate per new segment.",
-    )] = 5,
     single_pass: Annotated[bool, typer.Option(
         "--single-pass", help="Make only one pass, even if the map fills up.",
     )] = False,
@@ -101,9 +94,6 @@ def compact(
     or start of a broker finds the old segments or the new ones, complete. --backup keeps the old
     ones: repeat the command to continue, run `kafkalog undo` to restore everything.
 
-    --explain shows each step of the next pass, and only plans: the dirty ratios and which log is
-    next, the offset map, what becomes of each batch and why, and each rename.
-
     With --engine spark, tasks write the new segments, and the driver swaps them in. Workers must
     see the same files under the same paths, as the same user. A partition with more keys than
     --task-memory holds has a task per bucket of keys. Tasks that had finished before a kill are not
@@ -113,7 +103,6 @@ def compact(
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
-    kafkalog compact orders-0 --config cleanup.policy=compact --explain
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
     kafkalog compact /var/lib/kafka --engine spark
     """
@@ -126,8 +115,6 @@ def compact(
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
-    if explain and (in_place or to is not None or engine != EngineName.LOCAL):
-        raise UsageError("--explain only plans.", hint="Leave out --in-place, --to and --engine.")
     if in_place and to is not None:
         raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
     request = CompactionRequest(
@@ -162,11 +149,6 @@ def compact(
     if in_place or to is not None:
         put_work_first()
     with run, opened:
-        if explain:
-            from kafkalog_cli.output.cleaner_steps import show_explained
-
-            show_explained(run, form, outcome, Style(exact), limit, quiet=quiet)
-            return outcome.of_work(has_changed=False, is_concerned=run.is_concerned)
         _show(run, form, outcome, Style(exact), asks=in_place and not yes, quiet=quiet)
     return outcome.of_work(has_changed=run.has_changed, is_concerned=run.is_concerned)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
     from kafkalog.log_dir import PartitionDir
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.export_metrics import Watch
+    from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
 
 _EXTRAS = (TableFormat.DELTA, TableFormat.ICEBERG, TypedForm.AVRO, TypedForm.PROTOBUF)
@@ -136,16 +136,13 @@ def export(
     )] = False,
     compact_below: Annotated[str | None, typer.Option(
         "--compact-below", metavar="SIZE",
-        help="Afterwards merge smaller Parquet files of the table, up to this size.",
+        help="Afterwards merge smaller files of a Delta or Iceberg table, up to this size.",
     )] = None,
     every: Annotated[str | None, typer.Option(
         metavar="DURATION", help="Keep appending, at this interval.",
     )] = None,
     metrics: Annotated[str | None, typer.Option(
         metavar="FILE", help="Write metrics of each run for Prometheus to FILE.prom.",
-    )] = None,
-    lineage: Annotated[str | None, typer.Option(
-        metavar="JOB", help="Send OpenLineage events of NAMESPACE/JOB.",
     )] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
@@ -172,7 +169,8 @@ def export(
     DIR/_kafkalog/commits (with delta also in the Delta log), with the next offset of each partition
     by topic id, so nothing is exported twice. Records that were deleted before they could be
     exported end the run with status 4; --allow-gaps commits the rest and lists what is missing,
-    with status 1. Columns may be added from run to run. --compact-below merges small files.
+    with status 1. Columns may be added from run to run. --compact-below merges small files
+    of Delta and Iceberg.
 
     --table-format iceberg, with --append, adds to a table in a catalog: one that ~/.pyiceberg.yaml,
     the environment or --catalog-conf describe to pyiceberg (REST, Hive, Glue, SQL), or an SQLite
@@ -264,12 +262,12 @@ def export(
     def lacks(_: PartitionDir, error: KafkaLogError) -> None:
         outcome.error(error)
 
-    from kafkalog_cli.output.export_metrics import Watch
+    from kafkalog_cli.output.export_metrics import ExportMetrics
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
 
-    with ExportWriter(form, outcome.defect, Style(exact)) as writer, ExitStack() as held:
-        watch = Watch(metrics, lineage, held)
+    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
+        watch = ExportMetrics(metrics)
         if append:
             interval_s = None if every is None else opt.parse_duration(every)
             run = partial(
@@ -312,22 +310,23 @@ def _catalog(
     return form, {**found, **settings(conf, "--catalog-conf", "a property of a catalog")}
 
 
-def _exported(run: Export, choice: EngineChoice, outcome: Outcome, watch: Watch) -> ExportSummary:
-    with watch.run() as watched, ExitStack() as opened:
+def _exported(
+    run: Export, choice: EngineChoice, outcome: Outcome, metrics: ExportMetrics
+) -> ExportSummary:
+    with metrics.run(), ExitStack() as opened:
         # While the plan is made the engine starts; a repetition has nothing to do, and needs none.
         started = None if run.has_ended else opened.enter_context(choice.start())
         export = opened.enter_context(run)
         outcome.differs(export.differences)
         for lost in export.lost:
             outcome.finding(lost)
-        watched.planned(export)
         if export.missing:
             engine = opened.enter_context(choice.open()) if started is None else started()
             export.run(engine)
         else:
             export.run(None)
         summary = export.summary()
-        watched.done(summary)
+        metrics.done(summary)
         return summary
 
 
@@ -336,7 +335,7 @@ def _commits(
     choice: EngineChoice,
     outcome: Outcome,
     interval_s: float | None,
-    watch: Watch,
+    metrics: ExportMetrics,
 ) -> Iterator[ExportSummary]:
     """Yield the result of each commit: once all that is new, or repeatedly at an interval.
 
@@ -350,7 +349,7 @@ def _commits(
         while True:
             began = time.monotonic()
             try:
-                yield from _round(run, engine, outcome, watch)
+                yield from _round(run, engine, outcome, metrics)
             except KafkaLogError as error:
                 # The first failure may be the fault of the command line; once a round has worked,
                 # what fails may work again.
@@ -372,17 +371,16 @@ def _round(
     run: Callable[[], Append | IcebergAppend],
     engine: Callable[[], Engine],
     outcome: Outcome,
-    watch: Watch,
+    metrics: ExportMetrics,
 ) -> Iterator[ExportSummary]:
     """Complete an interrupted run, then add what is new."""
     is_continued = True
     while is_continued:
-        with watch.run() as watched, run() as one:
+        with metrics.run(), run() as one:
             outcome.differs(one.differences)
-            watched.planned(one)
             one.run(engine())
             summary = one.summary()
-            watched.done(summary)
+            metrics.done(summary)
             yield summary
             is_continued = one.is_continued
 

@@ -55,17 +55,15 @@ def report(
     from kafkalog.configs import ConfigSources
     from kafkalog.model import Severity
     from kafkalog.overview import report
-    from kafkalog.overview.cache import on_refused
     from kafkalog.overview.page import require_libraries
     from kafkalog.storage import NewFile
-    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.overviews import WrittenReport, view
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
 
     require_libraries()
-    on_refused.append(show_note)
     sources = ConfigSources(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )

@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(StrEnum):
-    """The format of findings; the last three are for CI, code hosts and monitoring."""
+    """The format of findings; the last one is for monitoring."""
 
     TABLE = "table"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
-    JUNIT = "junit"
-    SARIF = "sarif"
     PROMETHEUS = "prometheus"
 
 
@@ -106,7 +104,7 @@ def verify(
     kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
     kafkalog verify --no-cache --rate-limit 50MiB --level deep /var/lib/kafka
     kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
-    kafkalog verify --format junit --fail-on damage /var/lib/kafka
+    kafkalog verify --format ndjson --fail-on damage /var/lib/kafka
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
     """
     from kafkalog.verification import Findings
@@ -135,7 +133,7 @@ def verify(
         failed=outcome.error,
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
-    facts = RunFacts(run, failing, outcome.errors, time.time_ns() // 1_000_000)
+    facts = RunFacts(run, outcome.errors, time.time_ns() // 1_000_000)
     is_local = engine == EngineName.LOCAL
     with (
         byte_progress(run.targets, enabled=not quiet and is_local) as progress,
@@ -177,14 +175,6 @@ def _make_report(
     hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:
         return FindingTable(hidden)
-    if form == ReportFormat.JUNIT:
-        from kafkalog_cli.output.reports import JunitReport
-
-        return JunitReport(targets)
-    if form == ReportFormat.SARIF:
-        from kafkalog_cli.output.reports import SarifReport
-
-        return SarifReport()
     if form == ReportFormat.PROMETHEUS:
         from kafkalog_cli.output.reports import PrometheusReport
 

@@ -1,4 +1,4 @@
-"""What is reported about runs of `export`: Prometheus by a file, OpenLineage by events.
+"""What is reported about runs of `export`: a file of metrics for Prometheus.
 
 The file is for the textfile collector of node_exporter, which reads files named `*.prom`. It is
 replaced as a whole at the end of each run, so a scrape never sees half of it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import DataError
@@ -18,10 +17,8 @@ from kafkalog.wording import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from contextlib import ExitStack
 
-    from kafkalog.lake import Append, Export, ExportSummary, IcebergAppend
-    from kafkalog.lake.lineage import Lineage, LineageRun
+    from kafkalog.lake import ExportSummary
 
 _PREFIX: Final = "kafkalog_export_"
 _BY_PARTITION: Final = {
@@ -38,23 +35,32 @@ class ExportMetrics:
     """Writes a file after each run.
 
     Args:
-        path: the file.
+        path: the file; None to write none.
 
     Raises:
         UnsupportedError: prometheus_client is not installed.
         UnwritableError: the file cannot be written there.
     """
 
-    def __init__(self, path: str) -> None:
-        self._file = MetricsFile(path, "--metrics")
-        self.begin()
+    def __init__(self, path: str | None) -> None:
+        self._file = None if path is None else MetricsFile(path, "--metrics")
 
-    def begin(self) -> None:
-        """Note that a run begins."""
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Watch a run, which fails if the block does before it is done."""
         self._began = time.monotonic()
+        self._is_done = False
+        try:
+            yield
+        except (Exception, KeyboardInterrupt):
+            if not self._is_done:
+                with suppress(DataError):  # the first error is shown
+                    self._write(0, {}, {})
+            raise
 
     def done(self, summary: ExportSummary) -> None:
         """Write what a run has done."""
+        self._is_done = True
         totals = {
             "files": (
                 sum(part.file is not None for part in summary.parts),
@@ -68,14 +74,12 @@ class ExportMetrics:
             totals["commit"] = (summary.increment.number, "Number of the last commit, from 0.")
         self._write(1, totals, _by_partition(summary))
 
-    def failed(self) -> None:
-        """Write that a run has failed."""
-        self._write(0, {}, {})
-
     def _write(
         self, success: int, totals: Mapping[str, tuple[float, str]],
         by_partition: Mapping[str, Mapping[tuple[str, int], int]],
     ) -> None:  # fmt: skip
+        if self._file is None:
+            return
         import prometheus_client as prometheus
 
         registry = prometheus.CollectorRegistry()
@@ -124,66 +128,3 @@ def _by_partition(summary: ExportSummary) -> dict[str, Counter[tuple[str, int]]]
             # Of several copies the one that is furthest ahead.
             found["lag_offsets"][place] = max(lag, found["lag_offsets"][place])
     return found
-
-
-class Watch:
-    """Tells how runs begin and end: in a file of metrics, and to OpenLineage.
-
-    Args:
-        metrics: the file of metrics; None for none.
-        job: as for `Lineage`; None to send no events.
-        held: what events are sent within.
-    """
-
-    def __init__(self, metrics: str | None, job: str | None, held: ExitStack) -> None:
-        self._metrics = None if metrics is None else ExportMetrics(metrics)
-        self._lineage: Lineage | None = None
-        if job is not None:
-            from kafkalog.lake.lineage import Lineage
-            from kafkalog_cli.outcome import show_note
-
-            self._lineage = held.enter_context(Lineage(job, show_note))
-
-    @contextmanager
-    def run(self) -> Iterator[WatchedRun]:
-        """Watch a run, which fails if the block does before it is done."""
-        if self._metrics is not None:
-            self._metrics.begin()
-        one = WatchedRun(self._metrics, None if self._lineage is None else self._lineage.run())
-        try:
-            yield one
-        except (Exception, KeyboardInterrupt) as error:
-            one.failed(error)
-            raise
-
-
-@dataclass
-class WatchedRun:
-    """A run, with the metrics and the lineage that follow it."""
-
-    metrics: ExportMetrics | None
-    lineage: LineageRun | None
-    is_done: bool = False
-
-    def planned(self, run: Export | Append | IcebergAppend) -> None:
-        """Tell that a run begins."""
-        if self.lineage is not None:
-            self.lineage.planned(run)
-
-    def done(self, summary: ExportSummary) -> None:
-        """Tell what a run has done."""
-        self.is_done = True
-        if self.lineage is not None:
-            self.lineage.done(summary)
-        if self.metrics is not None:
-            self.metrics.done(summary)
-
-    def failed(self, error: BaseException) -> None:
-        """Tell that a run has failed, unless it was done before."""
-        if self.is_done:
-            return
-        if self.lineage is not None:
-            self.lineage.failed(error)
-        if self.metrics is not None:
-            with suppress(DataError):  # the first error is shown
-                self.metrics.failed()

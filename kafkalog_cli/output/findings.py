@@ -45,7 +45,6 @@ class RunFacts:
 
     Attributes:
         run: what was checked and found; complete at the end.
-        failing: the severities that make the exit status 1.
         errors: what stopped the work on a target.
         started_ms: when it began.
         ended_ms: when it ended.
@@ -53,7 +52,6 @@ class RunFacts:
     """
 
     run: Findings
-    failing: Sequence[Severity]
     errors: list[KafkaLogError] = field(default_factory=list)
     started_ms: int = 0
     ended_ms: int = 0

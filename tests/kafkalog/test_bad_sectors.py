@@ -178,7 +178,7 @@ def test_salvage_copies_around_a_bad_sector(
     assert b'"crc32c":null' in done.stdout
 
 
-@pytest.mark.parametrize("form", ["table", "ndjson", "junit", "sarif", "prometheus"])
+@pytest.mark.parametrize("form", ["table", "ndjson", "prometheus"])
 def test_verify_reports_a_bad_sector_in_each_format(
     form: str, log: Path, disk: BadDisk, kafkalog: Run
 ):

@@ -18,7 +18,6 @@ from benchmarks.stores import BATCHES, PREFIX, log_dir
 from kafkalog.batches.segment import offset_at_end
 from kafkalog.engine import in_order
 from kafkalog.errors import FileChangedError, UnreadableError
-from kafkalog.lfs_pointers import require_contents
 from kafkalog.log_dir import LogDirListing, list_partition, open_partition, open_path
 from kafkalog.model import End, Isolation, LogView, computed_once
 from kafkalog.paths import file_system, object_store
@@ -361,16 +360,6 @@ def test_an_object_that_was_replaced_after_its_listing(store: CountedStore) -> N
     assert read_file(epochs) == b"0\n1\n0 0\n" * 2
     with Source(log) as source:  # the directory was listed again
         assert source.size_bytes == 2 * partition.segments[0].log.size_bytes
-
-
-def test_what_can_be_an_index_is_not_searched_for_pointers(store: CountedStore) -> None:
-    """Here all indexes are as small as Git LFS pointers."""
-    partition = open_partition(store.uri(f"{PREFIX}/topic-0-0"))
-    sizes = {entry.size_bytes for entry in partition.files if entry.name.kind == "index"}
-    assert max(sizes) < 1024
-    store.forget()
-    require_contents(partition.path, partition.files)
-    assert not store.asked
 
 
 def test_results_come_in_order_and_several_are_in_progress() -> None:

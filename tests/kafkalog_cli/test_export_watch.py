@@ -1,26 +1,20 @@
-"""How `export` reports its runs: a file for Prometheus, OpenLineage events."""
+"""How `export` reports its runs: a file for Prometheus."""
 
 from __future__ import annotations
 
-import json
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkalog.lake import lineage
 from kafkalog_cli.output import export_metrics
 from tests.builders import batch, record, write_log
-from tests.kafkalog.lake.appending import TABLE, grow, iceberg
 from tests.kafkalog.tables.test_other_disks import make_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Result
@@ -119,163 +113,3 @@ def test_metrics_of_rejects_and_failures(tmp_path: Path, kafkalog: Kafkalog) -> 
     other = (*words[:3], tmp_path / "other", *words[4:])
     assert kafkalog(*other, tmp_path / "nowhere" / "k.prom", "--max-rejects", 3).status == 4
     assert not (tmp_path / "other").exists()
-
-
-class Collector:
-    """A server for OpenLineage events.
-
-    Attributes:
-        events: the events received.
-        status: the status it answers with.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.status = 201
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # http.server's
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.events.append(json.loads(body))
-                self.send_response(collector.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def told(self) -> list[dict[str, Any]]:
-        """Return the events since the last call."""
-        found, self.events[:] = list(self.events), []
-        return found
-
-
-def configured(place: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """Configure the library to send events to a port, without retries."""
-    place.write_text(
-        f"transport: {{type: http, url: 'http://127.0.0.1:{port}', retry: {{total: 0}}}}\n"
-        "facets: {source_code_location: {disabled: true}}\n"
-    )
-    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(place))
-
-
-@pytest.fixture
-def collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    one = Collector()
-    thread = threading.Thread(target=one.server.serve_forever)
-    thread.start()
-    configured(tmp_path / "openlineage.yml", monkeypatch, one.server.server_address[1])
-    yield one
-    one.server.shutdown()
-    thread.join()
-    one.server.server_close()
-
-
-def test_events_of_runs(tmp_path: Path, kafkalog: Kafkalog, collector: Collector) -> None:
-    """The logs, the table with its columns, and how each run ended."""
-    log, to = tmp_path / "log", tmp_path / "lake"
-    partition = make_log(log)
-    words = ("export", log, "--to", to, "--append", "--lineage", "prod/nightly/orders",
-             "--columns", "offset,value,headers")  # fmt: skip
-    result = kafkalog(*words)
-    assert (result.status, "ineage" in result.stderr) == (0, False)
-    start, complete = collector.told()
-    assert [one["eventType"] for one in (start, complete)] == ["START", "COMPLETE"]
-    assert start["run"]["runId"] == complete["run"]["runId"]
-    assert start["eventTime"] <= complete["eventTime"]
-    for one in (start, complete):
-        assert (one["job"]["namespace"], one["job"]["name"]) == ("prod/nightly", "orders")
-        assert one["producer"].startswith("pkg:pypi/kafkalog@")
-        [read] = one["inputs"]
-        assert (read["namespace"], read["name"]) == ("file", f"{log}/orders")
-        size = sum(path.stat().st_size for path in partition.glob("*.log"))
-        assert read["inputFacets"]["inputStatistics"]["size"] == size
-        [written] = one["outputs"]
-        assert (written["namespace"], written["name"]) == ("file", str(to))
-        fields = written["facets"]["schema"]["fields"]
-        assert [(field["name"], field["type"]) for field in fields] == [
-            ("offset", "int64"), ("value", "binary"),
-            ("headers", "array"),
-            ("topic", "string"), ("partition", "int32"),
-        ]  # fmt: skip
-        [element] = fields[2]["fields"]
-        assert (element["name"], element["type"]) == ("_element", "struct")
-        assert [(field["name"], field["type"]) for field in element["fields"]] == [
-            ("key", "string"), ("value", "binary"),
-        ]  # fmt: skip
-    statistics = written["outputFacets"]["outputStatistics"]
-    files = [*to.rglob("*.parquet")]
-    assert statistics["rowCount"] == 120
-    assert statistics["size"] == sum(path.stat().st_size for path in files)
-    grow(partition, 150, 5)
-    for path in partition.glob("*.log"):
-        if path.name < f"{150:020}":
-            path.unlink()
-    assert kafkalog(*words).status == 4
-    start, fail = collector.told()
-    assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
-    assert "Records are gone" in fail["run"]["facets"]["errorMessage"]["message"]
-    assert start["run"]["runId"] == fail["run"]["runId"] != complete["run"]["runId"]
-
-
-def test_events_of_an_iceberg_table(
-    tmp_path: Path, kafkalog: Kafkalog, collector: Collector
-) -> None:
-    """The event has the table's name, and the rows of each run."""
-    make_log(tmp_path / "log")
-    words = ("export", tmp_path / "log", "--to", TABLE, "--append", "--warehouse", tmp_path / "w",
-             "--lineage", "nightly")  # fmt: skip
-    for rows in (120, 0):
-        assert kafkalog(*words).status == 0
-        start, complete = collector.told()
-        assert start["job"]["namespace"] == "kafkalog"
-        [written] = complete["outputs"]
-        assert (written["namespace"], written["name"]) == ("iceberg://lake", "kafka.records")
-        assert written["outputFacets"]["outputStatistics"]["rowCount"] == rows
-        names = [field["name"] for field in written["facets"]["schema"]["fields"]]
-        assert names == [field.name for field in iceberg(tmp_path / "w").schema().fields]
-
-
-@pytest.mark.parametrize("how", ["refused", "error", "silent", "no such transport"])
-def test_events_that_nobody_takes(
-    tmp_path: Path, kafkalog: Kafkalog, monkeypatch: pytest.MonkeyPatch, collector: Collector,
-    how: str,
-) -> None:  # fmt: skip
-    """The export ends as it does without events, with a note."""
-    make_log(tmp_path / "log")
-    config = tmp_path / "other.yml"
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        if how == "error":
-            collector.status = 400
-        elif how == "no such transport":
-            config.write_text("transport: {type: nowhere.Transport}\n")
-            monkeypatch.setenv("OPENLINEAGE_CONFIG", str(config))
-        else:
-            if how == "silent":  # it takes connections, and never answers
-                server.listen()
-                monkeypatch.setattr(lineage, "_WAIT_S", 0.2)
-            configured(config, monkeypatch, server.getsockname()[1])
-        result = kafkalog(
-            "export", tmp_path / "log", "--to", tmp_path / "lake", "--lineage", "nightly"
-        )
-    assert result.status == 0
-    assert "note: " in result.stderr
-    wanted = {
-        "refused": "An event of lineage was not sent: ",
-        "error": "An event of lineage was not sent: 400 ",
-        "silent": "Events of lineage were not sent within ",
-        "no such transport": "Lineage is not sent: ",
-    }
-    assert wanted[how] in result.stderr
-    assert len([*(tmp_path / "lake").rglob("*.parquet")]) > 0
-
-
-def test_usage(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """A job without a name is refused."""
-    make_log(tmp_path / "log")
-    result = kafkalog("export", tmp_path / "log", "--to", tmp_path / "lake", "--lineage", "a/")
-    assert (result.status, "The job has no name" in result.stderr) == (2, True)

@@ -75,7 +75,6 @@ LINES: dict[str, tuple[str, ...]] = {
     "verify-quick": ("verify", "{dir}", "--level", "quick", "--format", "ndjson"),
     "verify": ("verify", "{dir}", "--format", "ndjson"),
     "verify-deep": ("verify", "{dir}", "--level", "deep", "--format", "ndjson"),
-    "verify-sarif": ("verify", "{dir}", "--format", "sarif"),
     "verify-prometheus": ("verify", "{dir}", "--format", "prometheus"),
     "kafka-dump-log": ("kafka-dump-log", "--print-data-log", "--files", FILES),
     "simulate-retention": ("simulate-retention", "{dir}", "--config", "retention.ms=1",

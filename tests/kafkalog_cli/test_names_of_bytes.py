@@ -26,7 +26,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     *(("dump-segment", "{one}", "--limit", "2", "--format", form)
       for form in ("table", "ndjson", "json", "csv")),
     *(("verify", "{dir}", "--format", form)
-      for form in ("table", "ndjson", "csv", "junit", "sarif", "prometheus")),
+      for form in ("table", "ndjson", "csv", "prometheus")),
     ("lookup-offset", "{one}", "17", "--explain"),
     ("lookup-offset", "{one}", "17", "--format", "ndjson"),
     ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),

@@ -154,8 +154,8 @@ def test_an_interrupted_run_ends_with_130_and_keeps_its_state(
 
 
 def test_an_interrupted_report_is_not_half_written(long_log: Path):
-    """JUnit and Prometheus reports are written completely or not at all."""
-    process = slow_run(long_log, "--format", "junit")
+    """The report for Prometheus is written completely or not at all."""
+    process = slow_run(long_log, "--format", "prometheus")
     last = str(max(long_log.iterdir()))
     until(lambda: last in open_files(process.pid), lambda: process.poll() is not None)
     process.send_signal(signal.SIGINT)

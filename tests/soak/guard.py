@@ -220,7 +220,7 @@ def guard_kernels() -> None:
     """Guard what is allocated for kernels and codecs from now on, and calls if the run says so."""
     if calls_are_guarded():
         guard_calls()
-    names = ["kafkalog.compaction.chunks", "kafkalog.compaction.key_map", "kafkalog.roll.columns"]
+    names = ["kafkalog.compaction.chunks", "kafkalog.compaction.key_map"]
     for room in ("kafkalog.columns", "kafkalog.text"):
         package = importlib.import_module(room)
         names += [found.name for found in pkgutil.iter_modules(package.__path__, f"{room}.")]

@@ -17,9 +17,10 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
 from kafkalog.recovery import (
+    NodeDir,
+    NodeStart,
     StartMode,
     Verdict,
-    predict_log_dir_start,
     predict_start,
     start_line,
 )
@@ -119,7 +120,9 @@ def check_log_dir(files: Files, rng: Random, place: Place) -> None:
             with suppress(KafkaLogError):
                 list(list_them([target]))
         if isinstance(target, LogDirListing):
-            predict_log_dir_start(target)
+            node = NodeStart([NodeDir(target)])
+            for partition in target.partitions:
+                predict_start(partition, hosting=node.hosting)
     _verdict(path, rng.choice(list(Level)))
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
+from kafkalog.errors import CorruptDataError
+from kafkalog.spark import queries
+from kafkalog.spark.job import errors_as_ours
 from kafkalog.spark.settings import PUSHES_FILTERS
-from tests.builders import batch, record, write_log
+from tests.builders import batch, flip, record, write_log
 from tests.conftest import state
 
 if TYPE_CHECKING:
@@ -52,6 +56,39 @@ def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> N
         assert row["k"] == len({json.dumps(key) for key in keys if key is not None})
     assert not found
     assert noted
+
+
+def test_counts_are_those_of_a_consumer(spark: SparkSession, corpus_dir: Path) -> None:
+    """A read_committed consumer, where each row has the offset at which it was read."""
+    one = state(corpus_dir, "kafka-4.3", "txn")
+    query = "select topic, partition, count(*), max(offset) from records group by topic, partition"
+    options = {"isolation": "read_committed", "subscribe": "txn"}
+    answer = queries.run_query(spark, query, [str(one.root)], options)
+    noted = sorted((one.expected / "records-committed").glob("txn-*.offsets.json"))
+    expected = []
+    for number, path in enumerate(noted):
+        offsets = json.loads(path.read_text())
+        expected.append(("txn", number, len(offsets), max(offsets)))
+    assert sorted(answer.rows) == expected
+    assert len(expected) == 3
+    query = "select topic, partition, count(*) from records group by topic, partition"
+    answer = queries.run_query(spark, query, [str(one.root)], options)  # nothing is decoded
+    assert sorted(answer.rows) == [row[:3] for row in expected]
+
+
+def test_damage_ends_a_query_that_shall_fail(
+    spark: SparkSession, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Otherwise the damaged batch is skipped."""
+    root = state(corpus_dir, "kafka-4.3", "codecs").root
+    partition = next(path for path in sorted(root.glob("codec-*")) if path.is_dir())
+    copy = shutil.copytree(partition, tmp_path / partition.name)
+    log = min(copy.glob("*.log"))
+    log.write_bytes(flip(log.read_bytes(), 8 * 70))
+    query, options = "select min(value) from records", {"mode": "failfast"}
+    with pytest.raises(CorruptDataError, match="checksum"), errors_as_ours():
+        list(queries.run_query(spark, query, [str(copy)], options).rows)
+    assert list(queries.run_query(spark, query, [str(copy)], {}).rows)
 
 
 def test_a_session_that_pushes_no_filters_has_the_same_rows(

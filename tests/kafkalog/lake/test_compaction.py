@@ -252,7 +252,7 @@ def test_readers_see_before_or_after(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
-    """It reports what was merged, and refuses what is no table of Parquet files that grows."""
+    """It reports what was merged, and refuses what is no table of Delta or Iceberg that grows."""
     log, to = table_of_many(tmp_path, DELTA)
     words = ("export", log, "--to", to, "--append", "--table-format", "delta")
     result = kafkalog(*words, "--compact-below", "1MiB", "--format", "ndjson")
@@ -262,6 +262,10 @@ def test_the_command(tmp_path: Path, kafkalog: Kafkalog) -> None:
     grow(log / "orders-0", 129, 1)
     told = kafkalog(*words, "--compact-below", "1MiB")
     assert "merged 2 files of the table into 1" in f"{told.stdout}{told.stderr}"
-    for refused in (("--table-format", "delta"), ("--append", "--file-format", "csv")):
+    for refused in (
+        ("--table-format", "delta"),
+        ("--append",),
+        ("--append", "--file-format", "csv"),
+    ):
         new = ("export", log, "--to", tmp_path / "new", *refused)
         assert kafkalog(*new, "--compact-below", "1MiB").status == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,7 +15,6 @@ from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError
 from kafkalog.lake.targets import open_target
 from kafkalog.paths.uris import without_credentials
 from kafkalog.tables import Request
-from tests.kafkalog.lake.appending import add, asking
 from tests.kafkalog.lake.exporting import HIVE, export, files_of, table_of
 from tests.kafkalog.lake.test_resume import interrupt, logs
 
@@ -84,16 +82,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, endpoint: str, store: Any) -
     summary = export(source, uri(endpoint, "again"), request)
     assert 0 < summary.written < len(summary.parts)
     assert objects(store, "again") == files_of(tmp_path / "to")
-
-
-def test_plain_files_are_merged_in_directories_alone(
-    tmp_path: Path, endpoint: str, store: Any
-) -> None:
-    """A bucket is refused before anything is written."""
-    request = replace(asking(logs(tmp_path / "logs")), compact_below=1)
-    with pytest.raises(UsageError, match="Plain files are merged in local directories"):
-        add(request, uri(endpoint, "merged"))
-    assert objects(store, "") == {}
 
 
 def test_something_else_in_the_bucket_is_refused(tmp_path: Path, endpoint: str, store: Any) -> None:

@@ -65,8 +65,6 @@ class Killing:
 
         around(_SyncedFile, "__init__")
         around(NewFile, "_publish")
-        for name in ("link_directory", "exchange", "discard"):
-            around(FileTree, name)
         around(SyncedFileIO, "delete")
         for name in ("create_namespace", "create_table", "commit_table"):
             around(SqlCatalog, name)

@@ -93,26 +93,6 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     assert lifted.stderr == "note: records below the log start offset left out: orders-2 up to 9\n"
 
 
-POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345\n"
-
-
-@pytest.mark.parametrize("command", ["export", "profile"])
-@pytest.mark.parametrize("target", ["", "orders-1", f"orders-1/{0:020}.log"])
-def test_git_lfs_pointers_are_no_empty_logs(
-    tmp_path: Path, kafkalog: Callable[..., Result], command: str, target: str
-) -> None:
-    """Nothing is read if the contents are missing; `verify` uses the same words."""
-    logs = tmp_path / "logs"
-    make_logs(logs)
-    (logs / "orders-1" / f"{0:020}.log").write_text(POINTER.format("4d" * 32))
-    to = ["--to", tmp_path / "lake"] if command == "export" else []
-    result = kafkalog(command, logs / target, "--engine", "local", *to)
-    assert result.status == 6
-    assert "error: git-lfs-pointer" in result.stderr
-    assert not result.stdout
-    assert not (tmp_path / "lake" / "_SUCCESS").exists()
-
-
 def test_a_file_that_is_not_there_is_found_before_success(tmp_path: Path) -> None:
     """Tasks may have written to local directories of other machines: no _SUCCESS, and an error."""
     make_logs(tmp_path / "logs")

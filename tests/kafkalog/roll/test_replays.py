@@ -1,17 +1,14 @@
-"""Replays of generated appends: by the reference, by columns, and by a full recount per append."""
+"""Replays of generated appends, and a full recount per append."""
 
 from __future__ import annotations
 
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columns.header_table import table_of
 from kafkalog.model import Batch
-from kafkalog.roll.columns import ColumnReplay
 from kafkalog.roll.replay import Replay, RollSettings, SimulatedSegment
 from tests.sampling import examples
 
@@ -145,59 +142,24 @@ def test_a_replay_is_what_counting_gives(
     assert told(replay.segments()) == counted(batches, given, jitters)
 
 
-@settings(max_examples=examples(800))
-@given(
-    appends(),
-    limits,
-    st.lists(st.integers(0, 5), min_size=1, max_size=4),
-    st.lists(st.integers(0, 40), max_size=3),
-)
-def test_twins_give_the_same(
-    batches: list[Batch], given: RollSettings, jitters: list[int], cuts: list[int]
-) -> None:
-    """The kernel, with any number of batches per call, and the reference agree."""
-    reference = Replay(given, BASE, cycle(jitters))
-    for one in batches:
-        reference.append((one,))
-    columns = ColumnReplay(given, BASE, cycle(jitters * 1024))
-    table = table_of(batches)
-    for part in np.split(table, sorted(cut for cut in cuts if cut <= len(batches)), axis=1):
-        columns.append(np.ascontiguousarray(part))
-    assert columns.segments() == reference.segments()
-    assert (columns.refused, columns.untimed) == (reference.refused, reference.untimed)
-
-
 def test_a_timestamp_far_below_the_first_one_rolls() -> None:
     """-2^63 minus today's time is positive in a `long`: `LogSegment.shouldRoll` returns true."""
     given = RollSettings(segment_bytes=1000, segment_ms=10**9)
     batches = [batch(BASE, 10, 1_700_000_000_000), batch(BASE + 1, 10, -(2**63))]
-    reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
+    replay = Replay(given, BASE)
     for one in batches:
-        reference.append((one,))
-    columns.append(table_of(batches))
-    assert [str(one.rolled_by) for one in reference.segments()] == ["segment.ms", "None"]
-    assert columns.segments() == reference.segments()
-
-
-def test_more_segments_than_the_kernel_hands_over_at_once() -> None:
-    """Every batch ends a segment, several thousand times."""
-    given = RollSettings(segment_bytes=10, segment_ms=1000)
-    batches = [batch(BASE + i, 10, i) for i in range(5000)]
-    columns = ColumnReplay(given, BASE)
-    columns.append(table_of(batches))
-    assert [one.base_offset for one in columns.segments()] == [BASE + i for i in range(5000)]
+        replay.append((one,))
+    assert [str(one.rolled_by) for one in replay.segments()] == ["segment.ms", "None"]
 
 
 def test_an_old_message_begins_a_segment_at_the_log_end() -> None:
     """Only a wrapper's last offset is known, so the new base offset is the log end."""
     given = RollSettings(segment_bytes=10, segment_ms=1000)
     old = [batch(BASE, 10, 0, magic=1), batch(BASE + 9, 10, 0, magic=1)]
-    reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
+    replay = Replay(given, BASE)
     for one in old:
-        reference.append((one,))
-    columns.append(table_of(old))
-    assert [one.base_offset for one in reference.segments()] == [BASE, BASE + 1]
-    assert columns.segments() == reference.segments()
+        replay.append((one,))
+    assert [one.base_offset for one in replay.segments()] == [BASE, BASE + 1]
 
 
 def test_index_files_are_whole_entries() -> None:
