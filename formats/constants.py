@@ -18,11 +18,8 @@ _WIDTHS: Final = {"b": "i1", "h": "i2", "i": "i4", "I": "u4", "q": "i8"}
 class Layout:
     """Fields of fixed size, one after another.
 
-    Args:
-        schema: module and name of the schema that begins with these fields.
-        fields: see below.
-
     Attributes:
+        schema: module and name of the schema that begins with these fields.
         fields: name to type, as a format character of the module `struct`.
         positions: name to the position of the field's first byte.
         struct: packs and unpacks all fields.
@@ -30,7 +27,7 @@ class Layout:
     """
 
     def __init__(self, schema: str, /, **fields: str) -> None:
-        self._schema = schema
+        self.schema = schema
         self.fields = fields
         self.struct = self.part(*fields)
         self.size = self.struct.size
@@ -51,7 +48,7 @@ class Layout:
         plain = struct.Struct(">" + "".join(kinds))
         if not decoder.BY_SCHEMA:
             return plain
-        parsed = decoder.SchemaStruct(self._schema, chosen[first : last + 1], names, plain)
+        parsed = decoder.SchemaStruct(self.schema, chosen[first : last + 1], names, plain)
         return cast("struct.Struct", parsed)
 
     def dtype(self) -> list[tuple[str, str]]:

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import kafkalog as library
 from formats import decoder
-from tests.decoders import COPY, Decoder, Done, Job
+from kafkalog.errors import UsageError
+from kafkalog.spark.settings import driver_settings
+from tests.decoders import COPY, ROOT, Decoder, Done, Job
 from tests.sampling import drawn_for, tries_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.conftest import Result
 
 NOW = "--now 2026-01-01"
 READS = {
@@ -77,6 +82,38 @@ PARSED = {
 STRUCTURES = ("header", "record", "varint", "offset index entry", "time index entry")
 OWN_MAP = re.compile(r'"own_bytes":(\d+|null)')
 """The size of the kernels' own map of keys: it tells of the run, and not of the log."""
+
+
+BY_HAND = re.compile(r"(?<![\w.])struct\.(Struct\(|unpack)|int\.from_bytes\(")
+READ_BY_HAND = {
+    "formats/constants.py": "the layouts",
+    "formats/decoder.py": "bits that a schema has parsed",
+    "formats/message_codec.py": "requests of clients",
+    "kafkalog/anatomy/payloads.py": "keys of internal topics",
+    "kafkalog/anatomy/writes.py": "answers of the kernel of Linux",
+    "kafkalog/broker_lock.py": "locks",
+    "kafkalog/cluster_image/replay.py": "ids of topics",
+    "kafkalog/codecs/gzip.py": "compression",
+    "kafkalog/codecs/lz4.py": "compression",
+    "kafkalog/codecs/snappy.py": "compression",
+    "kafkalog/codecs/zstd.py": "compression",
+    "kafkalog/columns/chunks.py": "how much a kernel needs, which scans it again",
+    "kafkalog/columns/side_files.py": "the number of producers in a snapshot",
+    "kafkalog/compaction/buckets.py": "files of our own",
+    "kafkalog/jit/library.py": "ELF",
+    "kafkalog/lake/iceberg_compaction.py": "bounds of columns",
+    "kafkalog/paths/chunked.py": "manifests of tiers",
+    "kafkalog/payloads/offset_commits.py": "values of __consumer_offsets",
+    "kafkalog/recovery/node_start.py": "ids of directories",
+    "kafkalog/server/connection.py": "requests of clients",
+    "kafkalog/spark/settings.py": "what the driver's process says",
+    "kafkalog/state/offset_columns.py": "keys of __consumer_offsets",
+    "kafkalog/state/transactions.py": "values of __transaction_state",
+    "kafkalog/storage/locks.py": "locks",
+    "kafkalog/typed/framing.py": "ids of a registry",
+    "kafkalog_cli/output/kafka_text.py": "keys and values as numbers",
+}
+"""Modules that decode numbers without a layout, and which."""
 
 
 def log_dirs(corpus: Path) -> list[Path]:
@@ -170,3 +207,38 @@ def test_the_schemas_decode_what_fast_code_decodes(
         parsed.update(by_schema.parsed)
     assert not wrong, f"{len(wrong)} of {len(jobs)}: {wrong[0]}"
     assert min(parsed[one] for one in STRUCTURES) > len(jobs), parsed
+
+
+def test_an_unknown_decoder_is_refused(
+    kafkalog: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By each parser and by the library; the help needs none."""
+    monkeypatch.setattr(decoder, "CHOSEN", "schemas")
+    index = "examples/log-dir/orders-0/00000000000000000000.index"
+    for argv in (["ls", "examples/log-dir"], ["kafka-dump-log", "--files", index]):
+        result = kafkalog(*argv)
+        assert (result.status, result.stdout) == (2, b"")
+        assert "KAFKALOG_DECODER is 'schemas'; it can be fast or schema." in result.stderr
+    with pytest.raises(UsageError, match="'schemas'"):
+        library.open("examples/log-dir")
+    assert kafkalog("ls", "--help").status == 0
+
+
+def test_workers_of_spark_have_the_decoder_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on other machines do not inherit its environment."""
+    name = f"spark.executorEnv.{decoder.VARIABLE}"
+    assert name not in driver_settings("spark://one:1", {}, "/directory", [])
+    monkeypatch.setattr(decoder, "BY_SCHEMA", True)
+    monkeypatch.setattr(decoder, "CHOSEN", "schema")
+    assert driver_settings("spark://one:1", {}, "/directory", [])[name] == "schema"
+
+
+def test_only_layouts_decode_numbers() -> None:
+    """A layout can be read by its schema: what is read past it is none of a log or an index."""
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("formats", "kafkalog", "kafkalog_cli")
+        for path in (ROOT / package).rglob("*.py")
+        if BY_HAND.search(path.read_text()) and not path.stem.endswith("kernels")
+    }
+    assert found == set(READ_BY_HAND)
