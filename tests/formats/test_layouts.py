@@ -110,5 +110,6 @@ def test_a_schema_unpacks_what_a_struct_unpacks(name: str) -> None:
                     one.unpack(twice)
                 with pytest.raises(struct.error):
                     one.unpack_from(twice, plain.size + 1)
-                with pytest.raises(struct.error):
-                    list(one.iter_unpack(twice[1:] + twice[2:]))
+                if plain.size > 1:
+                    with pytest.raises(struct.error):
+                        list(one.iter_unpack(data[: plain.size] + b"\0"))
