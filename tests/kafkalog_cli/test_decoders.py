@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.conftest import Result
 
 NOW = "--now 2026-01-01"
+COMPACT = f"--all --allow-old-formats --config cleanup.policy=compact --high-watermark end {NOW}"
 READS = {
     "records": "dump-segment DIR --internal --format ndjson",
     "batches": "dump-segment DIR --internal --batches --format ndjson",
@@ -41,7 +42,7 @@ READS = {
     "quick verify": "verify DIR --level quick --format ndjson",
     "find": "find DIR --key-regex . --format ndjson",
     "find the last": "find DIR --value-regex 1 --last 3",
-    "lookup by time": f"lookup-offset DIR --internal --timestamp 1 --timestamp=-1h {NOW} --show",
+    "lookup by time": f"lookup-offset DIR --internal --timestamp @1 --timestamp=-1h {NOW} --show",
     "lookup by offset": "lookup-offset DIR 3 --internal --explain --no-index",
     "lookup of the largest time": "lookup-offset DIR --internal --special max-timestamp",
     "sql": "sql 'select * from records order by topic, partition, \"offset\"' DIR --internal",
@@ -53,7 +54,7 @@ READS = {
     "metadata": f"metadata DIR {NOW} --format ndjson",
     "retention": f"simulate-retention DIR {NOW} --format ndjson",
     "roll": "simulate-roll PARTITION --format ndjson",
-    "plan of a compaction": f"compact DIR --all --explain {NOW} --format ndjson",
+    "plan of a compaction": f"compact DIR {COMPACT} --explain --format ndjson",
     "audit": f"audit-compaction DIR {NOW} --format ndjson",
     "start": f"recover DIR {NOW} --from start --format ndjson",
     "indexes compared": f"rebuild-index DIR {NOW} --format ndjson",
@@ -67,7 +68,7 @@ WRITES = {
     "export of Parquet": "export DIR --to out --internal --file-format parquet",
     "export of batches": "export DIR --to out --internal --table batches --file-format ndjson",
     "salvage": "salvage DIR --to out",
-    "compact": f"compact {COPY} --all --in-place --yes {NOW}",
+    "compact": f"compact {COPY} {COMPACT} --in-place --yes",
     "rebuild-index": f"rebuild-index {COPY} --in-place --yes {NOW}",
     "recover": f"recover {COPY} --in-place --yes --force {NOW}",
 }
