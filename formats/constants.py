@@ -8,7 +8,9 @@ Numbers are big-endian. Follows `DefaultRecordBatch`, `LegacyRecord`, `Records`,
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, cast
+
+from formats import decoder
 
 _WIDTHS: Final = {"b": "i1", "h": "i2", "i": "i4", "I": "u4", "q": "i8"}
 
@@ -17,15 +19,17 @@ class Layout:
     """Fields of fixed size, one after another.
 
     Attributes:
+        schema: module and name of the schema that begins with these fields.
         fields: name to type, as a format character of the module `struct`.
         positions: name to the position of the field's first byte.
         struct: packs and unpacks all fields.
         size: total length of the fields.
     """
 
-    def __init__(self, **fields: str) -> None:
+    def __init__(self, schema: str, /, **fields: str) -> None:
+        self.schema = schema
         self.fields = fields
-        self.struct = struct.Struct(">" + "".join(fields.values()))
+        self.struct = self.part(*fields)
         self.size = self.struct.size
         self.positions = {}
         position = 0
@@ -41,7 +45,11 @@ class Layout:
             kind if name in names else f"{struct.calcsize(f'>{kind}')}x"
             for name, kind in list(self.fields.items())[first : last + 1]
         )
-        return struct.Struct(">" + "".join(kinds))
+        plain = struct.Struct(">" + "".join(kinds))
+        if not decoder.BY_SCHEMA:
+            return plain
+        parsed = decoder.SchemaStruct(self.schema, chosen[first : last + 1], names, plain)
+        return cast("struct.Struct", parsed)
 
     def dtype(self) -> list[tuple[str, str]]:
         """Return the fields as a `numpy.dtype` description."""
@@ -50,6 +58,7 @@ class Layout:
 
 # The header of a batch of magic 2.
 RECORD_BATCH_HEADER: Final = Layout(
+    "record_batch.RecordBatchHeader",
     base_offset="q",
     batch_length="i",
     partition_leader_epoch="i",
@@ -66,16 +75,30 @@ RECORD_BATCH_HEADER: Final = Layout(
 )
 # The start of a message of magic 1; magic 0 lacks the timestamp.
 MESSAGE_HEADER: Final = Layout(
-    offset="q", size="i", crc="I", magic="b", attributes="b", timestamp="q"
+    "record_batch.Message",
+    offset="q",
+    size="i",
+    crc="I",
+    magic="b",
+    attributes="b",
+    timestamp="q",
 )
-OFFSET_INDEX_ENTRY: Final = Layout(relative_offset="i", position="i")
-TIME_INDEX_ENTRY: Final = Layout(timestamp="q", relative_offset="i")
+# Before the key and before the value of a message.
+MESSAGE_FIELD: Final = Layout("record_batch.MessageField", size="i")
+OFFSET_INDEX_ENTRY: Final = Layout("side_files.OffsetIndexEntry", relative_offset="i", position="i")
+TIME_INDEX_ENTRY: Final = Layout("side_files.TimeIndexEntry", timestamp="q", relative_offset="i")
 ABORTED_TRANSACTION: Final = Layout(
-    version="h", producer_id="q", first_offset="q", last_offset="q", last_stable_offset="q"
+    "side_files.AbortedTransaction",
+    version="h",
+    producer_id="q",
+    first_offset="q",
+    last_offset="q",
+    last_stable_offset="q",
 )
 # The start of a producer snapshot; the number of entries (int32) and the entries follow.
-PRODUCER_SNAPSHOT_HEADER: Final = Layout(version="h", crc="I")
+PRODUCER_SNAPSHOT_HEADER: Final = Layout("side_files.ProducerSnapshot", version="h", crc="I")
 PRODUCER_SNAPSHOT_ENTRY: Final = Layout(
+    "side_files.ProducerSnapshotEntry",
     producer_id="q",
     producer_epoch="h",
     last_sequence="i",

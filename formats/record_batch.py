@@ -36,6 +36,7 @@ from construct.core import BytesIOWithOffsets
 
 from formats.constants import (
     BATCH_LENGTH_MIN,
+    MESSAGE_FIELD,
     MESSAGE_HEADER,
     MESSAGE_V0_LENGTH_MIN,
     MESSAGE_V1_LENGTH_MIN,
@@ -174,6 +175,8 @@ def _rest_size(context: Any) -> int:
     # Negative if key and value run past the message's size, which Bytes refuses as a StreamError.
     return int(context.size) - _size_up_to_rest(context)
 
+
+MessageField: Final = Struct(*fixed(MESSAGE_FIELD))
 
 # `rest` holds the bytes after the value, which Kafka ignores. Building computes the size; the crc
 # is written as given.

@@ -111,4 +111,5 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605 # computed from the table above
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+    import_module("kafkalog.jit.fast_path").require_known_decoder()
     return getattr(import_module(f"kafkalog.{_HOMES[name]}"), name)

@@ -249,7 +249,7 @@ class OpenTransactions:
 
 
 _VERSION: Final = 1
-_VERSION_SIZE: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
+_FIRST_FIELD: Final = PRODUCER_SNAPSHOT_HEADER.part("version")
 _CRC_START: Final = PRODUCER_SNAPSHOT_HEADER.size
 _SIZE_MAX: Final = 1 << 28  # more than five million producers
 # Most snapshots of a log directory are empty or alike: 256 bytes are five producers.
@@ -308,9 +308,10 @@ def _states(data: bytes, path: str) -> list[ProducerState]:
 def _data(path: str) -> bytes:
     """Return the bytes of a snapshot of a known version."""
     data = read_file(path, size_max=_SIZE_MAX)
-    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
-    if len(data) >= _VERSION_SIZE and version != _VERSION:
-        raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
+    if len(data) >= _FIRST_FIELD.size:
+        [version] = _FIRST_FIELD.unpack_from(data)
+        if version != _VERSION:
+            raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
     return data
 
 

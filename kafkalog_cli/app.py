@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kafkalog.errors import as_internal_error
+from kafkalog.jit.fast_path import require_known_decoder
 
 _EPILOG = (
     "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
@@ -128,6 +129,7 @@ class _Command(TyperCommand):
 
     def invoke(self, context: Any) -> Any:
         """Run the command; Typer takes any `EOFError` for Ctrl-D and would exit silently."""
+        require_known_decoder()
         try:
             return super().invoke(context)
         except EOFError as error:

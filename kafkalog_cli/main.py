@@ -173,8 +173,10 @@ def _run_within(requests: Requests, argv: list[str]) -> int:
 
 def _run_command(argv: list[str]) -> int:
     if argv[:1] == ["kafka-dump-log"]:  # has a parser of its own, which halves the start-up time
+        from kafkalog.jit.fast_path import require_known_decoder
         from kafkalog_cli.commands.kafka_dump_log import dump_files
 
+        require_known_decoder()
         return dump_files(argv[1:])
     import typer
     from typer.exceptions import TyperException

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 COUNTED_MAX: Final = 100_000
 """Maximum number of batches that are counted after the last one shown."""
+_OVERHEAD: Final = c.MESSAGE_HEADER.part("offset", "size")
 _WRONG_FIELDS: Final = {
     "batch-length-invalid": ("batch_length", "size"),
     "magic-unknown": ("magic",),
@@ -201,9 +202,9 @@ def _messages_within(space: Bytes, batch: Batch, shown: Shown) -> Iterator[Item]
             yield inner.left_out("batch.", position, inner.size_bytes, words)
             return
         head = inner.source.read(position, c.HEADER_SIZE_UP_TO_MAGIC)
-        size = int.from_bytes(head[c.LENGTH_POSITION : c.LOG_OVERHEAD], "big", signed=True)
+        size = 0 if left < c.LOG_OVERHEAD else _OVERHEAD.unpack_from(head)[1]
         end = position + c.LOG_OVERHEAD + size
-        if left < c.LOG_OVERHEAD or size < c.MESSAGE_V0_LENGTH_MIN or end > inner.size_bytes:
+        if size < c.MESSAGE_V0_LENGTH_MIN or end > inner.size_bytes:
             words = "no whole message: Kafka drops it"
             yield inner.field("batch.rest", position, inner.size_bytes, None, words,
                               damage="message-set-invalid")  # fmt: skip

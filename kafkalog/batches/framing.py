@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from formats.constants import MESSAGE_HEADER, RECORD_BATCH_HEADER
+from formats.constants import MESSAGE_FIELD, MESSAGE_HEADER, RECORD_BATCH_HEADER
 from kafkalog.codecs import crc32, crc32c
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
@@ -32,8 +31,7 @@ UP_TO_MAGIC = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
 _LEGACY = MESSAGE_HEADER.part("crc", "attributes")
-INT64 = struct.Struct(">q")
-INT32 = struct.Struct(">i")
+_LEGACY_TIME = MESSAGE_HEADER.part("magic", "timestamp")
 
 # Possible headers of magic 0, 1 or 2: offset and length not negative, length no smaller than the
 # smallest message, known attribute bits only. A regular expression tests this at memory speed.
@@ -103,7 +101,7 @@ def batch_of_header(
         # Magic 0 has no timestamps.
         timestamp = -1
         if magic == 1:
-            timestamp = INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+            timestamp = _LEGACY_TIME.unpack_from(header, c.MAGIC_POSITION)[1]
         fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
         return Batch(path, position, size, offset, offset, magic, *fields)
     _, _, epoch, _, crc, attributes, delta, *rest = _HEADER.unpack(header)
@@ -311,13 +309,13 @@ def _is_likely(source: Source, batch: Batch) -> bool:
         )
     position = batch.position + c.LOG_OVERHEAD
     position += length_min(batch.magic)
-    position -= 2 * INT32.size
+    position -= 2 * MESSAGE_FIELD.size
     for _ in ("key", "value"):
-        field = source.read(position, INT32.size)
-        size = INT32.unpack(field)[0] if len(field) == INT32.size else -2
+        field = source.read(position, MESSAGE_FIELD.size)
+        size = MESSAGE_FIELD.struct.unpack(field)[0] if len(field) == MESSAGE_FIELD.size else -2
         if size < -1:
             return False
-        position += INT32.size + max(size, 0)
+        position += MESSAGE_FIELD.size + max(size, 0)
     return position == batch.end_position
 
 

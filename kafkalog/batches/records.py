@@ -1,8 +1,8 @@
 """The reference decoder: from a batch to its records, through the schemas in `formats`.
 
 Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
-they accept is decoded, what they reject raises. A record that is as it should be needs no schema:
-see `sound_records`.
+they accept is decoded, what they reject raises. A record that is as it should be needs no schema
+(`sound_records`) unless `formats.decoder` says so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
+from formats import decoder
 from kafkalog.batches.sound_records import record_at
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, crc32, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
@@ -34,6 +35,7 @@ HEADERS_MAX: Final = 1 << 20
 
 Kafka has no such limit, but an uncompressed request of the usual size has no room for so many.
 """
+_OVERHEAD: Final = c.MESSAGE_HEADER.part("offset", "size")
 _MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; messages of a larger set are parsed twice
 _READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger uncompressed batch is read piece by piece
 
@@ -162,7 +164,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 
 def _fields(stream: io.BytesIO | _FileRange, batch: Batch, ordinal: int) -> Fields:
     """Return what the next record holds, by its schema if it is out of the ordinary."""
-    if isinstance(stream, io.BytesIO):
+    if isinstance(stream, io.BytesIO) and not decoder.BY_SCHEMA:
         found = record_at(stream.getvalue(), stream.tell(), HEADERS_MAX)
         if found is not None:
             fields, end = found
@@ -251,7 +253,7 @@ def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
 
     count = position = 0
     while len(body) - position >= c.LOG_OVERHEAD:
-        size = int.from_bytes(body[position + 8 : position + 12], "big", signed=True)
+        _, size = _OVERHEAD.unpack_from(body, position)
         if size < c.MESSAGE_V0_LENGTH_MIN:
             raise _corrupt("message-set-invalid", batch, f"An inner message has size {size}.")
         end = position + c.LOG_OVERHEAD + size

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from formats import constants as c
+from formats import decoder
 from formats.constants import (
     ABORTED_TRANSACTION,
     OFFSET_INDEX_ENTRY,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from formats.constants import Layout
     from kafkalog.columns.chunks import Chunk
     from kafkalog.indexes import OffsetIndex, TimeIndex
 
@@ -49,7 +51,7 @@ def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
     Offsets beyond the largest possible one are clipped to it.
     """
     for first, block in index.blocks(at_once=_ENTRIES_AT_ONCE):
-        slots = np.frombuffer(block, _OFFSET_ENTRY)
+        slots = _entries(block, OFFSET_INDEX_ENTRY, _OFFSET_ENTRY)
         yield first, _absolute(slots["relative_offset"], index), slots["position"].astype(np.int64)
 
 
@@ -58,7 +60,7 @@ def time_columns(
 ) -> Iterator[tuple[int, Column, Column]]:
     """Yield blocks of entries: the number of the first, timestamps, offsets."""
     for first, block in index.blocks(padding=padding, at_once=_ENTRIES_AT_ONCE):
-        slots = np.frombuffer(block, _TIME_ENTRY)
+        slots = _entries(block, TIME_INDEX_ENTRY, _TIME_ENTRY)
         yield first, slots["timestamp"].astype(np.int64), _absolute(slots["relative_offset"], index)
 
 
@@ -75,11 +77,17 @@ def aborted_columns(source: Source) -> Iterator[tuple[int, NDArray[Any]]]:
     count = source.size_bytes // c.ABORTED_TXN_SIZE
     for first in range(0, count, _ENTRIES_AT_ONCE):
         size = min(_ENTRIES_AT_ONCE, count - first) * c.ABORTED_TXN_SIZE
-        yield first, np.frombuffer(source.read(first * c.ABORTED_TXN_SIZE, size), _ABORTED_TXN)
+        block = source.read(first * c.ABORTED_TXN_SIZE, size)
+        yield first, _entries(block, ABORTED_TRANSACTION, _ABORTED_TXN)
 
 
-_VERSION: Final = b"\0\1"
-_CRC: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
+def _entries(data: bytes | memoryview, layout: Layout, dtype: np.dtype[Any]) -> NDArray[Any]:
+    if decoder.BY_SCHEMA:
+        return np.array(list(layout.struct.iter_unpack(data)), dtype)
+    return np.frombuffer(data, dtype)
+
+
+_VERSION: Final = 1
 _COUNT: Final = PRODUCER_SNAPSHOT_HEADER.size
 _ENTRIES: Final = _COUNT + 4
 _ENTRY: Final = np.dtype(PRODUCER_SNAPSHOT_ENTRY.dtype())
@@ -95,14 +103,17 @@ def snapshot_columns(path: str) -> NDArray[np.int64] | None:
         data = read_file(path, size_max=1 << 30)
     except DataError:
         return None
-    if data[:_CRC] != _VERSION or int.from_bytes(data[_CRC:_COUNT], "big") != crc32c(data[_COUNT:]):
+    if len(data) < _ENTRIES:
+        return None
+    if PRODUCER_SNAPSHOT_HEADER.struct.unpack_from(data) != (_VERSION, crc32c(data[_COUNT:])):
         return None
     count = int.from_bytes(data[_COUNT:_ENTRIES], "big", signed=True)
     if not 0 <= count <= (len(data) - _ENTRIES) // _ENTRY.itemsize:
         return None
     if not count:
         return np.empty((len(_ENTRY.names or ()), 0), np.int64)
-    entries = np.frombuffer(data, _ENTRY, count, _ENTRIES)
+    stored = memoryview(data)[_ENTRIES : _ENTRIES + count * _ENTRY.itemsize]
+    entries = _entries(stored, PRODUCER_SNAPSHOT_ENTRY, _ENTRY)
     columns = np.array([entries[name] for name in _ENTRY.names or ()], np.int64)
     columns = columns[:, np.argsort(columns[0], kind="stable")]
     # As in a map: ProducerStateManager puts each entry over an earlier one.

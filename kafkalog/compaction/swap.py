@@ -16,14 +16,15 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
+from formats.constants import RECORD_BATCH_HEADER
 from formats.file_names import FileKind, segment_file
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import INT32, INT64
 from kafkalog.columns import header_table as h
 from kafkalog.columns import kernels as k
 from kafkalog.columns.headers import BatchColumns, batch_columns
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import aborted_transaction_bytes
+from kafkalog.jit.fast_path import kernels_work
 from kafkalog.model import AbortedTransaction, Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir, Segment
 
 
+_INDEXED = RECORD_BATCH_HEADER.part(
+    "base_offset", "batch_length", "last_offset_delta", "max_timestamp"
+)
 _BATCHES_AT_ONCE = 1 << 12
 _FEW_BYTES = 1 << 16  # up to this size, batches are processed one by one
 
@@ -68,7 +72,7 @@ class NewSegment:
     def extend(self, batches: bytes | memoryview) -> None:
         """Append whole consecutive batches."""
         at = 0
-        if len(batches) > _FEW_BYTES:
+        if len(batches) > _FEW_BYTES and kernels_work():
             at = self._extend_columns(batches)
         while at < len(batches):
             at += self._append(batches, at)
@@ -93,10 +97,9 @@ class NewSegment:
 
     def _append(self, data: bytes | memoryview, at: int) -> int:
         """Append the batch at a position of some bytes; return its size."""
-        base_offset = INT64.unpack_from(data, at)[0]
-        size: int = c.LOG_OVERHEAD + INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
-        last_offset = base_offset + INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
-        timestamp = INT64.unpack_from(data, at + c.MAX_TIMESTAMP_POSITION)[0]
+        base_offset, length, delta, timestamp = _INDEXED.unpack_from(data, at)
+        size: int = c.LOG_OVERHEAD + length
+        last_offset = base_offset + delta
         self.next_offset = last_offset + 1
         self._build.batch(timestamp, last_offset, self.size_bytes)
         self.size_bytes += size

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import Frames
+from kafkalog.batches.framing import Frames, crc_valid
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.batches.selection import Selection, start_position
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import Chunk, ChunkReader, Workspace
+from kafkalog.columns.chunks import BATCH_SIZE_MAX, Chunk, ChunkReader, Workspace
+from kafkalog.columns.header_table import table_of
 from kafkalog.comparison.model import FieldDifference, FirstDifference
 from kafkalog.engine import Crew
 from kafkalog.errors import DataError
-from kafkalog.model import Batch
+from kafkalog.jit.fast_path import kernels_work
+from kafkalog.model import Batch, Defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
     from kafkalog.model import Record
+    from kafkalog.paths.source import Source
 
 _HEADER = (
     "base_offset", "last_offset", "count", "magic", "partition_leader_epoch", "attributes",
@@ -106,7 +109,10 @@ class _Log:
                 frames = Frames(source)
                 while reader.position < reader.end:
                     spaces.append(spaces.pop(0))
-                    chunk = reader.read(spaces[0])
+                    if kernels_work():
+                        chunk = reader.read(spaces[0])
+                    else:
+                        chunk = _one_batch(source, frames, reader, spaces[0])
                     if chunk is None:
                         found = frames.at(reader.position)
                         if isinstance(found, Batch) or not _is_end(found.reference, segment):
@@ -116,6 +122,22 @@ class _Log:
                     skipped = int(np.argmax(chunk.headers[k.LAST_OFFSET] >= start))
                     if chunk.headers[k.LAST_OFFSET, -1] >= start:
                         yield chunk if not skipped else _without(chunk, skipped)
+
+
+def _one_batch(
+    source: Source, frames: Frames, reader: ChunkReader, space: Workspace
+) -> Chunk | None:
+    """Do what `ChunkReader.read` does, for one batch and without kernels."""
+    batch = frames.at(reader.position)
+    if isinstance(batch, Defect) or batch.magic > 2 or batch.size_bytes > BATCH_SIZE_MAX:
+        return None
+    size = batch.size_bytes
+    space.reserve(size)
+    source.read_into(batch.position, space.arena.data[:size])
+    space.headers[:, :1] = table_of([batch])
+    reader.resume(batch.end_position)
+    valid = np.array([crc_valid(source, batch)])
+    return Chunk(source.path, batch.position, size, 1, space, _crc_valid=valid)
 
 
 def _is_end(reference: str, segment: Segment) -> bool:
@@ -176,9 +198,13 @@ def _compare(one: _Log, other: _Log) -> tuple[int, int, bool]:
     assert other.chunk is not None, "it was filled"
     mine, theirs = one.positions(), other.positions()
     size = int(min(mine[-1] - mine[0], theirs[-1] - theirs[0]))
-    same = k.first_difference(
-        one.chunk.workspace.arena, int(mine[0]), other.chunk.workspace.arena, int(theirs[0]), size
-    )
+    left, right = one.chunk.workspace.arena, other.chunk.workspace.arena
+    first, second = int(mine[0]), int(theirs[0])
+    if kernels_work():
+        same = k.first_difference(left, first, right, second, size)
+    else:
+        differs = left[first : first + size] != right[second : second + size]
+        same = int(differs.argmax()) if differs.any() else size
     batches = int(np.searchsorted(mine, mine[0] + same, "right")) - 1
     batches = min(batches, int(np.searchsorted(theirs, theirs[0] + same, "right")) - 1)
     return batches, int(mine[batches] - mine[0]), same == size

@@ -10,7 +10,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import UnsupportedError
+from kafkalog.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +30,27 @@ def is_worth_it(size_bytes: int) -> bool:
     return size_bytes >= FAST_SIZE_MIN and kernels_work()
 
 
+def require_known_decoder() -> None:
+    """Raise `UsageError` if the environment names a decoder that there is not."""
+    from formats import decoder  # the help needs nothing of `formats`
+
+    if decoder.CHOSEN not in decoder.NAMES:
+        raise UsageError(
+            f"{decoder.VARIABLE} is {decoder.CHOSEN!r}; it can be {' or '.join(decoder.NAMES)}."
+        )
+
+
 @cache
 def kernels_work() -> bool:
-    """Return whether kernels can be loaded here.
+    """Return whether kernels can be loaded here, and are wanted.
 
-    If they cannot, the reference decoder does the work, and `on_unusable` is called with the
-    reason.
+    If not, the reference decoder does the work. `on_unusable` is called with the reason why they
+    cannot be loaded.
     """
+    from formats import decoder
+
+    if decoder.BY_SCHEMA:
+        return False
     try:
         from kafkalog.jit.native import probe
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from formats import decoder
 from kafkalog.errors import UnsupportedError
 
 MODULES: Final = (
@@ -113,6 +114,7 @@ def loaded() -> ctypes.CDLL:
     Raises:
         UnsupportedError: none was built, it cannot be loaded, or it was built from other sources.
     """
+    assert not decoder.BY_SCHEMA, "no kernel decodes then"
     path = _path()
     if path is None:
         raise UnsupportedError(f"no kernels were built for this processor ({platform.machine()})")

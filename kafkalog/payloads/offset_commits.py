@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from formats import decoder
+
 _SHORT: Final = struct.Struct(">h").unpack_from
 _INT: Final = struct.Struct(">i").unpack_from
 _LONG: Final = struct.Struct(">q").unpack_from
@@ -61,7 +63,7 @@ def commit_value(data: bytes) -> CommitValue | None:
     try:
         version = _SHORT(data)[0]
         if version == _FLEXIBLE:
-            return _flexible(data)
+            return None if decoder.BY_SCHEMA else _flexible(data)
         if not 0 <= version < _FLEXIBLE:
             return None
         if version > _NO_EPOCH_MAX:

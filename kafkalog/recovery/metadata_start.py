@@ -7,17 +7,16 @@ and `BatchFileReader` of Kafka 4.3.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import (
     HEADER_SIZE_UP_TO_MAGIC,
-    LENGTH_POSITION,
     LOG_OVERHEAD,
     MESSAGE_V0_LENGTH_MIN,
+    RECORD_BATCH_HEADER,
 )
 from formats.file_names import FileKind
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import INT32
 from kafkalog.paths.source import Source
 from kafkalog.recovery.model import StartMode, StartRefusedError
 from kafkalog.recovery.start import StartInProgress
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.recovery.model import LoadedLog
+
+_OVERHEAD: Final = RECORD_BATCH_HEADER.part("base_offset", "batch_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _whole_part(snapshot: FileEntry) -> int | None:
             position, offset = frame.end_position, frame.next_offset
         rest = source.size_bytes - position
         if LOG_OVERHEAD <= rest <= HEADER_SIZE_UP_TO_MAGIC:  # `frames` ends before these
-            length = INT32.unpack(source.read_exactly(position + LENGTH_POSITION, INT32.size))[0]
+            _, length = _OVERHEAD.unpack(source.read_exactly(position, LOG_OVERHEAD))
             if length < MESSAGE_V0_LENGTH_MIN:
                 words = f"Record size {length} is less than the minimum record overhead"
                 raise CorruptRecordError("CorruptRecordException", words)

@@ -168,8 +168,8 @@ class SegmentState:
                 ABORTED_TRANSACTION.struct.size,
             ):
                 entry = source.read_exactly(position, ABORTED_TRANSACTION.struct.size)
-                # AbortedTxn reads one byte of the int16: only the high one.
-                version = int.from_bytes(entry[:1], "big", signed=True)
+                fields = ABORTED_TRANSACTION.struct.unpack(entry)
+                version = fields[0] >> 8  # AbortedTxn reads only the high byte of the two
                 if version > 0:
                     raise StartRefusedError(
                         "KafkaException",
@@ -178,7 +178,7 @@ class SegmentState:
                     )
                 # TransactionIndex.sanityCheck: CorruptIndexException, which is caught and answered
                 # by a rebuild.
-                if ABORTED_TRANSACTION.struct.unpack(entry)[3] < self.base_offset:
+                if fields[3] < self.base_offset:
                     return False
         return True
 

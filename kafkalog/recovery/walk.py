@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
+from formats.constants import MESSAGE_FIELD, MESSAGE_HEADER
 from formats.late_classes import dataclass
-from kafkalog.batches.framing import INT32, INT64, UP_TO_MAGIC, batch_of_header, crc_valid
+from kafkalog.batches.framing import UP_TO_MAGIC, batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
@@ -93,10 +94,10 @@ class Frame:
         """Raise as Kafka's `Utils.sizeDelimited` unless the value lies within the message."""
         if self.batch.compression == c.ZSTD:
             return  # not a codec of these, and already reported
-        at = c.LEGACY_TIMESTAMP_POSITION + (INT64.size if self.magic == 1 else 0)
+        at = MESSAGE_HEADER.size if self.magic == 1 else c.LEGACY_TIMESTAMP_POSITION
         key_size = self._int32(at, "key")
-        at += INT32.size + max(key_size, 0)
-        value_size, left = self._int32(at, "value"), self.size_bytes - at - INT32.size
+        at += MESSAGE_FIELD.size + max(key_size, 0)
+        value_size, left = self._int32(at, "value"), self.size_bytes - at - MESSAGE_FIELD.size
         if value_size > left:
             raise StartRefusedError(
                 "IllegalArgumentException", f"newLimit > capacity: ({value_size} > {left})"
@@ -104,9 +105,10 @@ class Frame:
 
     def _int32(self, at: int, what: str) -> int:
         """Read the size of a key or value, which must lie within the message."""
-        if at + INT32.size > self.size_bytes:
+        if at + MESSAGE_FIELD.size > self.size_bytes:
             raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
-        return int(INT32.unpack(self._source.read_exactly(self.position + at, INT32.size))[0])
+        field = self._source.read_exactly(self.position + at, MESSAGE_FIELD.size)
+        return int(MESSAGE_FIELD.struct.unpack(field)[0])
 
     @property
     def last_offset(self) -> int:
@@ -136,7 +138,7 @@ class Frame:
         if self.magic < 2:
             size = c.LEGACY_ATTRIBUTES_POSITION + 1
             if self.magic == 1:
-                size = c.LEGACY_TIMESTAMP_POSITION + INT64.size
+                size = MESSAGE_HEADER.size
         header = self._source.read(self.position, size)
         if len(header) < size:
             raise StartRefusedError(

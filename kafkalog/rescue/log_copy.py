@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
+from formats.constants import RECORD_BATCH_HEADER
 from formats.file_names import FileKind, FileState, partition_of, segment_file_name
-from kafkalog.batches.framing import INT64, find_batch, read_batch, scan_batches
+from kafkalog.batches.framing import find_batch, read_batch, scan_batches
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, UsageError
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from kafkalog.storage import NewDirectory
     from kafkalog.tables.merging import Copies
 
+
+_BASE_OFFSET: Final = RECORD_BATCH_HEADER.part("base_offset")
 
 Target = LogDirListing | PartitionDir | FileEntry
 
@@ -361,7 +364,7 @@ class LogCopy:
             for chunk in _chunks(source, position, size):
                 self._crc = crc32c(chunk, self._crc)
                 if is_restored:
-                    INT64.pack_into(chunk, 0, first)
+                    _BASE_OFFSET.pack_into(chunk, 0, first)
                     is_restored = False
                 out.write(chunk)
                 # Of the bytes as they were read, so that `check_copies` finds what the disk made of

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import javaproperties
 
+from formats import decoder
 from kafkalog.errors import EngineError, UnsupportedError, UsageError
 from kafkalog.spark.job import reason_in
 
@@ -238,6 +239,8 @@ def driver_settings(
     if is_local(master):
         settings["spark.driver.memory"] = LOCAL_MEMORY
         settings["spark.sql.warehouse.dir"] = os.path.join(directory, "warehouse")
+    if decoder.BY_SCHEMA:
+        settings[f"spark.executorEnv.{decoder.VARIABLE}"] = decoder.CHOSEN
     settings.update({**conf, "spark.master": master})
     options = [*java_options, settings.get(JAVA_OPTIONS, "")]
     settings[JAVA_OPTIONS] = " ".join(option for option in options if option)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from formats import decoder
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -142,7 +144,7 @@ def commit_values(rows: Any) -> tuple[Mask, Longs]:
     end = text + values.short(size_at)
     stop = end + np.where(version == 1, 16, 8)  # with a time of expiry, or without
     is_plain = (version >= 0) & (version <= 3) & (text <= end) & (stop == values.stops)
-    is_flexible = version == 4
+    is_flexible = (version == 4) & (not decoder.BY_SCHEMA)  # its sizes are varints
     if is_flexible.any():
         # From 128 on a size takes several bytes: such rows are left to the decoder.
         size = values.byte(values.starts + 14)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from construct import GreedyRange, Struct
 
-from formats import constants
+from formats import constants, decoder
 from formats.constants import Layout
 from formats.record_batch import Attributes, RecordBatchHeader
 from formats.side_files import (
@@ -82,3 +83,33 @@ def test_a_part_of_a_layout_reads_what_the_whole_reads(name: str) -> None:
             chosen = dict.fromkeys((names[first], names[last]))
             found = layout.part(*chosen).unpack_from(data, layout.positions[names[first]])
             assert found == tuple(values[one] for one in chosen)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_schema_unpacks_what_a_struct_unpacks(name: str) -> None:
+    """Any part of a layout, but a message's time without its magic; wrong sizes are refused."""
+    layout = LAYOUTS[name]
+    data = bytes(range(250, 256)) + bytes(range(1, layout.size))
+    names = list(layout.fields)
+    for first, start in enumerate(names):
+        for last in range(first, len(names)):
+            parsed = names[first : last + 1]
+            if "timestamp" in parsed and layout is constants.MESSAGE_HEADER and first > 3:
+                continue
+            wanted = tuple(dict.fromkeys((start, names[last])))
+            plain = layout.part(*wanted)
+            by_schema = decoder.SchemaStruct(layout.schema, parsed, wanted, plain)
+            place = layout.positions[start]
+            assert by_schema.unpack_from(data, place) == plain.unpack_from(data, place)
+            numbers = plain.unpack_from(data)
+            assert by_schema.pack(*numbers) == plain.pack(*numbers)
+            twice = data[: plain.size] * 2
+            assert list(by_schema.iter_unpack(twice)) == list(plain.iter_unpack(twice))
+            for one in (by_schema, plain):
+                with pytest.raises(struct.error):
+                    one.unpack(twice)
+                with pytest.raises(struct.error):
+                    one.unpack_from(twice, plain.size + 1)
+                if plain.size > 1:
+                    with pytest.raises(struct.error):
+                        list(one.iter_unpack(data[: plain.size] + b"\0"))
