@@ -14,9 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
+from formats.file_names import partition_of
 from formats.late_classes import dataclass
 from kafkalog.codecs import crc32c
 from kafkalog.errors import DataError, UnreadableError
+from kafkalog.living import listed_again
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
@@ -51,6 +53,7 @@ class Sighting:
         start, end: bounds of the part.
         first: checksum of the first bytes of the part; negative if they prove nothing.
         last: checksum of its last bytes, likewise.
+        log_dirs: the other log directories of the run, to which the partition may move.
     """
 
     directory: str
@@ -64,6 +67,7 @@ class Sighting:
     end: int = 0
     first: int = _ZEROS
     last: int = _ZEROS
+    log_dirs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
@@ -80,7 +84,11 @@ class Sighting:
         if partition.segments:
             log = partition.segments[-1].log
             last_log = (os.path.basename(log.path), log.size_bytes)
-        return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
+        log_dirs = tuple(map(file_system.absolute, partition.log_dirs))
+        return cls(
+            directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms,
+            log_dirs=log_dirs,
+        )  # fmt: skip
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
         """Record a part of a file in the directory, through a source that has it open.
@@ -98,7 +106,16 @@ class Sighting:
         """Restore a sighting from what `asdict` returned, possibly by way of JSON."""
         ids = tuple((name, value) for name, value in fields["ids"])
         last = fields["last_log"]
-        return cls(**{**fields, "ids": ids, "last_log": None if last is None else tuple(last)})
+        last_log = None if last is None else tuple(last)
+        log_dirs = tuple(fields.get("log_dirs", ()))
+        return cls(**{**fields, "ids": ids, "last_log": last_log, "log_dirs": log_dirs})
+
+    def listed_again(self, directory: str) -> PartitionDir:
+        """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
+        name = partition_of(directory)
+        return listed_again(
+            PartitionDir(directory, name, (), log_dirs=self.log_dirs, topic_id=self._topic_id)
+        )
 
     def require_same(self) -> bool:
         """Check that this host has the files that the planner saw.

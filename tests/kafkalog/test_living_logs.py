@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import log_dir
+from kafkalog import living
 from kafkalog.batches.lookup import lookup_special
 from kafkalog.batches.reader import plan_reading, read_records
 from kafkalog.batches.segment import OpenSegment
@@ -182,7 +182,7 @@ def test_a_listing_that_is_outdated_at_once_is_made_again(
     outdated = list_partition(str(partition))
     reading = read_records(partition, Selection(isolation=Isolation.READ_COMMITTED))
     found = [next(reading)]
-    monkeypatch.setattr(log_dir, "list_partition", once(outdated, list_partition))
+    monkeypatch.setattr(living, "list_partition", once(outdated, list_partition))
     (partition / f"{1:020}.log").unlink()
     (partition / f"{2:020}.txnindex").unlink()
     found += reading

@@ -14,7 +14,7 @@ from kafkalog import sightings
 from kafkalog.errors import ChangedSinceError, UnreadableError
 from kafkalog.model import Isolation
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
-from kafkalog.tables.moved import Losses, listed_again
+from kafkalog.tables.moved import Losses, splits_now
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
 from tests.waiting import until_settled
@@ -258,7 +258,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
     partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
     (tmp_path / "new").rename(partition)
     another_topic(tmp_path)
-    with pytest.raises(ChangedSinceError, match="The topic was deleted, and made again"):
+    with pytest.raises(ChangedSinceError, match="The topic was deleted and created again"):
         offsets(splits)
     told: list[Defect] = []
     assert offsets(splits, told.append) == []
@@ -293,11 +293,11 @@ def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
     losses = Losses(split, told.append)
     (partition / f"{0:020}.log").unlink()
     for _ in range(2):
-        found = listed_again(split, losses)
+        found = splits_now(split, losses)
         assert [one.first_offset for one in found] == [3 * PER_SEGMENT]
     write_log(partition, *batches(90, 10), name=f"{90:020}")
     (partition / f"{3 * PER_SEGMENT:020}.log").unlink()
-    assert [one.first_offset for one in listed_again(split, losses)] == [90]
+    assert [one.first_offset for one in splits_now(split, losses)] == [90]
     assert [(one.offset, one.detail.partition(" of ")[0]) for one in told] == [
         (30, "Offsets 30 to 59"), (60, "Offsets 60 to 89")
     ]  # fmt: skip
