@@ -12,7 +12,7 @@ from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import DataError, GoneError, KafkaLogError
 from kafkalog.identity import topic_id_of
-from kafkalog.living import CHANGES, answered, listed_again
+from kafkalog.living import CHANGES, answered, listed_now
 from kafkalog.log_dir import (
     FileEntry,
     LogDirListing,
@@ -200,7 +200,7 @@ def _living(
         return list(rows(partition, shown, CHANGES))
 
     try:
-        return answered(first, lambda: first(listed_again(partition)))
+        return answered(first, lambda: first(listed_now(partition)))
     except GoneError:
         return []
     except CHANGES:

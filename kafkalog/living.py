@@ -91,16 +91,24 @@ def listed_again(partition: PartitionDir) -> PartitionDir:
     raise ReplacedError("The topic was deleted and created again.", path=other.path)
 
 
+def listed_now(partition: PartitionDir) -> PartitionDir:
+    """List a partition again, or that of another topic of its name. Raises as `listed_again`."""
+    try:
+        return listed_again(partition)
+    except ReplacedError as error:
+        there = list_partition(error.path or partition.path)
+        return replace(there, log_dirs=partition.log_dirs)
+
+
 def _places_of(partition: PartitionDir) -> Iterator[str]:
-    """Yield where a partition can be: at its path, or elsewhere on its node under its live name."""
+    """Yield where a partition can be: at its path, or under its name elsewhere on its node."""
     yield partition.path
-    name, own = partition.name, partition.log_dir
-    if name is None or name.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
-        return  # what is to be deleted goes nowhere
-    for log_dir in partition.log_dirs:
-        path = os.path.join(log_dir, f"{name.topic}-{name.partition}")
-        if path != partition.path and (log_dir == own or are_of_one_node(own, log_dir)):
-            yield path
+    own = partition.log_dir
+    # A copy that is to become the partition does so where the partition is looked for.
+    if partition.name is not None and partition.state == DirectoryState.LIVE:
+        for log_dir in partition.log_dirs:
+            if log_dir != own and are_of_one_node(own, log_dir):
+                yield os.path.join(log_dir, partition.name.name)
 
 
 def are_of_one_node(*log_dirs: str) -> bool:

@@ -22,7 +22,7 @@ from kafkalog.living import listed_again
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
-from kafkalog.text_files import read_properties, read_topic_id
+from kafkalog.text_files import read_leader_epochs, read_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +54,7 @@ class Sighting:
         first: checksum of the first bytes of the part; negative if they prove nothing.
         last: checksum of its last bytes, likewise.
         log_dirs: the other log directories of the run, to which the partition may move.
+        lineage: the leader epochs of the log, each with the offset where it starts.
     """
 
     directory: str
@@ -68,6 +69,7 @@ class Sighting:
     first: int = _ZEROS
     last: int = _ZEROS
     log_dirs: tuple[str, ...] = ()
+    lineage: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
@@ -84,10 +86,10 @@ class Sighting:
         if partition.segments:
             log = partition.segments[-1].log
             last_log = (os.path.basename(log.path), log.size_bytes)
-        log_dirs = tuple(map(file_system.absolute, partition.log_dirs))
         return cls(
             directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms,
-            log_dirs=log_dirs,
+            log_dirs=tuple(map(file_system.absolute, partition.log_dirs)),
+            lineage=_lineage_of(directory),
         )  # fmt: skip
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
@@ -107,8 +109,16 @@ class Sighting:
         ids = tuple((name, value) for name, value in fields["ids"])
         last = fields["last_log"]
         last_log = None if last is None else tuple(last)
-        log_dirs = tuple(fields.get("log_dirs", ()))
-        return cls(**{**fields, "ids": ids, "last_log": last_log, "log_dirs": log_dirs})
+        log_dirs, lineage = tuple(fields["log_dirs"]), tuple(map(tuple, fields["lineage"]))
+        return cls(**{**fields, "ids": ids, "last_log": last_log, "log_dirs": log_dirs,
+                      "lineage": lineage})  # fmt: skip
+
+    def has_same_records(self, partition: PartitionDir, first: int, end: int) -> bool:
+        """Return whether a log has some offsets from the leader epochs that they had."""
+        now = _lineage_of(partition.path)
+        return not (now and self.lineage) or (
+            _within(now, first, end) == _within(self.lineage, first, end)
+        )
 
     def listed_again(self, directory: str) -> PartitionDir:
         """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
@@ -227,6 +237,22 @@ class Sighting:
                 if self._is_later(file_system.stat(os.path.join(self.directory, path or ""))):
                     return True
         return False
+
+
+def _lineage_of(directory: str) -> tuple[tuple[int, int], ...]:
+    with suppress(DataError):
+        found = read_leader_epochs(os.path.join(directory, file_names.LEADER_EPOCHS))
+        return tuple((one.epoch, one.start_offset) for one in found)
+    return ()
+
+
+def _within(lineage: tuple[tuple[int, int], ...], first: int, end: int) -> list[tuple[int, int]]:
+    """Return the leader epochs between two offsets."""
+    ends = [start for _, start in lineage[1:]] + [end]
+    pairs = zip(lineage, ends, strict=True)
+    return [
+        (epoch, max(start, first)) for (epoch, start), last in pairs if start < end and last > first
+    ]
 
 
 def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:

@@ -19,7 +19,7 @@ from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import DataError, GoneError
-from kafkalog.living import listed_again
+from kafkalog.living import listed_now
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Severity
 from kafkalog.paths import file_system
@@ -130,7 +130,7 @@ def of_one_moment(
 def look_at_partition(directory: PartitionDir) -> SeenPartition:
     """List a partition as it is now, wherever it is; a partition that is gone has no files."""
     try:
-        directory = listed_again(directory)
+        directory = listed_now(directory)
     except GoneError:
         directory = PartitionDir(directory.path, directory.name, ())
     except DataError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.defects import make_defect
 from kafkalog.errors import ChangedSinceError, GoneError, NotFoundError, ReplacedError
 from kafkalog.living import listing_again
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, Severity
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
 from kafkalog.unified_log import UnifiedLog
@@ -61,7 +61,7 @@ class Losses:
         self._tell = tell
         self._told = 0
 
-    def add(self, first: int, end: int | None, reason: str) -> None:
+    def add(self, first: int, end: int | None, reason: str, severity: Severity) -> None:
         """Report offsets as lost, up to `end`, which is None where the log end was not known.
 
         Raises:
@@ -78,7 +78,8 @@ class Losses:
         name = f"{self._split.topic}-{self._split.partition}"
         detail = f"{what} of {name} were deleted after they were planned. {reason}"
         self._told = first if end is None else end
-        self._tell(make_defect("deleted-while-reading", self._split.path, detail, offset=first))
+        lost = make_defect("deleted-while-reading", self._split.path, detail, offset=first)
+        self._tell(replace(lost, severity=severity))
 
 
 @listing_again
@@ -108,8 +109,11 @@ def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
     end = min((one for one in (following, split.to_offset) if one is not None), default=None)
     try:
         there = split.seen.listed_again(os.path.dirname(split.path))
-    except (GoneError, ReplacedError) as error:
-        losses.add(wanted, end, error.message)
+    except GoneError as error:
+        losses.add(wanted, end, error.message, Severity.NOTE)
+        return []
+    except ReplacedError as error:  # there are rows under its name that nobody has planned to read
+        losses.add(wanted, end, error.message, Severity.WARNING)
         return []
     log = UnifiedLog(show(there, split.view).partition)
     start = log.log_start_offset
@@ -118,8 +122,10 @@ def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     if start > wanted and (end is None or end > wanted):
         lost_to = start if end is None else min(start, end)
-        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.")
+        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.", Severity.NOTE)
         wanted = start
+    if end is not None and not split.seen.has_same_records(there, wanted, end):
+        raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
     now = plan_splits([there.path], request, log_dirs=split.seen.log_dirs)

@@ -200,14 +200,14 @@ def test_a_topic_that_is_gone_costs_its_lag(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was there when the log directory was listed."""
-    again = groups.listed_again
+    again = groups.listed_now
 
     def gone(partition: listings.PartitionDir) -> Any:
         if partition.topic == "orders" and partition.partition == 1:
             shutil.rmtree(partition.path, ignore_errors=True)
         return again(partition)
 
-    monkeypatch.setattr(groups, "listed_again", gone)
+    monkeypatch.setattr(groups, "listed_now", gone)
     found = kafkalog("groups", log_dir, "--format", "ndjson")
     assert found.status == 0
     assert [one["lag"] for one in objects(found, "group_offset")] == [8, None, -3]
