@@ -16,7 +16,7 @@ from functools import wraps
 from time import sleep
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from formats.file_names import DirectoryState, FileKind, partition_of
+from formats.file_names import DirectoryState, FileKind
 from kafkalog.errors import (
     ChangedSinceError,
     FileChangedError,
@@ -26,7 +26,6 @@ from kafkalog.errors import (
     ReplacedError,
 )
 from kafkalog.log_dir import list_partition
-from kafkalog.paths import file_system
 from kafkalog.text_files import properties_of
 
 if TYPE_CHECKING:
@@ -124,15 +123,6 @@ def _is_of(topic_id: str | None, there: PartitionDir) -> bool:
         return True
     # Its id cannot be read, or was not written yet.
     return there.topic_id is None and any(there.live(FileKind.PARTITION_METADATA))
-
-
-def gone_partition(error: KafkaLogError) -> str | None:
-    """Return the partition directory that a broker has deleted or renamed; None if it is there."""
-    if not isinstance(error, CHANGES) or error.path is None:
-        return None
-    path = file_system.absolute(error.path)
-    place = path if partition_of(path) else os.path.dirname(path)
-    return None if partition_of(place) is None or file_system.exists(place) else place
 
 
 def about_a_log(

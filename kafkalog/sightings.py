@@ -106,12 +106,14 @@ class Sighting:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Restore a sighting from what `asdict` returned, possibly by way of JSON."""
-        ids = tuple((name, value) for name, value in fields["ids"])
         last = fields["last_log"]
-        last_log = None if last is None else tuple(last)
-        log_dirs, lineage = tuple(fields["log_dirs"]), tuple(map(tuple, fields["lineage"]))
-        return cls(**{**fields, "ids": ids, "last_log": last_log, "log_dirs": log_dirs,
-                      "lineage": lineage})  # fmt: skip
+        tuples = {
+            "ids": tuple((name, value) for name, value in fields["ids"]),
+            "last_log": None if last is None else tuple(last),
+            "log_dirs": tuple(fields.get("log_dirs", ())),
+            "lineage": tuple((epoch, start) for epoch, start in fields.get("lineage", ())),
+        }
+        return cls(**{**fields, **tuples})
 
     def has_same_records(self, partition: PartitionDir, first: int, end: int) -> bool:
         """Return whether a log has some offsets from the leader epochs that they had."""

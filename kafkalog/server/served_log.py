@@ -23,7 +23,7 @@ from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
 from kafkalog.errors import BytesUnreadableError, DataError
-from kafkalog.living import CHANGES, listed_again
+from kafkalog.living import answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
@@ -53,7 +53,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
 _UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
-_TRIES_MAX: Final = 3
 
 
 _windows = threading.local()
@@ -204,13 +203,13 @@ class ServedLog:
             KafkaLogError: the files cannot be read.
         """
         with self._lock:
+
+            def again() -> Slice:
+                self._show(listed_again(self._directory))
+                return self._read(offset, size, isolation, at_least_one)
+
             # A broker may replace, or delete, what is read.
-            for _ in range(_TRIES_MAX):
-                try:
-                    return self._read(offset, size, isolation, at_least_one)
-                except CHANGES:
-                    self._show(listed_again(self._directory))
-            return self._read(offset, size, isolation, at_least_one)
+            return answered(lambda: self._read(offset, size, isolation, at_least_one), again)
 
     def has_ahead(self, sent: FileRange) -> bool:
         """Return whether `check_ahead` has something to do."""
