@@ -17,10 +17,11 @@ from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, FileChangedError
 from kafkalog.living import CHANGES, about_a_partition
 from kafkalog.model import Batch, Defect
 from kafkalog.offsets import LogOffset, OffsetSource
+from kafkalog.paths import file_system
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -82,6 +83,8 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
                 end_offset = tail.end_offset
             else:
                 times = opened.time_index
+                if times is None and not file_system.exists(segment.log.path):
+                    raise FileChangedError("The partition has moved.", path=segment.log.path)
                 # A missing `.timeindex` becomes an empty one, and the file's time counts.
                 timestamp = -1 if times is None else times.last_slot_timestamp()
                 found.append(_facts(segment, snapshots, timestamp))
