@@ -288,6 +288,10 @@ def fetched(dirs: list[Path]) -> Result:
             answer = fetch(client, topic_id, 0, offset, version=13)
             if answer["errorCode"]:
                 errors += 1
+                now = id_of(client, "orders")
+                if now != topic_id and found:
+                    break  # a client starts over
+                topic_id = now
                 continue
             if not answer["records"]:
                 return Result(0, b"\n".join(found), "")
@@ -346,8 +350,8 @@ def test_a_storm_of_moves(
     assert count > 10
     for before in sorted(rng.sample(range(count), 16 if tries_everything() else 4)):
         done, answer, _ = run(before)
-        # What stays somewhere is no reason to fail.
-        may_fail = change in (recreated, recreated_elsewhere)
+        # What stays somewhere is no reason to fail, but for coordinators' own topics.
+        may_fail = change in (recreated, recreated_elsewhere) or name in OWN
         assert done.status in (whole.status, *((0, 1, 3, 4, 8) if may_fail else ())), (before, done)
         if done.status not in (0, whole.status):
             assert done.stderr or b"deleted-while-reading" in done.stdout, (before, done)
