@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from formats.file_names import DirectoryState
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import UsageError, on_left_out
-from kafkalog.identity import image_of, newest_metadata, properties_of, topic_id_of
+from kafkalog.identity import image_of, newest_metadata, topic_id_of
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.targets import partitions_of
+from kafkalog.text_files import properties_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

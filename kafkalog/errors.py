@@ -132,6 +132,14 @@ class FileChangedError(UnreadableError):
     """A file was truncated, replaced or renamed while it was being read."""
 
 
+class GoneError(NotFoundError):
+    """A partition is in none of the log directories of its node any more."""
+
+
+class ReplacedError(FileChangedError):
+    """A partition belongs to another topic of its name than before, or to none."""
+
+
 class BytesUnreadableError(UnreadableError):
     """The disk does not return some bytes of a file that can be opened."""
 

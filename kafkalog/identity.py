@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.errors import DataError
-from kafkalog.text_files import MetaProperties, read_meta_properties, read_topic_id
+from kafkalog.text_files import properties_of, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def topic_id_of(partition: PartitionDir) -> str | None:
     """Return the id in `partition.metadata` or in the name of a tier's directory; None if none."""
+    if partition.topic_id is not None:
+        return partition.topic_id
     if partition.is_served and partition.name is not None and partition.name.uid:
         return partition.name.uid
     with suppress(DataError):  # `verify` reports it
@@ -31,13 +33,6 @@ def cluster_id_of(log_dir: str) -> str | None:
     """Return the id of the cluster in `meta.properties`; None without one."""
     found = properties_of(log_dir)
     return None if found is None else found.cluster_id
-
-
-def properties_of(log_dir: str) -> MetaProperties | None:
-    """Return the contents of `meta.properties`; None if it is missing or unreadable."""
-    with suppress(DataError):  # `verify` reports it
-        return read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
-    return None
 
 
 def newest_metadata(metadata: Iterable[PartitionDir]) -> PartitionDir | None:

@@ -15,8 +15,9 @@ from formats.file_names import DirectoryState
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
-from kafkalog.identity import image_of, newest_metadata, properties_of, topic_id_of
+from kafkalog.identity import image_of, newest_metadata, topic_id_of
 from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.text_files import properties_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

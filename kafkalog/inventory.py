@@ -10,9 +10,9 @@ from formats import file_names
 from formats.file_names import OFFSET_CHECKPOINTS, FileKind, FileState
 from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import DataError, KafkaLogError
+from kafkalog.errors import DataError, GoneError, KafkaLogError
 from kafkalog.identity import topic_id_of
-from kafkalog.living import CHANGES, answered
+from kafkalog.living import CHANGES, answered, listed_now
 from kafkalog.log_dir import (
     FileEntry,
     LogDirListing,
@@ -20,7 +20,6 @@ from kafkalog.log_dir import (
     list_partition,
 )
 from kafkalog.model import Defect, LogView, Severity
-from kafkalog.paths import file_system
 from kafkalog.targets import partitions_of
 from kafkalog.text_files import (
     MetaProperties,
@@ -201,10 +200,10 @@ def _living(
         return list(rows(partition, shown, CHANGES))
 
     try:
-        return answered(first, lambda: first(list_partition(partition.path)))
+        return answered(first, lambda: first(listed_now(partition)))
+    except GoneError:
+        return []
     except CHANGES:
-        if not file_system.exists(partition.path):
-            return []
         # Its files keep changing: what the last listing says is better than nothing.
         return list(rows(partition, Shown(partition, partition.segments), ()))
 

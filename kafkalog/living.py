@@ -2,8 +2,10 @@
 
 A broker renames, truncates and deletes files while they are read. An open file stays readable
 whatever happens to its name; the next file may have been replaced by one with another name, which a
-new listing shows. Each lookup and each scan retries a few times without progress, then ends with an
-error that names the file and the offset reached.
+new listing shows. A partition is known by its topic id, not by its path: it may have moved to
+another log directory of its node, or belong to a new topic of the name. Each lookup and each scan
+retries a few times without progress, then ends with an error that names the file and the offset
+reached.
 """
 
 from __future__ import annotations
@@ -14,18 +16,27 @@ from functools import wraps
 from time import sleep
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from formats.file_names import partition_of
-from kafkalog.errors import FileChangedError, KafkaLogError, NotFoundError
-from kafkalog.paths import file_system
+from formats.file_names import DirectoryState, FileKind
+from kafkalog.errors import (
+    ChangedSinceError,
+    FileChangedError,
+    GoneError,
+    KafkaLogError,
+    NotFoundError,
+    ReplacedError,
+)
+from kafkalog.log_dir import list_partition
+from kafkalog.text_files import properties_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.batches.selection import ReadPlan
-    from kafkalog.log_dir import Segment
+    from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog
 
+S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -55,25 +66,87 @@ def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
     return question()
 
 
-def gone_partition(error: KafkaLogError) -> str | None:
-    """Return the partition directory that a broker has deleted or renamed; None if it is there."""
-    if not isinstance(error, CHANGES) or error.path is None:
-        return None
-    path = file_system.absolute(error.path)
-    place = path if partition_of(path) else os.path.dirname(path)
-    return None if partition_of(place) is None or file_system.exists(place) else place
+def listed_again(partition: PartitionDir) -> PartitionDir:
+    """List a partition again, with its part in remote storage, wherever its node has it now.
+
+    Raises:
+        GoneError: none of the log directories of the run has it any more.
+        ReplacedError: they have another topic of its name.
+        UnreadableError: it cannot be listed.
+    """
+    other = None
+    for path in _places_of(partition):
+        try:
+            there = list_partition(path)
+        except NotFoundError:
+            continue
+        if _is_of(partition.topic_id, there):
+            known = partition.topic_id or there.topic_id
+            found = replace(there, log_dirs=partition.log_dirs, topic_id=known)
+            return found if partition.tier is None else partition.tier.join(found)
+        other = other or there
+    if other is None:
+        raise GoneError("The partition is not here any more.", path=partition.path)
+    raise ReplacedError("The topic was deleted and created again.", path=other.path)
+
+
+def listed_now(partition: PartitionDir) -> PartitionDir:
+    """List a partition again, or that of another topic of its name. Raises as `listed_again`."""
+    try:
+        return listed_again(partition)
+    except ReplacedError as error:
+        there = list_partition(error.path or partition.path)
+        return replace(there, log_dirs=partition.log_dirs)
+
+
+def _places_of(partition: PartitionDir) -> Iterator[str]:
+    """Yield where a partition can be: at its path, or under its name elsewhere on its node."""
+    yield partition.path
+    own = partition.log_dir
+    # A copy that is to become the partition does so where the partition is looked for.
+    if partition.name is not None and partition.state == DirectoryState.LIVE:
+        for log_dir in partition.log_dirs:
+            if log_dir != own and are_of_one_node(own, log_dir):
+                yield os.path.join(log_dir, partition.name.name)
+
+
+def are_of_one_node(*log_dirs: str) -> bool:
+    """Return whether log directories say that they are of the same node."""
+    found = [properties_of(one) for one in log_dirs]
+    nodes = {(one.cluster_id, one.node_id) for one in found if one is not None}
+    return None not in found and len(nodes) == 1
+
+
+def _is_of(topic_id: str | None, there: PartitionDir) -> bool:
+    """Return whether a directory is of a topic by its id; one without an id is of any."""
+    if topic_id is None or there.topic_id == topic_id:
+        return True
+    # Its id cannot be read, or was not written yet.
+    return there.topic_id is None and any(there.live(FileKind.PARTITION_METADATA))
 
 
 def about_a_log(
     question: Callable[Concatenate[UnifiedLog, P], T],
 ) -> Callable[Concatenate[UnifiedLog, P], T]:
     """Decorate a question about a log: if its files change, it is asked about a new listing."""
+    return _about(question, lambda log: log.listed_again())
 
+
+def about_a_partition(
+    question: Callable[Concatenate[PartitionDir, P], T],
+) -> Callable[Concatenate[PartitionDir, P], T]:
+    """Decorate a question about a partition, likewise."""
+    return _about(question, listed_again)
+
+
+def _about(
+    question: Callable[Concatenate[S, P], T], again: Callable[[S], S]
+) -> Callable[Concatenate[S, P], T]:
     @wraps(question)
-    def asked(log: UnifiedLog, /, *args: P.args, **options: P.kwargs) -> T:
+    def asked(about: S, /, *args: P.args, **options: P.kwargs) -> T:
         return answered(
-            lambda: question(log, *args, **options),
-            lambda: question(log.listed_again(), *args, **options),
+            lambda: question(about, *args, **options),
+            lambda: question(again(about), *args, **options),
         )
 
     return asked
@@ -98,11 +171,13 @@ class LivingWalk:
     Attributes:
         plan: the current plan; its selection begins at the offset that was reached.
         next_offset: the offset after the last one read; None at the beginning.
+        epoch: the leader epoch of the batch with that last one; -1 if it is not known.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
         self.plan = plan
         self.next_offset: int | None = None
+        self.epoch = -1
         self._left = list(plan.segments)
         # Skip what is appended to later segments: it did not exist when the scan was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
@@ -128,9 +203,9 @@ class LivingWalk:
 
     def interrupt(self, error: KafkaLogError, next_offset: int) -> None:
         """Record that the segment could be read only up to an offset; `check` raises the error."""
-        self._error, self.next_offset = error, next_offset
+        self._error, self.next_offset, self.epoch = error, next_offset, -1
 
-    def check(self, next_offset: int | None) -> None:
+    def check(self, next_offset: int | None, epoch: int = -1) -> None:
         """Record that everything up to an offset was read; raise the error if it was not.
 
         The offset is None after a batch that nobody knows the place of.
@@ -140,14 +215,15 @@ class LivingWalk:
             raise error
         if next_offset is None:
             return
-        self.next_offset = next_offset
+        self.next_offset, self.epoch = next_offset, epoch
         if self.plan.reached is not None:
-            self.plan.reached(next_offset)
+            self.plan.reached(next_offset, epoch)
 
     def go_on(self, error: KafkaLogError) -> None:
         """List the segments that hold the remaining offsets again.
 
         Raises:
+            ChangedSinceError: other records have taken the place of those that were read.
             KafkaLogError: the error itself, if nothing can be listed or it keeps coming back.
         """
         while True:
@@ -159,11 +235,33 @@ class LivingWalk:
                 raise self._told(error)
             try:
                 plan = self.plan.again(self.next_offset)
+                self._require_same_records(plan)
             except CHANGES as changed:  # changed while it was being listed
                 error = changed
                 continue
             self._resume(plan)
             return
+
+    def _require_same_records(self, plan: ReadPlan) -> None:
+        """Raise `ChangedSinceError` if the last offset that was read has another leader epoch."""
+        from kafkalog.batches.segment import OpenSegment
+
+        last = -1 if self.next_offset is None or self.epoch < 0 else self.next_offset - 1
+        for segment in plan.segments:
+            following = segment.next_base_offset
+            if segment.base_offset > last or (following is not None and following <= last):
+                continue
+            with OpenSegment(segment) as opened:
+                batches = opened.batches(opened.start_before(last))
+                found = next((one for one in batches if one.last_offset >= last), None)
+            if found is None or found.base_offset > last:
+                continue  # compaction removed it
+            if found.partition_leader_epoch not in (-1, self.epoch):
+                raise ChangedSinceError(
+                    "The log was cut while it was read, and has other records there now.",
+                    path=segment.log.path, hint="Run the command again.",
+                    note=f"Offsets up to {last} were read before.",
+                )  # fmt: skip
 
     def _resume(self, plan: ReadPlan) -> None:
         old, new = self.plan.selection, plan.selection
@@ -193,6 +291,11 @@ class LivingWalk:
         return error
 
 
+def pause() -> None:
+    """Let a broker finish what it is doing."""
+    sleep(_PAUSE_S)
+
+
 def is_being_written(source: Source, log_dir: str) -> bool:
     """Return whether a log may still grow: it just did, or a running broker may write to it.
 
@@ -205,7 +308,7 @@ def is_being_written(source: Source, log_dir: str) -> bool:
         return True
     if is_broker_running(log_dir):
         for _ in range(5):
-            sleep(_PAUSE_S)
+            pause()
             if source.has_changed():
                 return True
     return False

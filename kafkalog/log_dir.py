@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -40,7 +41,9 @@ from kafkalog.listing import Late, file_entry, list_files, list_names
 from kafkalog.parents import Parent, is_partition, log_dirs_below, may_be_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import announced, reading_error
+from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import payload_kind
+from kafkalog.text_files import read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -97,6 +100,7 @@ class PartitionDir:
             transaction indexes.
         packed: the files as they are in the directory, where manifests tell of others in them.
         log_dirs: the log directories of the run that listed it, where its other copies may be.
+        topic_id: the id in its `partition.metadata` when it was listed; None in a store, too.
     """
 
     path: str
@@ -110,6 +114,7 @@ class PartitionDir:
     sketch: Sequence[FileEntry] | None = field(default=None, compare=False, repr=False)
     packed: tuple[FileEntry, ...] = field(default=(), compare=False, repr=False)
     log_dirs: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    topic_id: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def log_dir(self) -> str:
@@ -162,11 +167,6 @@ class PartitionDir:
             for entry in self.files
             if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         )
-
-    def listed_again(self) -> PartitionDir:
-        """List it again, with its part in remote storage. Raises as `list_partition`."""
-        found = replace(list_partition(self.path), log_dirs=self.log_dirs)
-        return found if self.tier is None else self.tier.join(found)
 
     def joined(self) -> PartitionDir:
         """Return it with the files of its part in remote storage."""
@@ -414,7 +414,15 @@ def _partition(
             announced(UnreadableError(entry.error, path=entry.path))
     if tiers.holds_segments(files):
         files = tiers.as_log(files)
-    return PartitionDir(path, name, files, directories)
+    return PartitionDir(path, name, files, directories, topic_id=_topic_id(files))
+
+
+def _topic_id(files: Iterable[FileEntry]) -> str | None:
+    for entry in files:
+        if entry.name.kind == FileKind.PARTITION_METADATA and not is_object(entry.path):
+            with suppress(DataError):  # `verify` reports it
+                return read_topic_id(entry.path)
+    return None
 
 
 def _unpacking(partition: PartitionDir, packed: tuple[FileEntry, ...]) -> PartitionDir:

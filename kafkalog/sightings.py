@@ -14,13 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
+from formats.file_names import partition_of
 from formats.late_classes import dataclass
 from kafkalog.codecs import crc32c
 from kafkalog.errors import DataError, UnreadableError
+from kafkalog.living import listed_again
 from kafkalog.log_dir import PartitionDir, list_partition
 from kafkalog.paths import file_system, uris
 from kafkalog.paths.source import Source
-from kafkalog.text_files import read_properties, read_topic_id
+from kafkalog.text_files import read_leader_epochs, read_properties, read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,8 @@ class Sighting:
         start, end: bounds of the part.
         first: checksum of the first bytes of the part; negative if they prove nothing.
         last: checksum of its last bytes, likewise.
+        log_dirs: the other log directories of the run, to which the partition may move.
+        lineage: the leader epochs of the log, each with the offset where it starts.
     """
 
     directory: str
@@ -64,6 +68,8 @@ class Sighting:
     end: int = 0
     first: int = _ZEROS
     last: int = _ZEROS
+    log_dirs: tuple[str, ...] = ()
+    lineage: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
@@ -80,7 +86,11 @@ class Sighting:
         if partition.segments:
             log = partition.segments[-1].log
             last_log = (os.path.basename(log.path), log.size_bytes)
-        return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
+        return cls(
+            directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms,
+            log_dirs=tuple(map(file_system.absolute, partition.log_dirs)),
+            lineage=_lineage_of(directory),
+        )  # fmt: skip
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
         """Record a part of a file in the directory, through a source that has it open.
@@ -96,9 +106,28 @@ class Sighting:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Restore a sighting from what `asdict` returned, possibly by way of JSON."""
-        ids = tuple((name, value) for name, value in fields["ids"])
         last = fields["last_log"]
-        return cls(**{**fields, "ids": ids, "last_log": None if last is None else tuple(last)})
+        tuples = {
+            "ids": tuple((name, value) for name, value in fields["ids"]),
+            "last_log": None if last is None else tuple(last),
+            "log_dirs": tuple(fields.get("log_dirs", ())),
+            "lineage": tuple((epoch, start) for epoch, start in fields.get("lineage", ())),
+        }
+        return cls(**{**fields, **tuples})
+
+    def has_same_records(self, partition: PartitionDir, first: int, end: int) -> bool:
+        """Return whether a log has some offsets from the leader epochs that they had."""
+        now = _lineage_of(partition.path)
+        return not (now and self.lineage) or (
+            _within(now, first, end) == _within(self.lineage, first, end)
+        )
+
+    def listed_again(self, directory: str) -> PartitionDir:
+        """List the partition, or a copy of it, wherever it is now. Raises as `listed_again`."""
+        name = partition_of(directory)
+        return listed_again(
+            PartitionDir(directory, name, (), log_dirs=self.log_dirs, topic_id=self._topic_id)
+        )
 
     def require_same(self) -> bool:
         """Check that this host has the files that the planner saw.
@@ -210,6 +239,22 @@ class Sighting:
                 if self._is_later(file_system.stat(os.path.join(self.directory, path or ""))):
                     return True
         return False
+
+
+def _lineage_of(directory: str) -> tuple[tuple[int, int], ...]:
+    with suppress(DataError):
+        found = read_leader_epochs(os.path.join(directory, file_names.LEADER_EPOCHS))
+        return tuple((one.epoch, one.start_offset) for one in found)
+    return ()
+
+
+def _within(lineage: tuple[tuple[int, int], ...], first: int, end: int) -> list[tuple[int, int]]:
+    """Return the leader epochs between two offsets."""
+    ends = [start for _, start in lineage[1:]] + [end]
+    pairs = zip(lineage, ends, strict=True)
+    return [
+        (epoch, max(start, first)) for (epoch, start), last in pairs if start < end and last > first
+    ]
 
 
 def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:

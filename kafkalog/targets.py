@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from formats.file_names import DirectoryState, is_staging, partition_of
+from formats.file_names import (
+    DirectoryState,
+    is_staging,
+    parse_directory_name,
+    partition_of,
+)
+from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import DataError, KafkaLogError, UsageError, contained, raised
-from kafkalog.living import about_a_log
+from kafkalog.living import TRIES_MAX, about_a_log, are_of_one_node, pause
 from kafkalog.log_dir import FileEntry, LogDirListing, LogDirTop, PartitionDir, look_at, open_any
 from kafkalog.parents import Parent
 from kafkalog.paths import file_system
+from kafkalog.paths.uris import is_object
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -41,23 +50,26 @@ Target = LogDirListing | PartitionDir | FileEntry
 
 
 def open_targets(
-    paths: Iterable[str | os.PathLike[str]],
+    paths: Iterable[str | os.PathLike[str] | Target],
     *,
     failed: Callable[[KafkaLogError], None] = raised,
     parents: Callable[[Parent], object] = lambda _: None,
     by_names: bool = False,
     topics: Collection[str] | None = None,
+    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
     """Open what is at several paths.
 
     Args:
         paths: log directories, partition directories, files, and directories that hold log
-            directories at most `kafkalog.parents.DEPTH_MAX` levels below them.
+            directories at most `kafkalog.parents.DEPTH_MAX` levels below them; what is open stays
+            as it is.
         failed: called with the error of a path or log directory that is left out; without it the
             first error is raised.
         parents: called with each directory that stands for the log directories below it.
         by_names: whether manifests are read when files are looked at, and only then.
         topics: as for `open_any`.
+        log_dirs: others of the run, to which partitions may move.
 
     Raises:
         KafkaLogError: as `open_path`, unless `failed` takes the error.
@@ -69,12 +81,13 @@ def open_targets(
             len(found.files)  # reads the manifests of a tier
         return found
 
-    return together(_each(opened, paths, failed, parents))
+    found: list[Target] = _each(opened, paths, failed, parents)
+    return together(of_one_moment(found, opened), log_dirs)
 
 
-def together(targets: Sequence[Target]) -> list[Target]:
-    """Return targets whose partitions know the log directories of all of them."""
-    log_dirs = log_dirs_of(targets)
+def together(targets: Sequence[Target], log_dirs: tuple[str, ...] = ()) -> list[Target]:
+    """Return targets whose partitions know the log directories of all of them, and some more."""
+    log_dirs = tuple(dict.fromkeys((*log_dirs_of(targets), *log_dirs)))
 
     def knowing(partition: PartitionDir) -> PartitionDir:
         return replace(partition, log_dirs=log_dirs)
@@ -106,18 +119,21 @@ def look_at_targets(
     parents: Callable[[Parent], object] = lambda _: None,
 ) -> list[LogDirTop | PartitionDir | FileEntry]:
     """Do what `open_targets` does, without listing the partitions of log directories."""
-    return _each(look_at, paths, failed, parents)
+    return of_one_moment(_each(look_at, paths, failed, parents), look_at)
 
 
 def _each(
     opens: Callable[[str], T | Parent],
-    paths: Iterable[str | os.PathLike[str]],
+    paths: Iterable[str | os.PathLike[str] | T],
     failed: Callable[[KafkaLogError], None],
     parents: Callable[[Parent], object],
 ) -> list[T]:
     targets: list[T] = []
-    for path in [os.fspath(one) for one in paths]:
-        with contained(path, failed):
+    for one in paths:
+        if not isinstance(one, str | os.PathLike):
+            targets.append(one)
+            continue
+        with contained(path := os.fspath(one), failed):
             found = opens(path)
             if isinstance(found, Parent):
                 parents(found)
@@ -125,6 +141,66 @@ def _each(
             else:
                 targets.append(found)
     return targets
+
+
+def of_one_moment(targets: Sequence[T], opens: Callable[[str], T | Parent]) -> list[T]:
+    """Return targets whose log directories have their partitions at the same time.
+
+    Else a partition that moves between two of them meanwhile could be in both, or in none.
+    """
+    found = list(targets)
+    for _ in range(TRIES_MAX):
+        log_dirs = {
+            n: one
+            for n, one in enumerate(found)
+            if isinstance(one, LogDirListing | LogDirTop) and not is_object(one.path)
+        }
+        if len(log_dirs) < 2:
+            break
+        changed = [n for n, one in log_dirs.items() if not _is_as_listed(one)]
+        if not changed:
+            moving = _moving(list(log_dirs.values()))
+            changed = [n for n, one in log_dirs.items() if one.path in moving]
+            if not changed:
+                break
+            pause()
+        for n in changed:
+            with suppress(DataError):
+                if not isinstance(again := opens(log_dirs[n].path), Parent):
+                    found[n] = again
+    return found
+
+
+def _names_in(log_dir: LogDirListing | LogDirTop) -> set[str]:
+    """Return the names of the partition directories that a log directory had."""
+    if isinstance(log_dir, LogDirTop):
+        return {name for name in log_dir.directories if parse_directory_name(name)}
+    paths = (*(one.path for one in log_dir.partitions), *log_dir.errors, *log_dir.passed_over)
+    return {os.path.basename(one) for one in paths}
+
+
+def _is_as_listed(log_dir: LogDirListing | LogDirTop) -> bool:
+    """Return whether no partition came or went since a log directory was listed."""
+    before = _names_in(log_dir)
+    with suppress(OSError, DataError):
+        now = {name for name in file_system.names(log_dir.path) if parse_directory_name(name)}
+        came = (os.path.join(log_dir.path, name) for name in now - before)
+        return before <= now and not any(map(file_system.is_directory, came))
+    return True
+
+
+def _moving(log_dirs: Sequence[LogDirListing | LogDirTop]) -> set[str]:
+    """Return the log directories that have partitions in common while their broker moves them.
+
+    It gives the new directory its name before it takes it from the old one.
+    """
+    living = {one.path: _names_in(one) for one in log_dirs if is_broker_running(one.path)}
+    return {
+        path
+        for pair in combinations(living, 2)
+        if not living[pair[0]].isdisjoint(living[pair[1]]) and are_of_one_node(*pair)
+        for path in pair
+    }
 
 
 @lru_cache(maxsize=1024)

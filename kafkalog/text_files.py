@@ -22,7 +22,7 @@ from formats.file_names import (
 )
 from formats.late_classes import dataclass
 from formats.text_lines import SEPARATOR, checkpoint_fields, key_and_value, split_lines
-from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog.errors import CorruptDataError, DataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import parse, reading_error
@@ -326,6 +326,13 @@ def read_meta_properties(path: str) -> MetaProperties:
     if found.directory_id is not None and uuid_bytes(found.directory_id) is None:
         raise _malformed(path, f"{found.directory_id[:40]!r} is not a directory id.")
     return found
+
+
+def properties_of(log_dir: str) -> MetaProperties | None:
+    """Return the contents of `meta.properties`; None if it is missing or unreadable."""
+    with suppress(DataError):  # `verify` reports it
+        return read_meta_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+    return None
 
 
 class KafkaReadError(CorruptDataError):

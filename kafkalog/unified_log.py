@@ -21,6 +21,7 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import DataError
 from kafkalog.in_sync import in_sync
 from kafkalog.indexes import read_aborted_transactions
+from kafkalog.living import listed_again
 from kafkalog.log_dir import PartitionDir, Segment, open_partition
 from kafkalog.model import (
     AbortedTransaction,
@@ -111,8 +112,8 @@ class UnifiedLog:
         self.copies: tuple[str, ...] = ()
 
     def listed_again(self, view: LogView = LogView.STARTED) -> UnifiedLog:
-        """List the partition again; return its log, same options. Raises as `list_partition`."""
-        return self.shown_as(show(self.partition.listed_again(), view).partition)
+        """List the partition again; return its log, same options. Raises as `listed_again`."""
+        return self.shown_as(show(listed_again(self.partition), view).partition)
 
     def shown_as(self, partition: PartitionDir, end: int | None = None) -> UnifiedLog:
         """Return the log with other files of its partition, same options; it may end earlier."""

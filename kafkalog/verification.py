@@ -83,12 +83,7 @@ class Findings:
         self._threads = threads
         self._rate_limit = rate_limit
         self._leaves_cache = leaves_cache
-        opened: list[Target] = []
-        for one in targets:
-            if isinstance(one, FileEntry | LogDirListing | PartitionDir):
-                opened.append(one)
-            else:
-                opened += open_targets([one], failed=self._fail)
+        opened = open_targets(targets, failed=self._fail)
         self._history = None if state is None else _read_history(state, opened)
         self.schedule = Schedule(
             opened,

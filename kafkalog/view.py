@@ -36,7 +36,7 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.indexes import ENTRY_SIZES, aborted_transactions, read_aborted_transactions
 from kafkalog.listing import Late
-from kafkalog.living import CHANGES, answered
+from kafkalog.living import CHANGES, answered, listed_again
 from kafkalog.log_dir import PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.paths import file_system
@@ -141,7 +141,7 @@ def _show(partition: PartitionDir, view: LogView) -> Shown:
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     """Do what `show` does, with a new listing if the files have changed since the last one."""
-    return answered(lambda: show(partition, view), lambda: show(partition.listed_again(), view))
+    return answered(lambda: show(partition, view), lambda: show(listed_again(partition), view))
 
 
 def state_of(path: str) -> str:

@@ -12,6 +12,7 @@ from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
+    GoneError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
@@ -261,23 +262,14 @@ class Outcome:
         """Report an error and remember its status.
 
         A partition that a broker has deleted meanwhile is only noted, as it would be missing from
-        the next listing; unless it was named, or is in another of the places now.
+        the next listing; unless it was named.
         """
-        if (place := self._gone(error)) is not None:
-            show_note(f"{place} is not there any more: it was deleted while it was read")
+        if isinstance(error, GoneError) and os.path.abspath(error.path or "") not in self._named:
+            show_note(f"{error.path} is not there any more: it was deleted while it was read")
             return
         show_error(error)
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
-
-    def _gone(self, error: KafkaLogError) -> str | None:
-        from kafkalog.living import gone_partition
-
-        place = gone_partition(error)
-        if place is None or place in self._named or os.path.dirname(place) not in self._named:
-            return None
-        elsewhere = (os.path.join(one, os.path.basename(place)) for one in self._named)
-        return None if any(map(os.path.exists, elsewhere)) else place
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""

@@ -18,7 +18,7 @@ from kafkalog.batches.selection import (
 )
 from kafkalog.defects import make_defect
 from kafkalog.errors import UsageError
-from kafkalog.living import answered
+from kafkalog.living import answered, listed_again
 from kafkalog.log_dir import FileEntry, PartitionDir, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
 from kafkalog.unified_log import UnifiedLog
@@ -101,7 +101,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         return _plan(target if is_given else show(listed, selection.view), selection)
 
     def again(_next_offset: int | None = None) -> ReadPlan:
-        return _plan(show(listed.listed_again(), selection.view), selection)
+        return _plan(show(listed_again(listed), selection.view), selection)
 
     return replace(answered(first, again), again=again)
 

@@ -14,7 +14,7 @@ from formats import constants as c
 from formats.file_names import FileKind
 from kafkalog.batches.framing import align, read_batch, scan_batches
 from kafkalog.batches.order import Order
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, FileChangedError
 from kafkalog.indexes import OffsetIndex, Probe, TimeIndex
 from kafkalog.model import Batch, Defect, OffsetIndexEntry, TimeIndexEntry, computed_once
 from kafkalog.paths.source import Source
@@ -123,8 +123,14 @@ class OpenSegment:
 
     @computed_once
     def source(self) -> Source:
-        """The `.log` file."""
-        return self._files.enter_context(Source(self.segment.log.path, self.segment.log.end))
+        """The `.log` file. Raises `FileChangedError` if it is not the file that was listed."""
+        log = self.segment.log
+        source = self._files.enter_context(Source(log.path, log.end))
+        is_other = 0 not in (log.inode, source.inode) and log.inode != source.inode
+        # Some file systems give a file another number each time.
+        if is_other and (log.size_bytes, log.mtime_ms) != (source.file_bytes, source.mtime_ms):
+            raise FileChangedError("The file was replaced after it was listed.", path=log.path)
+        return source
 
     @property
     def high(self) -> int | None:

@@ -101,7 +101,8 @@ class ReadPlan:
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None if it does not.
         again: makes a plan from a new listing, from an offset on; None if nothing can be listed.
-        reached: called with the offset after each batch that was used, or after several.
+        reached: called with the offset after each batch that was used, or after several, and with
+            the leader epoch of the last one.
         is_unchanged: whether positions in the selection still fit the file; None if nothing was
             planned by position.
         low: the lowest offset that can be there; None if only the segments' names say it.
@@ -112,7 +113,7 @@ class ReadPlan:
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
     again: Callable[[int | None], ReadPlan] | None = None
-    reached: Callable[[int], object] | None = None
+    reached: Callable[[int, int], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
     low: int | None = None
 
@@ -334,7 +335,8 @@ def _selected_of(
             yield found, opened
         elif found.header_defect is not None and not found.has_place:
             yield found.header_defect, opened  # its records may be wanted ones
-        walk.check(found.next_offset if found.has_place else None)
+        next_offset = found.next_offset if found.has_place else None
+        walk.check(next_offset, found.partition_leader_epoch)
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:

@@ -18,8 +18,9 @@ from formats.late_classes import dataclass
 from kafkalog.check.identity import CheckedLogDir, listed_around
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
-from kafkalog.errors import DataError, NotFoundError
-from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
+from kafkalog.errors import DataError, GoneError
+from kafkalog.living import listed_now
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Severity
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
@@ -127,10 +128,10 @@ def of_one_moment(
 
 
 def look_at_partition(directory: PartitionDir) -> SeenPartition:
-    """List a partition as it is now; a partition that is gone has no files."""
+    """List a partition as it is now, wherever it is; a partition that is gone has no files."""
     try:
-        directory = list_partition(directory.path)
-    except NotFoundError:
+        directory = listed_now(directory)
+    except GoneError:
         directory = PartitionDir(directory.path, directory.name, ())
     except DataError:
         pass  # the errors of its files say the same

@@ -170,9 +170,9 @@ class _SegmentScan:
             if isinstance(found, Task):
                 chunk = found.chunk
                 # Asked now: after its results the chunk's buffers belong to another one.
-                next_offset = chunk.batch(chunk.count - 1).next_offset
+                last = chunk.batch(chunk.count - 1)
                 yield from self._walk.results(found)
-                self._living.check(next_offset)
+                self._living.check(last.next_offset, last.partition_leader_epoch)
                 self._progress(chunk.size_bytes)
                 continue
             if isinstance(found, Batch) and self._plan.is_behind(found):
@@ -190,7 +190,8 @@ class _SegmentScan:
             elif found.header_defect is not None and not found.has_place:
                 # Its records may be wanted ones.
                 yield Part(None, 0, 0, (Event(0, found.header_defect),))
-            self._living.check(found.next_offset if found.has_place else None)
+            next_offset = found.next_offset if found.has_place else None
+            self._living.check(next_offset, found.partition_leader_epoch)
 
 
 # Approximate size of a record or a batch as a Python object.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,12 +18,18 @@ from formats.file_names import DirectoryState, is_staging
 from formats.late_classes import dataclass
 from kafkalog.comparison.model import Comparison, RecordDifference, Side, Truncation, Verdict
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, ShortageError, UsageError, contained, raised
+from kafkalog.errors import (
+    GoneError,
+    KafkaLogError,
+    ShortageError,
+    UsageError,
+    contained,
+    raised,
+)
 from kafkalog.identity import topic_id_of
-from kafkalog.living import answered
+from kafkalog.living import answered, listed_again
 from kafkalog.log_dir import FileEntry, LogDirListing
 from kafkalog.model import LogView, Severity
-from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import unread_places
 from kafkalog.targets import open_targets, require_topics, topics_of
 from kafkalog.unified_log import UnifiedLog
@@ -217,9 +224,9 @@ def _as_now(pair: Pair) -> Pair:
     """List both sides again; one that a broker has deleted since is missing."""
 
     def listed(one: PartitionDir | None) -> PartitionDir | None:
-        if one is None or not file_system.exists(one.path):
-            return None
-        return one.listed_again()
+        with suppress(GoneError):
+            return None if one is None else listed_again(one)
+        return None
 
     now = Pair(listed(pair.left), listed(pair.right))
     return now if now.left or now.right else pair

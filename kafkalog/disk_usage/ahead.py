@@ -24,6 +24,7 @@ from kafkalog.compaction.candidates import find_candidate
 from kafkalog.compaction.model import CompactionRequest
 from kafkalog.disk_usage.model import HOUR_MS, HOURS, Disk, OverLimit, Usage
 from kafkalog.errors import contained
+from kafkalog.living import about_a_partition
 from kafkalog.model import Batch
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.targets import Listener, Target
 
 
+@about_a_partition
 def growth_of(partition: PartitionDir, now_ms: int) -> tuple[int, ...]:
     """Return the bytes appended in each of the last hours before a time, oldest first.
 

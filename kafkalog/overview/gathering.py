@@ -17,6 +17,7 @@ from kafkalog.disk_usage.ahead import Ahead, Outlook, changes_of, growth_of, ove
 from kafkalog.disk_usage.model import HOURS, Usage
 from kafkalog.errors import KafkaLogError, NotFoundError, UnsupportedError, UsageError, contained
 from kafkalog.inventory import list_log_dirs, list_partitions
+from kafkalog.living import about_a_partition
 from kafkalog.log_dir import FileEntry
 from kafkalog.model import Severity
 from kafkalog.overview.model import Contents, Finding, Gap, GroupFacts, PartitionFacts
@@ -287,7 +288,8 @@ class Gathering:
         if not is_staging(os.path.basename(directory.path)):
             with contained(directory.path, self._failed):
                 configs = self._configs_around(directory).of_topic(directory.topic)
-                found = find_candidate(directory, configs, CompactionRequest(self._now_ms))
+                ask = about_a_partition(find_candidate)
+                found = ask(directory, configs, CompactionRequest(self._now_ms))
         return found
 
     def _groups(self) -> list[GroupFacts]:

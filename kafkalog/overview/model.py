@@ -145,6 +145,7 @@ class Contents:
         self._threads = threads
         self._known: dict[str, SegmentContents] = {}
         self._surveys: dict[str, LogSurvey] = {}
+        self._places: defaultdict[str, list[str]] = defaultdict(list)
 
     def read(
         self, log: CheckedLog, source: Source, level: Level
@@ -161,6 +162,7 @@ class Contents:
             yield found
         if log.base_offset is not None:  # a log without an offset in its name has no segment
             self._known[log.path] = counts.of_segment(log.base_offset)
+            self._places[_in_log_dir(log.path)].append(log.path)
             if is_sound and counts.end is not None:
                 self._surveys[log.path] = counts.survey(counts.end)
 
@@ -168,7 +170,7 @@ class Contents:
         """Return a partition with what the checks have seen in those logs that did not grow."""
 
         def with_survey(entry: FileEntry) -> FileEntry:
-            survey = self._surveys.pop(entry.path, None)
+            survey = self._surveys.pop(self._place_of(entry.path), None)
             # It grew, or was cut, since it was checked.
             if survey is None or survey.size_bytes != entry.size_bytes:
                 return entry
@@ -178,7 +180,16 @@ class Contents:
 
     def of(self, segment: Segment) -> SegmentContents | None:
         """Return what a segment holds; None if its log was not read to the end."""
-        return self._known.get(segment.log.path)
+        return self._known.get(self._place_of(segment.log.path))
+
+    def _place_of(self, path: str) -> str:
+        """Return where a log was read: a broker may have moved its partition before or since."""
+        places = self._places.get(_in_log_dir(path), [])
+        return places[0] if len(places) == 1 else path
+
+
+def _in_log_dir(path: str) -> str:
+    return path[path.rfind("/", 0, path.rfind("/")) :]
 
 
 class _Counts:

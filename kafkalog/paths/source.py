@@ -59,6 +59,7 @@ class Source:
         file_bytes: its length.
         stored_bytes: the space it occupies: less than its length if it has holes.
         mtime_ms: when it was modified.
+        inode: tells it from another file of its name; 0 if it has no such number.
 
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
@@ -70,7 +71,8 @@ class Source:
     """
 
     __slots__ = ("_failed", "_fd", "_options", "_window", "_window_position", "_window_size",
-                 "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
+                 "file_bytes", "inode", "mtime_ms", "path", "size_bytes",
+                 "stored_bytes")  # fmt: skip
 
     others: ClassVar[list[tuple[Callable[[str], bool], type[Source]]]] = []
     """Which paths are not simply those of files, and what opens them; the first one counts."""
@@ -78,6 +80,7 @@ class Source:
     file_bytes: int
     stored_bytes: int
     mtime_ms: int
+    inode: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """Return what opens the path."""
@@ -94,6 +97,7 @@ class Source:
         self._window_size = WINDOW_SIZE_MIN
         # For each unreadable block, the position from which on it is unreadable.
         self._failed: dict[int, int] = {}
+        self.inode = 0
         self._open()
         self.file_bytes = self.size_bytes
         if end is not None:
@@ -122,6 +126,7 @@ class Source:
         self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
+        self.inode = status.st_ino
         if self._options.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
         keeper = reading.keeper.get()

@@ -17,6 +17,7 @@ from formats.file_names import DirectoryState, FileKind
 from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
+from kafkalog.identity import topic_id_of
 from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.metadata_start import StartedMetadata, bootstrap_refusal, start_metadata
@@ -27,7 +28,6 @@ from kafkalog.text_files import (
     read_meta_properties,
     read_offset_checkpoint,
     read_quorum_state,
-    read_topic_id,
     uuid_bytes,
 )
 from kafkalog.wording import counted
@@ -66,13 +66,11 @@ class Hosting:
         is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA
         if not is_judged or not self.image.is_whole:
             return None
-        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
-        if not file_system.exists(path):
-            return f"it has no {file_names.PARTITION_METADATA}"
-        try:
-            topic_id = read_topic_id(path)
-        except DataError:
-            return None  # the log cannot be loaded anyway
+        topic_id = topic_id_of(partition)
+        if topic_id is None:
+            path = os.path.join(partition.path, file_names.PARTITION_METADATA)
+            is_there = file_system.exists(path)  # else the log cannot be loaded anyway
+            return None if is_there else f"it has no {file_names.PARTITION_METADATA}"
         if topic_id in self.image.removed:
             return f"the topic with id {topic_id} was deleted"
         if topic_id not in self.image.names:
@@ -87,9 +85,8 @@ class Hosting:
 
     def directory_id(self, partition: PartitionDir) -> str | None:
         """Return the id of the directory that a partition is assigned to; None if to none here."""
-        try:
-            topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
-        except DataError:
+        topic_id = topic_id_of(partition)
+        if topic_id is None:
             return None
         known = self.image.partition(topic_id, partition.partition or 0)
         if known is None or self.node_id not in known.replicas:

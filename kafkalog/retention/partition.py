@@ -7,7 +7,6 @@ read only where a broker would know more than the indexes do.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -18,9 +17,11 @@ from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
-from kafkalog.errors import DataError
+from kafkalog.errors import DataError, FileChangedError
+from kafkalog.living import CHANGES, about_a_partition
 from kafkalog.model import Batch, Defect
 from kafkalog.offsets import LogOffset, OffsetSource
+from kafkalog.paths import file_system
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -82,6 +83,8 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
                 end_offset = tail.end_offset
             else:
                 times = opened.time_index
+                if times is None and not file_system.exists(segment.log.path):
+                    raise FileChangedError("The partition has moved.", path=segment.log.path)
                 # A missing `.timeindex` becomes an empty one, and the file's time counts.
                 timestamp = -1 if times is None else times.last_slot_timestamp()
                 found.append(_facts(segment, snapshots, timestamp))
@@ -166,11 +169,16 @@ def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | 
     """
     if facts.timestamp_source == TimestampSource.MTIME:
         return None
-    with suppress(DataError), OpenSegment(segment) as opened:
-        for batch in _batches_with(opened, facts.largest_timestamp):
-            for record in decode_records(opened.source, batch):
-                if record.timestamp == facts.largest_timestamp:
-                    return LatestRecord(record.offset, record.timestamp, batch.position)
+    try:
+        with OpenSegment(segment) as opened:
+            for batch in _batches_with(opened, facts.largest_timestamp):
+                for record in decode_records(opened.source, batch):
+                    if record.timestamp == facts.largest_timestamp:
+                        return LatestRecord(record.offset, record.timestamp, batch.position)
+    except CHANGES:
+        raise  # a new listing knows more
+    except DataError:
+        pass
     return None
 
 
@@ -232,6 +240,7 @@ class PartitionRetention:
         return sum(deletion.segment.side_bytes for deletion in self.outcome.deleted)
 
 
+@about_a_partition
 def judge_partition(
     partition: PartitionDir,
     configs: TopicConfigs,

@@ -141,13 +141,7 @@ def simulate_retention(
     sources = ConfigSources.of(configs)
     known: dict[str, LogDirConfigs] = {}
     clock = present_ms() if now_ms is None else now_ms
-    opened: list[Target] = []
-    for one in targets:
-        if isinstance(one, LogDirListing | PartitionDir | FileEntry):
-            opened.append(one)
-        else:
-            opened += open_targets([one], failed=hears.failed)
-    for target in joined(opened):
+    for target in joined(open_targets(targets, failed=hears.failed)):
         for partition in _partitions(target, hears):
             around = os.path.dirname(file_system.absolute(partition.path))
             found = None

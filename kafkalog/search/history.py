@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from formats.file_names import DirectoryState
 from kafkalog.batches.selection import ReadPlan, Selection, plan_segments
-from kafkalog.errors import KafkaLogError, ShortageError
+from kafkalog.errors import GoneError, KafkaLogError, ShortageError
 from kafkalog.model import AbortedTransaction, Defect, LogView, Record
-from kafkalog.search.scanning import Occurrence, is_gone, missing_in, plan_of, records_of
+from kafkalog.search.scanning import Occurrence, missing_in, plan_of, records_of
 from kafkalog.tables.planning import Target, shown_now
 from kafkalog.unified_log import OpenTransaction, UnifiedLog
 
@@ -39,9 +39,10 @@ def history(search: Search) -> Iterator[Occurrence | Defect]:
             yield from missing_in(target, search.selection)
         except ShortageError:
             raise
+        except GoneError:
+            pass  # a broker has deleted it meanwhile
         except KafkaLogError as error:
-            if not is_gone(target, error):
-                search.failed(error)
+            search.failed(error)
 
 
 class _Life:

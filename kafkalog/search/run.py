@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from formats.late_classes import dataclass
 from kafkalog.defects import raise_defect
-from kafkalog.errors import KafkaLogError, ShortageError, UsageError, raised
+from kafkalog.errors import GoneError, KafkaLogError, ShortageError, UsageError, raised
 from kafkalog.logs import Wanted, selection_of
 from kafkalog.model import Defect, LogView, Record, Replicas
 from kafkalog.offsets import name_of
@@ -18,7 +18,6 @@ from kafkalog.paths import file_system
 from kafkalog.search.scanning import (
     Found,
     is_bulk,
-    is_gone,
     logs_of,
     missing_in,
     plans_of,
@@ -89,9 +88,10 @@ class Search:
                 yield from missing_in(target, wanted)
             except ShortageError:
                 raise
+            except GoneError:
+                pass  # a broker has deleted it meanwhile
             except KafkaLogError as error:
-                if not is_gone(target, error):
-                    self.failed(error)
+                self.failed(error)
 
     def _in(self, target: Target, wanted: Selection) -> Iterator[Found | Defect]:
         left, notes = wanted.limit, list[Defect]()

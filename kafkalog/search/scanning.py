@@ -13,10 +13,9 @@ from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.jit import fast_path
-from kafkalog.living import CHANGES, answered
+from kafkalog.living import answered, listed_again
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import LogView, Replicas, present_ms
-from kafkalog.paths import file_system
 from kafkalog.remote_logs import joined
 from kafkalog.tables.merged_log import best_targets
 from kafkalog.tables.model import Bounds, Request, log_of
@@ -238,7 +237,7 @@ def missing_in(target: Target, wanted: Selection) -> Iterator[Defect]:
         return
     yield from answered(  # a broker may have cleaned the log since it was listed
         lambda: _missing(target, wanted),
-        lambda: _missing(shown_now(target.listed.listed_again(), wanted.view), wanted),
+        lambda: _missing(shown_now(listed_again(target.listed), wanted.view), wanted),
     )
 
 
@@ -255,8 +254,3 @@ def _missing(target: Target, wanted: Selection) -> list[Defect]:
     from kafkalog.check.segments import missing_offsets
 
     return list(missing_offsets(target.partition, segments, *bounds))
-
-
-def is_gone(target: Target, error: KafkaLogError) -> bool:
-    """Return whether an error means that a broker has deleted the partition meanwhile."""
-    return isinstance(error, CHANGES) and not file_system.exists(target.listed.path)

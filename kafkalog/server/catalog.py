@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
@@ -24,11 +24,13 @@ from kafkalog.errors import (
     KafkaLogError,
     NotAKafkaFileError,
     NotFoundError,
+    ReplacedError,
     RequestsExceededError,
     UsageError,
     contained,
 )
 from kafkalog.identity import cluster_id_of, topic_id_of
+from kafkalog.living import listed_again
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.model import EpochEntry
 from kafkalog.paths.file_system import requests_at_once
@@ -36,7 +38,7 @@ from kafkalog.paths.uris import is_object
 from kafkalog.payloads.kinds import PayloadKind, payload_kind
 from kafkalog.remote_logs import with_tiers
 from kafkalog.server.open_files import OpenFiles
-from kafkalog.server.served_log import ReplacedError, ServedLog
+from kafkalog.server.served_log import ServedLog
 from kafkalog.targets import best_replica, log_dirs_of, look_at_targets, require_topics
 from kafkalog.text_files import epoch_end, read_leader_epochs
 
@@ -361,8 +363,10 @@ class Catalog:
             raise ReplacedError("The topic was deleted.", path=min(partition.paths, default=None))
         try:
             log = self._opened(topic, partition)
-            if self._options.follow:
-                log.refresh()
+            before = log.path
+            if self._options.follow and log.refresh() and log.path != before:
+                moved = (log.path if one == before else one for one in partition.paths)
+                partition.paths = tuple(moved)
         except (NotFoundError, ReplacedError):
             if self._options.follow:
                 self._look_again(topics)
@@ -405,8 +409,13 @@ class Catalog:
             self._opening.pop(key, None)
 
     def _open(self, partition: ServedPartition) -> ServedLog:
-        copies = [list_partition(path) for path in partition.paths or partition.remote]
-        best = best_replica([replace(one, log_dirs=self._places) for one in copies])
+        copies = [
+            listed_again(PartitionDir(path, partition_of(path), (), log_dirs=self._places))
+            for path in partition.paths or partition.remote
+        ]
+        best = best_replica(copies)
+        if partition.paths:
+            partition.paths = tuple(one.path for one in copies)
         if partition.paths and partition.remote:
             best = with_tiers(best, partition.remote, self._metadata)
         topic = self.topics.get(partition.topic)

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, ReplacedError
 from kafkalog.model import Isolation
 from kafkalog.server.catalog import epoch_end_served
 from kafkalog.server.model import NODE_ID, Api, Begun, FileRange, nothing
 from kafkalog.server.offsets import isolation_of
-from kafkalog.server.served_log import (
-    DamagedError,
-    InvalidSizeError,
-    OutOfRangeError,
-    ReplacedError,
-)
+from kafkalog.server.served_log import DamagedError, InvalidSizeError, OutOfRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -22,9 +22,8 @@ from kafkalog.batches.framing import read_batch
 from kafkalog.batches.segment import batch_for
 from kafkalog.batches.selection import batch_defects
 from kafkalog.codecs import crc32c
-from kafkalog.errors import BytesUnreadableError, DataError, FileChangedError
-from kafkalog.identity import topic_id_of
-from kafkalog.living import CHANGES
+from kafkalog.errors import BytesUnreadableError, DataError
+from kafkalog.living import answered, listed_again
 from kafkalog.model import Batch, Defect, Isolation
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
@@ -54,7 +53,6 @@ _HEADER: Final = RECORD_BATCH_HEADER.part(
 _UP_TO_MAGIC: Final = RECORD_BATCH_HEADER.part(
     "base_offset", "batch_length", "partition_leader_epoch", "magic"
 )
-_TRIES_MAX: Final = 3
 
 
 _windows = threading.local()
@@ -74,10 +72,6 @@ class OutOfRangeError(Exception):
 
 class InvalidSizeError(Exception):
     """Less than nothing is wanted."""
-
-
-class ReplacedError(FileChangedError):
-    """The directory belongs to another topic than before, or to none."""
 
 
 class DamagedError(Exception):
@@ -124,7 +118,6 @@ class ServedLog:
         self._files = files
         self._lock = threading.RLock()
         self._directory = directory
-        self._topic_id = topic_id_of(directory)
         self._told: set[tuple[str, int]] = set()
         self._show(directory)
         mark = self.log.offsets.high_watermark
@@ -132,8 +125,6 @@ class ServedLog:
             listener.noted(f"{directory.path}: {mark.left_out}")
 
     def _show(self, directory: PartitionDir) -> None:
-        if topic_id_of(directory) != self._topic_id:
-            raise ReplacedError("The topic was deleted and created again.", path=directory.path)
         self._directory = directory
         shown = show_now(directory)
         if shown.difference is not None:
@@ -145,6 +136,11 @@ class ServedLog:
         self._bases = [segment.base_offset for segment in self.log.segments]
         self._stamp = self._stamp_now()
         self.__dict__.pop("_hidden", None)
+
+    @property
+    def path(self) -> str:
+        """The directory that is served now."""
+        return self._directory.path
 
     @property
     def weight(self) -> int:
@@ -165,7 +161,7 @@ class ServedLog:
         with self._lock:
             if self._stamp_now() == self._stamp:
                 return False
-            self._show(self._directory.listed_again())
+            self._show(listed_again(self._directory))
             return True
 
     def _stamp_now(self) -> object:
@@ -207,13 +203,13 @@ class ServedLog:
             KafkaLogError: the files cannot be read.
         """
         with self._lock:
+
+            def again() -> Slice:
+                self._show(listed_again(self._directory))
+                return self._read(offset, size, isolation, at_least_one)
+
             # A broker may replace, or delete, what is read.
-            for _ in range(_TRIES_MAX):
-                try:
-                    return self._read(offset, size, isolation, at_least_one)
-                except CHANGES:
-                    self._show(self._directory.listed_again())
-            return self._read(offset, size, isolation, at_least_one)
+            return answered(lambda: self._read(offset, size, isolation, at_least_one), again)
 
     def has_ahead(self, sent: FileRange) -> bool:
         """Return whether `check_ahead` has something to do."""

@@ -17,7 +17,7 @@ from kafkalog.choice import live_partitions
 from kafkalog.defects import raise_defect
 from kafkalog.errors import DataError, KafkaLogError, NotFoundError
 from kafkalog.identity import topic_id_of
-from kafkalog.living import listing_again
+from kafkalog.living import listed_now, listing_again
 from kafkalog.model import Isolation
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
@@ -188,7 +188,7 @@ class EndOffsets:
 
 @listing_again
 def _offsets_of(partition: PartitionDir) -> PartitionOffsets:
-    log = UnifiedLog(show(partition.listed_again()).partition)
+    log = UnifiedLog(show(listed_now(partition)).partition)
     return log.offsets.of_partition(Isolation.READ_UNCOMMITTED)
 
 

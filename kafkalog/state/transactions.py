@@ -17,10 +17,9 @@ from kafkalog.batches.selection import Selection
 from kafkalog.choice import live_partitions
 from kafkalog.columns.scan import scan
 from kafkalog.defects import raise_defect
-from kafkalog.errors import DataError, KafkaLogError, NotFoundError
-from kafkalog.living import answered
+from kafkalog.errors import DataError, GoneError, KafkaLogError, NotFoundError
+from kafkalog.living import answered, listed_again
 from kafkalog.model import Isolation, present_ms
-from kafkalog.paths import file_system
 from kafkalog.payloads.internal_topics import decode
 from kafkalog.payloads.kinds import PayloadKind
 from kafkalog.state.coordinators import InternalTopic, internal_topic
@@ -207,9 +206,7 @@ def read_transactions(
     for partition in _data_partitions(targets):
         try:
             offsets, opened, epochs = _producers_of(partition, (views or {}).get(partition.path))
-        except NotFoundError as error:
-            if file_system.exists(partition.path):
-                found.errors.append(error)
+        except GoneError:
             continue  # a deleted partition has no open transaction
         except DataError as error:
             found.errors.append(error)
@@ -251,7 +248,7 @@ def _producers_of(
 
     return answered(
         lambda: of(UnifiedLog(known or show(partition).partition)),
-        lambda: of(UnifiedLog(show(partition.listed_again()).partition)),
+        lambda: of(UnifiedLog(show(listed_again(partition)).partition)),
     )
 
 

@@ -9,10 +9,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats.late_classes import dataclass
-from kafkalog.errors import DataError, NotFoundError, UsageError
+from kafkalog.errors import DataError, GoneError, UsageError
 from kafkalog.living import about_a_log
 from kafkalog.model import End, Isolation, LogView, Replicas
-from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
@@ -96,9 +95,8 @@ def partition_ends(
         try:
             log = log_of(target, request)
             found.append(_offsets_of(log, request.isolation))
-        except NotFoundError:
-            if file_system.exists(target.listed.path):
-                raise  # otherwise it was deleted, and none of it is returned
+        except GoneError:
+            pass  # it was deleted, and none of it is returned
         except DataError as error:
             failed(target.listed, error)
     return found

@@ -12,11 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.defects import make_defect
-from kafkalog.errors import ChangedSinceError, NotFoundError
+from kafkalog.errors import ChangedSinceError, GoneError, NotFoundError, ReplacedError
 from kafkalog.living import listing_again
-from kafkalog.log_dir import open_partition
-from kafkalog.model import Isolation
-from kafkalog.paths import file_system
+from kafkalog.model import Isolation, Severity
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
 from kafkalog.unified_log import UnifiedLog
@@ -44,7 +42,7 @@ def current_splits(split: Split) -> list[Split]:
         try:
             if all(one.seen is None or one.seen.require_same() for one in listed):
                 return listed
-            listed = listed_again(split)
+            listed = splits_now(split)
         except NotFoundError:
             continue  # it disappeared between two listings
     raise _changed(split, "Its files keep changing while they are read.")
@@ -63,7 +61,7 @@ class Losses:
         self._tell = tell
         self._told = 0
 
-    def add(self, first: int, end: int | None, reason: str) -> None:
+    def add(self, first: int, end: int | None, reason: str, severity: Severity) -> None:
         """Report offsets as lost, up to `end`, which is None where the log end was not known.
 
         Raises:
@@ -80,11 +78,12 @@ class Losses:
         name = f"{self._split.topic}-{self._split.partition}"
         detail = f"{what} of {name} were deleted after they were planned. {reason}"
         self._told = first if end is None else end
-        self._tell(make_defect("deleted-while-reading", self._split.path, detail, offset=first))
+        lost = make_defect("deleted-while-reading", self._split.path, detail, offset=first)
+        self._tell(replace(lost, severity=severity))
 
 
 @listing_again
-def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
+def splits_now(split: Split, losses: Losses | None = None) -> list[Split]:
     """List a partition again, and return the splits that have the rows of a split of it now.
 
     Args:
@@ -98,35 +97,38 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
     losses = losses or Losses(split, None)
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
-        at = split.seen.directory if split.seen.path is None else split.path
-        now = plan_splits(
-            [split.seen.directory], Request(split.table, internal=True, view=split.view)
-        )
+        place = split.seen.listed_again(split.seen.directory).path
+        at = place if split.seen.path is None else os.path.join(place, os.path.basename(split.path))
+        request = Request(split.table, internal=True, view=split.view)
+        now = plan_splits([place], request, log_dirs=split.seen.log_dirs)
         return [one for one in now if one.path == at]
     first, following = split.first_offset, split.next_offset
     if first is None:
         raise _changed(split, "Its batches are of a format whose offsets are not in their headers.")
     wanted = max(first, first if split.from_offset is None else split.from_offset)
     end = min((one for one in (following, split.to_offset) if one is not None), default=None)
-    directory = os.path.dirname(split.path)
-    if not file_system.is_directory(directory):
-        losses.add(wanted, end, "The partition is not here any more.")
+    try:
+        there = split.seen.listed_again(os.path.dirname(split.path))
+    except GoneError as error:
+        losses.add(wanted, end, error.message, Severity.NOTE)
         return []
-    if split.seen.is_another_topics:
-        losses.add(wanted, end, "The topic was deleted, and made again.")
+    except ReplacedError as error:  # there are rows under its name that nobody has planned to read
+        losses.add(wanted, end, error.message, Severity.WARNING)
         return []
-    log = UnifiedLog(show(open_partition(directory), split.view).partition)
+    log = UnifiedLog(show(there, split.view).partition)
     start = log.log_start_offset
     # Below its planned end the log would be another one: no loss can be named.
     if end is not None and log.log_end_offset < end:
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     if start > wanted and (end is None or end > wanted):
         lost_to = start if end is None else min(start, end)
-        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.")
+        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.", Severity.NOTE)
         wanted = start
+    if end is not None and not split.seen.has_same_records(there, wanted, end):
+        raise _changed(split, "It was cut, and has other records there now.")
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
-    now = plan_splits([split.seen.directory], request)
+    now = plan_splits([there.path], request, log_dirs=split.seen.log_dirs)
     return [
         replace(
             one,

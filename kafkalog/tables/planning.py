@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from formats.file_names import DirectoryState, FileKind, is_staging
 from formats.late_classes import dataclass
 from kafkalog.choice import metadata_logs, paths_of_others
 from kafkalog.engine import in_order
-from kafkalog.errors import DataError, KafkaLogError, NotFoundError, UsageError
-from kafkalog.living import answered
+from kafkalog.errors import DataError, GoneError, KafkaLogError, UsageError
+from kafkalog.living import answered, listed_again
 from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import LogView, Replicas, present_ms
 from kafkalog.paths import file_system
@@ -74,6 +74,7 @@ def plan_splits(
     gaps: Callable[[Target], object] | None = None,
     before_each: Callable[[], object] = lambda: None,
     failed: Failed = fail,
+    log_dirs: tuple[str, ...] = (),
 ) -> list[Split]:
     """Return the splits of a table, by path, topic, partition, segment and position.
 
@@ -87,6 +88,7 @@ def plan_splits(
             `kafkalog.check.segments.missing_offsets` judges them.
         before_each: called before each look at a log; what it raises stops the planning.
         failed: called with each log that cannot be read, which is left out.
+        log_dirs: as for `open_targets`.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`; without `failed` also
@@ -100,7 +102,7 @@ def plan_splits(
     """
     at_ms = present_ms()
     with file_system.listings_held(paths):
-        targets = find_targets(paths, request, before_each, failed)
+        targets = find_targets(paths, request, before_each, failed, log_dirs)
         tell_differences(targets, differences)
         splits = []
         with closing(each_planned(targets, lambda _: request, at_ms, gaps, failed)) as planned:
@@ -151,15 +153,11 @@ def each_planned(
 
 def _tell(gaps: Callable[[Target], object], target: Target, view: LogView) -> None:
     """Call `gaps` with a log: if its files change meanwhile, with a new listing."""
-    try:
+    with suppress(GoneError):  # a partition that was deleted meanwhile lacks nothing
         answered(
             lambda: gaps(target),
-            lambda: gaps(_shown(target.listed.listed_again(), view)),
+            lambda: gaps(_shown(listed_again(target.listed), view)),
         )
-    # A partition that was deleted meanwhile lacks nothing.
-    except NotFoundError:
-        if file_system.exists(target.listed.path):
-            raise
 
 
 def living_splits(
@@ -183,13 +181,11 @@ def living_splits(
         if target.is_file:
             return planned(target, at_ms)
         now = present_ms()
-        return planned(_shown(target.listed.listed_again(), request.view), now)
+        return planned(_shown(listed_again(target.listed), request.view), now)
 
     try:
         return answered(lambda: planned(target, at_ms), again)
-    except NotFoundError:
-        if file_system.exists(target.listed.path):
-            raise
+    except GoneError:
         return PlannedLog([])
 
 
@@ -198,6 +194,7 @@ def find_targets(
     request: Request,
     before_each: Callable[[], object] = lambda: None,
     failed: Failed = fail,
+    log_dirs: tuple[str, ...] = (),
 ) -> list[Target]:
     """Return the logs that a request covers; arguments and errors are those of `plan_splits`."""
     if request.split_bytes < 1:
@@ -206,7 +203,7 @@ def find_targets(
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off damage
     lacking: list[tuple[PartitionDir, KafkaLogError]] = []
-    meant = _meant(paths, request, lambda *one: lacking.append(one))
+    meant = _meant(paths, request, lambda *one: lacking.append(one), log_dirs)
     targets = []
     with closing(each_shown(meant, view)) as each:
         for found in meant:
@@ -302,19 +299,19 @@ def shown_now(partition: PartitionDir, view: LogView) -> Target:
     try:
         return answered(
             lambda: _shown(partition, view),
-            lambda: _shown(partition.listed_again(), view),
+            lambda: _shown(listed_again(partition), view),
         )
-    except NotFoundError:
-        if file_system.exists(partition.path):
-            raise
+    except GoneError:
         return Target(partition, (), partition)  # it was deleted
 
 
-def _meant(paths: Iterable[str], request: Request, failed: Failed) -> list[PartitionDir | Target]:
+def _meant(
+    paths: Iterable[str], request: Request, failed: Failed, log_dirs: tuple[str, ...] = ()
+) -> list[PartitionDir | Target]:
     """List the wanted partitions of one topic per name; a single log is a target as it is."""
     topics = request.bounds.topics
     # Splits are read elsewhere: their paths do not depend on the working directory.
-    targets = open_targets(map(file_system.absolute, paths), topics=topics)
+    targets = open_targets(map(file_system.absolute, paths), topics=topics, log_dirs=log_dirs)
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named)
         for one, named in _partitions(targets, request)

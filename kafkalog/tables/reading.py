@@ -30,7 +30,7 @@ from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.merging import segment_of, sound_parts
 from kafkalog.tables.model import OF_LOGS, TableName
-from kafkalog.tables.moved import Losses, current_splits, listed_again
+from kafkalog.tables.moved import Losses, current_splits, splits_now
 from kafkalog.tables.schemas import DATA, MILLISECONDS_MAX, SCHEMAS, TIME
 from kafkalog.tiers import is_remote
 from kafkalog.view import show, state_of
@@ -222,7 +222,7 @@ def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPl
     assert split.first_offset is not None, "nor then"
     split.seen.require_same()  # else this is another disk
     first = max(split.first_offset, next_offset or 0)
-    found = listed_again(replace(split, first_offset=first), losses)
+    found = splits_now(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
     plan = plan_of_split(split, losses)
     selection = replace(

@@ -238,6 +238,7 @@ class Tail:
                 request,
                 ends=ends.append,
                 differences=lambda _: None,
+                log_dirs=log.partition.log_dirs,
                 failed=self._lack,
                 gaps=lambda target: found.losses.extend([*self._gaps(key, wanted, target)]),
             )

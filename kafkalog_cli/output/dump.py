@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -15,8 +15,8 @@ from formats.file_names import FileKind, partition_of
 from formats.late_classes import dataclass
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, require_log
 from kafkalog.batches.segment import gaps_between
-from kafkalog.errors import KafkaLogError, NotFoundError, ShortageError
-from kafkalog.living import LivingWalk, answered
+from kafkalog.errors import GoneError, KafkaLogError, ShortageError
+from kafkalog.living import LivingWalk, answered, listed_again
 from kafkalog.log_dir import (
     FileEntry,
     LogDirListing,
@@ -142,14 +142,11 @@ class Dump:
         if isinstance(what, FileEntry):
             return
         partition, view = what.partition, self.selection.view
-        try:  # a broker may have cleaned the log since it was listed
+        with suppress(GoneError):  # a broker may have cleaned the log since it was listed
             yield from answered(
                 lambda: self._missing_in(what),
-                lambda: self._missing_in(show(partition.listed_again(), view)),
+                lambda: self._missing_in(show(listed_again(partition), view)),
             )
-        except NotFoundError:
-            if file_system.exists(partition.path):
-                raise
 
     def _missing_in(self, what: Shown) -> list[Defect]:
         wanted = self.selection.from_offset, self.selection.to_offset
@@ -158,7 +155,7 @@ class Dump:
         from kafkalog.check.segments import missing_offsets
 
         if what.partition.packed:  # other segments may show that compaction removed them
-            what = show(what.partition.listed_again(), self.selection.view)
+            what = show(listed_again(what.partition), self.selection.view)
         return list(missing_offsets(what.partition, what.segments, *wanted))
 
     def _shows_records(self, target: PartitionDir | FileEntry) -> bool:

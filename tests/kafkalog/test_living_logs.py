@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import log_dir
+from kafkalog import living
 from kafkalog.batches.lookup import lookup_special
 from kafkalog.batches.reader import plan_reading, read_records
 from kafkalog.batches.segment import OpenSegment
@@ -21,22 +21,22 @@ from kafkalog.batches.selection import Selection
 from kafkalog.check import moments
 from kafkalog.check.verify import Verification
 from kafkalog.columns.scan import Scan
-from kafkalog.errors import NotFoundError
+from kafkalog.errors import ChangedSinceError, NotFoundError, ReplacedError
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.jit import fast_path
 from kafkalog.living import TRIES_MAX, LivingWalk
 from kafkalog.log_dir import PartitionDir, list_partition, open_partition
 from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
+from kafkalog.search.scanning import records_of
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
+from kafkalog.targets import open_targets, partitions_of
 from kafkalog.unified_log import UnifiedLog
-from tests.builders import BASE_TIME, flip, write_log
+from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.underneath import Broker, Row, encoded, time_index
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SEEDS = range(50)
+ID = "A" * 21 + "g"
 
 
 def by_records(partition: Path) -> list[Row]:
@@ -182,7 +182,7 @@ def test_a_listing_that_is_outdated_at_once_is_made_again(
     outdated = list_partition(str(partition))
     reading = read_records(partition, Selection(isolation=Isolation.READ_COMMITTED))
     found = [next(reading)]
-    monkeypatch.setattr(log_dir, "list_partition", once(outdated, list_partition))
+    monkeypatch.setattr(living, "list_partition", once(outdated, list_partition))
     (partition / f"{1:020}.log").unlink()
     (partition / f"{2:020}.txnindex").unlink()
     found += reading
@@ -198,6 +198,62 @@ def test_a_partition_that_is_gone_ends_its_reading(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as raised:
         list(reading)
     assert raised.value.note == "Offsets up to 0 were read before."
+
+
+def moving(tmp_path: Path) -> tuple[PartitionDir, Path]:
+    """Return a partition with a segment per row in one of two log directories, and a place."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    segments_of(tmp_path / "one" / "t-0", 4)
+    (tmp_path / "one" / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID}")
+    [partition] = partitions_of(open_targets([tmp_path / "one", tmp_path / "other"]))
+    return partition, tmp_path / "other" / "t-0"
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_reading_goes_on_where_the_partition_has_moved(tmp_path: Path, kernels: bool) -> None:
+    """At the next offset, as often as it moves."""
+    partition, place = moving(tmp_path)
+    plan = plan_reading(partition, Selection())
+    found: list[int] = []
+    places = itertools.cycle([(Path(partition.path), place), (place, Path(partition.path))])
+    reading = records_of(plan, None, bulk=kernels)
+    for one in reading:
+        assert isinstance(one, Record)
+        found.append(one.offset)
+        if not kernels or len(found) == 1:
+            old, new = next(places)
+            old.rename(new)
+    assert found == [0, 1, 2, 3]
+
+
+def test_another_topic_in_its_place_ends_a_reading(tmp_path: Path) -> None:
+    partition, place = moving(tmp_path)
+    reading = read_records(partition)
+    next(reading)
+    Path(partition.path).rename(tmp_path / "gone")
+    segments_of(place, 4)
+    (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {'B' * 21}A")
+    with pytest.raises(ReplacedError) as raised:
+        list(reading)
+    assert raised.value.note == "Offsets up to 0 were read before."
+
+
+def test_records_of_another_leader_end_a_reading(tmp_path: Path) -> None:
+    """The log was cut below what was read, and filled again: these are no records of one log."""
+    partition = tmp_path / "t-0"
+    old = [batch(n, [record(value=b"old")], epoch=1) for n in range(3)]
+    write_log(partition, *old[:2])
+    write_log(partition, old[2], name=f"{2:020}")
+    reading = read_records(partition)
+    found = [next(reading)]
+    (partition / f"{2:020}.log").unlink()
+    write_log(tmp_path / "new", *[batch(n, [record(value=b"new")], epoch=2) for n in range(4)])
+    (tmp_path / "new" / f"{0:020}.log").rename(partition / f"{0:020}.log")
+    with pytest.raises(ChangedSinceError, match="other records there now"):
+        found += reading
+    assert {one.value for one in found if isinstance(one, Record)} == {b"old"}
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafkalog
-from kafkalog import parents
+from kafkalog import log_dir as log_dirs
+from kafkalog import parents, targets
 from kafkalog.disk_usage import disk_usage
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, UnreadableError
 from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
-from kafkalog.targets import open_targets
+from kafkalog.targets import open_targets, partitions_of
 from tests.builders import batch, record, write_log
 from tests.stores import running_store
 
@@ -142,3 +143,38 @@ def test_log_directories_in_a_store_are_found(tmp_path: Path):
         total = disk_usage(store.uri("backup"), by="partition").total
         sizes = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
         assert (total.disk_bytes, total.size_bytes, total.replicas) == (sizes, sizes, 4)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["b", "a"]])
+def test_a_partition_that_moves_between_two_listings_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+):
+    """It leaves the one for the other when the first of them has been listed."""
+    log_dir(tmp_path / "a", "orders-0", "kept-0")
+    log_dir(tmp_path / "b", "other-0")
+    listings = iter(
+        [lambda: None, lambda: (tmp_path / "a/orders-0").rename(tmp_path / "b/orders-0")]
+    )
+
+    def open_any(*args: Any) -> Any:
+        next(listings, lambda: None)()
+        return log_dirs.open_any(*args)
+
+    monkeypatch.setattr(targets, "open_any", open_any)
+    found = partitions_of(open_targets(tmp_path / name for name in names))
+    assert sorted(one.path.removeprefix(f"{tmp_path}/") for one in found) == [
+        "a/kept-0", "b/orders-0", "b/other-0"
+    ]  # fmt: skip
+
+
+def test_a_partition_that_is_in_two_places_for_a_moment_is_listed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A broker gives the new directory its name before it takes it from the old one."""
+    paths = [log_dir(tmp_path / name, "orders-0") for name in ("a", "b")]
+    assert len(list(partitions_of(open_targets(paths)))) == 2  # without a broker they stay
+    monkeypatch.setattr(targets, "is_broker_running", lambda _: True)
+    leaving = paths[0] / "orders-0"
+    monkeypatch.setattr(targets, "pause", lambda: leaving.rename(f"{leaving}.{'0' * 32}-delete"))
+    found = [one for one in partitions_of(open_targets(paths)) if one.is_served]
+    assert [one.path for one in found] == [str(paths[1] / "orders-0")]

@@ -12,6 +12,7 @@ import pytest
 from formats.message_schema import schema
 from kafkalog import log_dir as listings
 from kafkalog.errors import UnreadableError
+from kafkalog.state import groups
 from tests.builders import batch, record, write_log
 from tests.metadata_logs import value_of
 
@@ -199,14 +200,14 @@ def test_a_topic_that_is_gone_costs_its_lag(
     log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was there when the log directory was listed."""
-    again = listings.PartitionDir.listed_again
+    again = groups.listed_now
 
-    def gone(self: listings.PartitionDir) -> Any:
-        if self.topic == "orders" and self.partition == 1:
-            shutil.rmtree(self.path, ignore_errors=True)
-        return again(self)
+    def gone(partition: listings.PartitionDir) -> Any:
+        if partition.topic == "orders" and partition.partition == 1:
+            shutil.rmtree(partition.path, ignore_errors=True)
+        return again(partition)
 
-    monkeypatch.setattr(listings.PartitionDir, "listed_again", gone)
+    monkeypatch.setattr(groups, "listed_now", gone)
     found = kafkalog("groups", log_dir, "--format", "ndjson")
     assert found.status == 0
     assert [one["lag"] for one in objects(found, "group_offset")] == [8, None, -3]

@@ -28,13 +28,15 @@ from tests.kafkalog.lake.appending import (
     FILES,
     REQUEST,
     Inline,
+    add,
     append,
+    asking,
     grow,
     rows,
     rows_of,
 )
 from tests.kafkalog.lake.exporting import export, files_of, table_of
-from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
+from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log, two_log_dirs
 from tests.kafkalog.tables.test_tailing import note_epochs
 from tests.stores import running_store
 
@@ -48,6 +50,26 @@ if TYPE_CHECKING:
     Kafkalog = Callable[..., Result]
 
 COMMIT = "_kafkalog/commits/00000000.json"
+
+
+@pytest.mark.parametrize("first", ["one", "other"])
+def test_a_partition_that_moves_during_a_run_has_no_gap(tmp_path: Path, first: str) -> None:
+    """It moves after the plan, and back before the next run."""
+    partition, place = two_log_dirs(tmp_path)
+    paths = sorted((partition.parent, place.parent), key=lambda path: path.name != first)
+
+    class Moving(Inline):
+        def run(self, function: Any, tasks: Any) -> Any:
+            shutil.move(partition, place)
+            return super().run(function, tasks)
+
+    [done] = add(asking(*paths), str(tmp_path / "lake"), Moving())
+    assert (done.rows, done.gaps) == (120, ())
+    grow(place, 120, 4)
+    shutil.move(place, partition)
+    [done] = append(*paths, to=tmp_path / "lake")
+    assert (done.rows, done.gaps) == (12, ())
+    assert rows_of(tmp_path / "lake") == rows(0, 132)
 
 
 @pytest.mark.parametrize("form", [FILES, DELTA])

@@ -88,3 +88,22 @@ def test_without_follow_no_record_of_the_new_topic_is_sent(tmp_path: Path) -> No
         make(tmp_path, "t-0", log(b"new"), topic_id=OTHER_ID)
         found = fetch(client, TOPIC_ID, 0, 0, version=BY_ID)
         assert (found["errorCode"], found["records"]) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_partition_that_moves_is_served_on(tmp_path: Path, *, was_read: bool, follow: bool):
+    """From the other log directory, under the same id, with the leader epoch that it has."""
+    make(tmp_path / "b", "kept-0", log(b"kept"), topic_id=OTHER_ID)
+    make(tmp_path / "a", "t-0", log(b"old"), epochs="7 0")
+    with (
+        serving(tmp_path / "a", tmp_path / "b", follow=follow, high_watermark="end") as running,
+        Connected(running.address) as client,
+    ):
+        assert id_of(client, "t") == TOPIC_ID
+        if was_read:
+            assert b"old" in fetch(client, TOPIC_ID, 0, 0, version=BY_ID)["records"]
+        (tmp_path / "a" / "t-0").rename(tmp_path / "b" / "t-0")
+        for _ in range(2):
+            found = fetch(client, TOPIC_ID, 0, 0, version=BY_ID, currentLeaderEpoch=7)
+            assert (found["errorCode"], b"old" in found["records"]) == (ErrorCode.NONE, True)

@@ -14,7 +14,7 @@ from kafkalog import sightings
 from kafkalog.errors import ChangedSinceError, UnreadableError
 from kafkalog.model import Isolation
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
-from kafkalog.tables.moved import Losses, listed_again
+from kafkalog.tables.moved import Losses, splits_now
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
 from tests.waiting import until_settled
@@ -250,6 +250,49 @@ def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: 
     ]
 
 
+def two_log_dirs(root: Path) -> tuple[Path, Path]:
+    """Return a partition in one log directory of a node, and where it would be in the other."""
+    for name in ("one", "other"):
+        (root / name).mkdir()
+    partition = make_log(root / "one")
+    (root / "other" / "meta.properties").write_text(IDS)
+    return partition, root / "other" / partition.name
+
+
+@pytest.mark.parametrize("table", TableName)
+def test_what_moves_to_another_given_log_directory_is_no_loss(
+    tmp_path: Path, table: TableName
+) -> None:
+    """Before it is read; `sql` and exports plan all of it first."""
+    partition, place = two_log_dirs(tmp_path)
+    paths = [str(partition.parent), str(place.parent)]
+    splits = plan_splits(paths, Request(table, isolation=Isolation.LOG, split_bytes=300))
+    schema = table_schema(table)
+    names = [name for name in schema.names if name not in ("path", "log_dir")]
+
+    def rows() -> list[dict[str, Any]]:
+        found = [one.to_pylist() for split in splits for one in read_split(split, schema)]
+        return [{name: row[name] for name in names} for some in found for row in some]
+
+    wanted = rows()
+    shutil.move(partition, place)
+    assert rows() == wanted
+
+
+def test_a_log_that_was_cut_and_filled_again_is_another_one(tmp_path: Path) -> None:
+    """It has all offsets, but from another leader: rows of both would be of no log."""
+    partition = make_log(tmp_path)
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    splits = plan_splits([str(tmp_path)], Request(isolation=Isolation.LOG, split_bytes=300))
+    last = partition / f"{3 * PER_SEGMENT:020}.log"
+    last.unlink()
+    last.write_bytes(b"".join(batches(3 * PER_SEGMENT, PER_SEGMENT + 1, epoch=5)))
+    (partition / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n5 {3 * PER_SEGMENT}\n")
+    assert offsets(splits[:1])[0] == 0
+    with pytest.raises(ChangedSinceError, match="has other records there now"):
+        offsets(splits)
+
+
 def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
     """Its rows never stand in for the planned ones, even if the files look alike."""
     partition = make_log(tmp_path)
@@ -258,7 +301,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_a_loss(tmp_path: Path) -> None:
     partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
     (tmp_path / "new").rename(partition)
     another_topic(tmp_path)
-    with pytest.raises(ChangedSinceError, match="The topic was deleted, and made again"):
+    with pytest.raises(ChangedSinceError, match="The topic was deleted and created again"):
         offsets(splits)
     told: list[Defect] = []
     assert offsets(splits, told.append) == []
@@ -293,11 +336,11 @@ def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
     losses = Losses(split, told.append)
     (partition / f"{0:020}.log").unlink()
     for _ in range(2):
-        found = listed_again(split, losses)
+        found = splits_now(split, losses)
         assert [one.first_offset for one in found] == [3 * PER_SEGMENT]
     write_log(partition, *batches(90, 10), name=f"{90:020}")
     (partition / f"{3 * PER_SEGMENT:020}.log").unlink()
-    assert [one.first_offset for one in listed_again(split, losses)] == [90]
+    assert [one.first_offset for one in splits_now(split, losses)] == [90]
     assert [(one.offset, one.detail.partition(" of ")[0]) for one in told] == [
         (30, "Offsets 30 to 59"), (60, "Offsets 60 to 89")
     ]  # fmt: skip
