@@ -48,6 +48,13 @@ def verify(
         "--level",
         help="quick: headers and indexes; standard: also checksums; deep: also every record.",
     )] = Level.STANDARD,
+    topic: Annotated[list[str] | None, typer.Option(
+        "--topic", metavar="TOPIC",
+        help="Only partitions of this topic, not the log directory itself; repeatable.",
+    )] = None,
+    exclude: Annotated[list[str] | None, typer.Option(
+        "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
+    )] = None,
     sample: Annotated[str | None, typer.Option(
         "--sample", metavar="PERCENT",
         help="Check this share of the segments (5%) at --level, the others at level quick.",
@@ -132,6 +139,8 @@ def verify(
         threads=threads,
         rate_limit=rate,
         leaves_cache=no_cache,
+        topics=topic,
+        exclude=exclude or (),
         failed=outcome.error,
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
