@@ -76,8 +76,10 @@ current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS
 def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
     """Read files opened in the block gently, to spare a broker that needs the disk.
 
+    What is not given stays as it is around the block.
+
     Args:
-        rate_limit: bytes per second, of all files together; None for no limit.
+        rate_limit: bytes per second, of all files together; None for no limit of its own.
         leaves_cache: pages that were not in the page cache are evicted once they are read, those
             that were there stay: neither the broker's memory nor what its consumers read is pushed
             out. The kernel reports what is cached only to owners and writers of a file. For others,
@@ -93,8 +95,9 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
     """
     if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
         raise UnsupportedError("This system does not let programs control the page cache.")
-    limiter = None if rate_limit is None else RateLimiter(rate_limit)
-    token = current.set(ReadOptions(limiter, leaves_cache))
+    around = current.get()
+    limiter = around.limiter if rate_limit is None else RateLimiter(rate_limit)
+    token = current.set(ReadOptions(limiter, leaves_cache or around.leaves_cache))
     try:
         yield
     finally:
