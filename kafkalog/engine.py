@@ -176,10 +176,6 @@ class Crew(ThreadPoolExecutor):
             if not future.cancel():
                 self.wait_for(future)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Run a function in a thread, with what holds for this one: how files are read, say."""
-        return super().submit(copy_context().run, fn, *args, **options)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Shut the pool down, and wait for its threads unless called by one of them."""
         super().shutdown(wait and not self._is_here, cancel_futures=cancel_futures)
@@ -215,7 +211,7 @@ def in_order(
         try:
             while True:
                 for one in islice(left, 2 * threads - len(waiting)):
-                    waiting.append(pool.submit(work, one))
+                    waiting.append(pool.submit(copy_context().run, work, one))
                 if not waiting:
                     return
                 yield waiting.popleft().result()

@@ -111,7 +111,7 @@ def _root(
         from kafkalog_cli.options import parse_rate
 
         rate = None if rate_limit is None else parse_rate(rate_limit)
-        context.with_resource(reading(rate_limit=rate, leaves_cache=no_cache))
+        context.with_resource(reading(rate_limit=rate, leaves_cache=no_cache, everywhere=True))
     if max_requests is not None:
         from kafkalog.paths.requests import requests
 

@@ -15,7 +15,6 @@ import tempfile
 import threading
 import uuid
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -226,9 +225,7 @@ class _Result:
         self._failures = failures
         self._is_closed = False
         self._found: queue.Queue[Any] = queue.Queue(_WAITING)
-        self._thread = threading.Thread(
-            target=copy_context().run, args=(self._fetch,), name="kafkalog-sql", daemon=True
-        )
+        self._thread = threading.Thread(target=self._fetch, name="kafkalog-sql", daemon=True)
 
     def schema(self) -> Any:
         """Start the statement, and wait for its columns; None if it has no result."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
-from kafkalog.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, current, reading
+from kafkalog.paths.reading import AS_FAST_AS_IT_GOES, RateLimiter, read_options, reading
 from kafkalog.paths.source import Source
 from tests.builders import batch, record, write_log
 
@@ -177,4 +177,4 @@ def test_every_command_that_reads_long_spares_the_disk(
     done = kafkalog("--rate-limit", "1GiB", "--no-cache", *rest, log)
     assert done.status in (0, 1), done.stderr
     assert sum(spent) >= size
-    assert current.get() is AS_FAST_AS_IT_GOES
+    assert read_options() is AS_FAST_AS_IT_GOES
