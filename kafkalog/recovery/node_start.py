@@ -33,7 +33,7 @@ from kafkalog.text_files import (
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.cluster_image.model import Partition
@@ -84,6 +84,22 @@ class Hosting:
             nodes = ", ".join(map(str, known.replicas)) or "no node"
             return f"its replicas are on {nodes}, not on node {self.node_id}"
         return None
+
+    def missing_id(self, partition: PartitionDir, epoch: int) -> str | None:
+        """Return the topic id that a partition of this node lacks; None if that is not certain.
+
+        Args:
+            partition: the directory.
+            epoch: the last leader epoch of its log, which may be of a deleted topic of the name.
+        """
+        topic_id = self.image.topics.get(partition.topic)
+        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
+        is_live = partition.state == DirectoryState.LIVE and partition.topic != CLUSTER_METADATA
+        if topic_id is None or not (is_live and self.image.is_whole) or file_system.exists(path):
+            return None
+        known = self.image.partition(topic_id, partition.partition or 0)
+        is_mine = known is not None and self.node_id in known.replicas
+        return topic_id if is_mine and epoch <= known.leader_epoch else None
 
     def directory_id(self, partition: PartitionDir) -> str | None:
         """Return the id of the directory that a partition is assigned to; None if to none here."""
@@ -309,6 +325,8 @@ class NodeStart:
         """
         source = self.home or self._metadata_dir
         if source is None or self.node_id is None:
+            return None
+        if source is self._metadata_dir and not _may_share_cluster([source, *self.dirs]):
             return None
         is_alone = source is self.home and not self._other_controllers
         image = self._metadata.image if is_alone else source.image
@@ -539,6 +557,11 @@ def _metadata_of(one: NodeDir) -> PartitionDir | None:
         ),
         None,
     )
+
+
+def _may_share_cluster(dirs: Iterable[NodeDir]) -> bool:
+    stated = {one.broker[0] for one in dirs if one.broker is not None}
+    return len(stated - {None}) < 2
 
 
 def _is_reserved(directory_id: str) -> bool:
