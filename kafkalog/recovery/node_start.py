@@ -18,6 +18,7 @@ from formats.late_classes import dataclass
 from formats.topic_names import CLUSTER_METADATA
 from kafkalog.errors import DataError
 from kafkalog.paths import file_system
+from kafkalog.payloads.kinds import payload_kind
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.metadata_start import StartedMetadata, bootstrap_refusal, start_metadata
 from kafkalog.recovery.model import Consequence, Refusal, StartRefusedError
@@ -33,7 +34,7 @@ from kafkalog.text_files import (
 from kafkalog.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog.cluster_image import ClusterImage
     from kafkalog.cluster_image.model import Partition
@@ -351,7 +352,7 @@ class NodeStart:
     # The log directories and what is in them.
 
     def _of_directories(self) -> Iterator[NodeRefusal]:
-        seen: dict[tuple[str, int | None, DirectoryState], PartitionDir] = {}
+        duplicates = self._duplicates
         for one in self.dirs:
             for name in one.log_dir.others:
                 # The one directory that LogManager.loadLogs leaves out by its name.
@@ -364,17 +365,43 @@ class NodeStart:
                 refusal = replace(refusal, consequence=reach)
                 yield NodeRefusal(one.log_dir, refusal, "file-malformed")
             for partition in one.log_dir.partitions:
-                if partition.state not in _LOADED or partition.topic == CLUSTER_METADATA:
-                    continue
-                key = partition.topic, partition.partition, partition.state
-                other = seen.setdefault(key, partition)
-                if other is not partition:
+                if (other := duplicates.get(partition.path)) is not None:
                     words = f"Duplicate log directories found: {partition.path} and {other.path}"
                     is_live = partition.state == DirectoryState.LIVE
                     found = "partition-in-two-places" if is_live else None
                     yield _refusal(one, "IllegalStateException", words, found)
 
             yield from self._collisions(one)
+
+    @cached_property
+    def _duplicates(self) -> dict[str, PartitionDir]:
+        """The paths of partitions that an earlier directory has, too, with the other one."""
+        seen: dict[tuple[str, int | None, DirectoryState], PartitionDir] = {}
+        found: dict[str, PartitionDir] = {}
+        for partition in (partition for one in self.dirs for partition in one.log_dir.partitions):
+            if partition.state in _LOADED and partition.topic != CLUSTER_METADATA:
+                key = partition.topic, partition.partition, partition.state
+                other = seen.setdefault(key, partition)
+                if other is not partition:
+                    found[partition.path] = other
+        return found
+
+    def misplaced(self, topics: Collection[str] | None) -> Iterator[str]:
+        """Describe what of some topics, or all but internal ones, is not where its node has it."""
+
+        def is_meant(topic: str) -> bool:
+            return payload_kind(topic) is None if topics is None else topic in topics
+
+        for partition in (one for inner in self.dirs for one in inner.log_dir.partitions):
+            if not is_meant(partition.topic):
+                continue
+            if (other := self._duplicates.get(partition.path)) is not None:
+                yield f"{partition.path} is in {other.path}, too: no broker starts on both"
+            if (reason := self.stray_reason(partition)) is not None:
+                yield f"{partition.path} becomes a stray when a broker starts: {reason}"
+        absent = [one for one in self.absent if is_meant(one.name.rpartition("-")[0])]
+        if absent:
+            yield f"the next start would {absences_line(absent)}"
 
     def _collisions(self, one: NodeDir) -> Iterator[NodeRefusal]:
         """Yield the future copies that the start cannot give the names of their partitions."""

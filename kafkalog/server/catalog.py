@@ -18,7 +18,7 @@ from formats.constants import NO_EPOCH
 from formats.error_codes import ErrorCode
 from formats.file_names import DirectoryState, is_staging, parse_directory_name, partition_of
 from formats.topic_names import CLUSTER_METADATA, INTERNAL_TOPICS
-from kafkalog.choice import paths_of_others
+from kafkalog.choice import note_hosting, paths_of_others
 from kafkalog.engine import in_order
 from kafkalog.errors import (
     KafkaLogError,
@@ -162,6 +162,8 @@ class Catalog:
         self._metadata: list[str] = []
         self._quorums: dict[str, None] = {}
         self._look()
+        if self._quorums:
+            note_hosting(self.log_dirs, self._options.topics)
         for topic in self.topics.values() if options.follow else ():
             for path in (path for one in topic.partitions.values() for path in one.paths):
                 if is_object(path):
