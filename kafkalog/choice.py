@@ -21,6 +21,7 @@ from kafkalog.log_dir import LogDirListing, LogDirTop, PartitionDir, list_partit
 from kafkalog.paths import file_system
 from kafkalog.paths.uris import is_object
 from kafkalog.targets import look_at_targets, partitions_of
+from kafkalog.wording import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -140,7 +141,7 @@ def paths_of_others(
     for name, some in topics.items():
         for words, group in _others(name, some, ids, image):
             left_out.update(one.path for one in group)
-            _tell(f"{words} left out: {_some([one.path for one in group])}")
+            _tell(f"{words} left out: {some_of([one.path for one in group], _NAMED_MAX)}")
     return left_out
 
 
@@ -243,11 +244,7 @@ def _by_names(top: LogDirTop) -> LogDirListing:
 
 
 def _listed(places: dict[str, list[str]]) -> str:
-    return "; ".join(f"{one} in {_some(places[one])}" for one in sorted(places))
-
-
-def _some(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:_NAMED_MAX]) + (", …" if len(paths) > _NAMED_MAX else "")
+    return "; ".join(f"{one} in {some_of(places[one], _NAMED_MAX)}" for one in sorted(places))
 
 
 def _tell(text: str) -> None:

@@ -20,7 +20,7 @@ from kafkalog.errors import (
     on_failure,
     on_left_out,
 )
-from kafkalog.wording import counted, printable
+from kafkalog.wording import counted, printable, some_of
 from kafkalog_cli.output.text import painted, tone_of
 
 if TYPE_CHECKING:
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
-    from kafkalog.offsets import LeftOut, PartitionOffsets
+    from kafkalog.offsets import PartitionOffsets
     from kafkalog.parents import Parent
     from kafkalog.paths.requests import Requests
     from kafkalog.state.coordinators import InternalTopic
     from kafkalog.state.model import Groups
     from kafkalog.view import Difference, Shown
 
+
+END_HINT: Final = " (--end log includes them)"
+"""How to get records above high watermarks, in a note about them."""
+_NUMBERS_MAX: Final = 6  # `some_of` shows one less
 shows_tracebacks = False
 """Whether errors are shown with a traceback: `--debug`."""
 
@@ -140,38 +144,6 @@ def left_out_shown() -> Iterator[None]:
         yield
     finally:
         on_left_out.remove(show)
-
-
-_NAMES_MAX: Final = 5
-
-
-def left_out_lines(left: LeftOut, hint: str = " (--end log includes them)") -> Iterator[str]:
-    """Yield a line per bound that leaves records of a log out.
-
-    Args:
-        left: the records.
-        hint: how to get those above high watermarks.
-    """
-    by_reason: dict[str, list[str]] = {}
-    for name, offset in left.above_watermark.items():
-        count = counted(left.records_above_watermark[name], "record")
-        reason = left.watermark_reasons.get(name, "")
-        by_reason.setdefault(reason, []).append(f"{name} from {offset}, {count}")
-    for reason, names in by_reason.items():
-        why = f"; the checkpoint counts: {reason}" if reason else ""
-        yield f"records above the high watermark left out{hint}: {some_of(names)}{why}"
-    if left.above_last_stable:
-        names = [f"{name} from {offset}" for name, offset in left.above_last_stable.items()]
-        what = "records of open transactions and after them left out (--read-committed)"
-        yield f"{what}: {some_of(names)}"
-    if left.below_log_start:
-        names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
-        yield f"records below the log start offset left out: {some_of(names)}"
-
-
-def some_of(names: list[str]) -> str:
-    """Join the first few names."""
-    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
 
 
 class Outcome:
@@ -312,13 +284,11 @@ class Outcome:
         if (text := summary(found)) is not None:
             show_warning(text)
 
-    def leaves_out(
-        self, ends: Iterable[PartitionOffsets], hint: str = " (--end log includes them)"
-    ) -> None:
+    def leaves_out(self, ends: Iterable[PartitionOffsets], hint: str = END_HINT) -> None:
         """Note which records of the logs are not in the output, which is not a failure."""
         from kafkalog.offsets import LeftOut
 
-        for line in left_out_lines(LeftOut.by(ends), hint):
+        for line in LeftOut.by(ends).lines(hint):
             show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] | None = None) -> None:
@@ -383,7 +353,7 @@ def report_gaps(
     """
     missing = topic.missing_count if needed is None else len(needed)
     if missing:
-        named = islice(topic.missing() if needed is None else needed, _NAMES_MAX + 1)
+        named = islice(topic.missing() if needed is None else needed, _NUMBERS_MAX)
         numbers = some_of([str(number) if number >= 0 else "of unknown number" for number in named])
         show_warning(
             f"{counted(missing, 'partition')} of {topic.name} not in PATH: {numbers}. "

@@ -14,6 +14,7 @@ from kafkalog.model import Replicas
 from kafkalog.payloads.kinds import payload_kind
 from kafkalog.producing.model import Route
 from kafkalog.search.scanning import logs_of
+from kafkalog.wording import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,6 @@ _OF_REPLICAS: Final = ("leader.replication.throttled.replicas",
 """Configs that are about the brokers of one cluster."""
 _INTERNAL: Final = "internal."
 """What Kafka's own tests set."""
-_NAMED_MAX: Final = 5
 
 
 def routes_of(
@@ -133,21 +133,17 @@ def require_topics_in(
     if short:
         words = [f"{name} has {present[name]} of {needed[name]}" for name in short]
         raise RefusedError(
-            f"The cluster has too few partitions: {_some(words)}.",
+            f"The cluster has too few partitions: {some_of(words)}.",
             hint="Add partitions with kafka-topics.sh --alter, or leave --keep-partitions out.",
         )
     if missing and not request.create_topics:
         raise RefusedError(
-            f"The cluster has no topic {_some(missing)}.",
+            f"The cluster has no topic {some_of(missing)}.",
             hint="--create-topics creates what is missing; --topic-map OLD=NEW names another one.",
         )
     if missing:
         cluster.create_topics(_as_in_files(missing, needed, routes, targets))
     return missing
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:_NAMED_MAX]) + (", …" if len(words) > _NAMED_MAX else "")
 
 
 def _as_in_files(

@@ -31,7 +31,7 @@ from kafkalog.text_files import (
     read_topic_id,
     uuid_bytes,
 )
-from kafkalog.wording import counted
+from kafkalog.wording import counted, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kafkalog.text_files import MetaProperties
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
-_NAMED_MAX: Final = 5  # partitions in a line
 _RESERVED_IDS: Final = 100  # the first ids stand for "unassigned", "lost" and the like
 
 
@@ -99,8 +98,9 @@ class Hosting:
         if topic_id is None or not (is_live and self.image.is_whole) or file_system.exists(path):
             return None
         known = self.image.partition(topic_id, partition.partition or 0)
-        is_mine = known is not None and self.node_id in known.replicas
-        return topic_id if is_mine and epoch <= known.leader_epoch else None
+        if known is None or self.node_id not in known.replicas:
+            return None
+        return topic_id if epoch <= known.leader_epoch else None
 
     def directory_id(self, partition: PartitionDir) -> str | None:
         """Return the id of the directory that a partition is assigned to; None if to none here."""
@@ -499,15 +499,11 @@ def absences_line(absent: Sequence[Absent]) -> str:
     places = sorted({one.home.path for one in absent})
     gone = [one.name for one in absent if not one.in_sync]
     line = f"create {counted(len(absent), 'empty log')} in {' and '.join(places)} for partitions "
-    line += f"that were there: {_some_of([one.name for one in absent])}"
+    line += f"that were there: {some_of([one.name for one in absent])}"
     if gone:
         of_these = "their records are" if len(gone) == len(absent) else f"of {len(gone)} they are"
         line += f"; {of_these} gone: no other replica is in sync"
     return line
-
-
-def _some_of(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
 
 
 def nodes_of(

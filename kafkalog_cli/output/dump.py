@@ -29,7 +29,7 @@ from kafkalog.offsets import name_of
 from kafkalog.paths import file_system
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
-from kafkalog_cli.outcome import Outcome, show_note, some_of
+from kafkalog_cli.outcome import Outcome, show_note
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column, Style, View
 from kafkalog_cli.output.progress import byte_progress

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.wording import counted, printable
-from kafkalog_cli.outcome import show_note, show_warning, some_of
+from kafkalog.wording import counted, printable, some_of
+from kafkalog_cli.outcome import show_note, show_warning
 from kafkalog_cli.output.objects import BOOL, INT, SIZE, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
