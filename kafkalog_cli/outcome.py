@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from kafkalog.errors import (
     INTERNAL_ERROR,
@@ -15,6 +15,8 @@ from kafkalog.errors import (
     InternalError,
     KafkaLogError,
     LimitExceededError,
+    Listener,
+    Note,
     UnreadableError,
     contained,
     on_failure,
@@ -26,6 +28,7 @@ from kafkalog_cli.output.text import painted, tone_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from kafkalog.errors import Event
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect, LogView, Severity
     from kafkalog.offsets import PartitionOffsets
@@ -146,7 +149,36 @@ def left_out_shown() -> Iterator[None]:
         on_left_out.remove(show)
 
 
-class Outcome:
+CHECK_FAILED: Final = "check-failed"
+_STATUSES: Final = {
+    CHECK_FAILED: INTERNAL_ERROR,
+    **{one.reference: one.exit_code for one in (LimitExceededError, UnreadableError)},
+}
+"""The statuses of defects that are about the run, whatever their severity."""
+
+
+def status_of(event: Event, failing: Sequence[Severity] | None = None) -> int:
+    """Return the exit status of a run that hears of an event; of several, the largest counts.
+
+    Args:
+        event: what was heard.
+        failing: the severities that are failures; by default all but notes.
+    """
+    from kafkalog.model import Defect
+
+    match event:
+        case KafkaLogError():
+            return event.exit_code
+        case Defect(severity=severity, reference=reference):
+            is_failure = severity != "note" if failing is None else severity in failing
+            return max(int(is_failure), _STATUSES.get(reference, 0))
+        case Note():
+            return 0
+        case _:
+            assert_never(event)
+
+
+class Outcome(Listener):
     """The exit status so far: the work continues after a bad input, and the worst status counts.
 
     Attributes:
@@ -158,6 +190,7 @@ class Outcome:
     def __init__(self) -> None:
         self.status = 0
         self._named: set[str] = set()
+        self._noted: set[Note] = set()
         self.errors: list[KafkaLogError] = []
         self.checks_failed = 0
 
@@ -179,7 +212,7 @@ class Outcome:
 
         paths = list(paths)
         targets = open_targets(
-            paths, failed=self.error, parents=show_parent, by_names=by_names, topics=topics
+            paths, failed=self.hear, parents=show_parent, by_names=by_names, topics=topics
         )
         self._named.update(map(absolute, [*paths, *(one.path for one in targets)]))
         return targets
@@ -218,7 +251,7 @@ class Outcome:
                 continue
             for one, error in unlisted_of([target]):
                 if topics is None or one.topic in topics:
-                    self.error(error)
+                    self.hear(error)
             meant, internals = meant_partitions([target], topics, internal=internal, dead=dead)
             found += meant
             left_out += len(internals)
@@ -229,18 +262,31 @@ class Outcome:
         others = paths_of_others(partitions, lambda: metadata_logs(targets), dead=dead)
         return [one for one in found if one.path not in others]
 
-    def error(self, error: KafkaLogError) -> None:
-        """Report an error and remember its status.
+    def hear(self, event: Event) -> None:
+        """Show an event, and remember its status.
 
         A partition that a broker has deleted meanwhile is only noted, as it would be missing from
         the next listing; unless it was named, or is in another of the places now.
         """
-        if (place := self._gone(error)) is not None:
-            show_note(f"{place} is not there any more: it was deleted while it was read")
-            return
-        show_error(error)
-        self.errors.append(error)
-        self.status = max(self.status, error.exit_code)
+        from kafkalog.model import Defect
+
+        match event:
+            case Defect():
+                self.count(event)
+                self.defect(event)
+            case Note():
+                if event not in self._noted:
+                    self._noted.add(event)
+                    (show_warning if event.is_warning else show_note)(event.text)
+            case KafkaLogError():
+                if (place := self._gone(event)) is not None:
+                    show_note(f"{place} is not there any more: it was deleted while it was read")
+                    return
+                show_error(event)
+                self.errors.append(event)
+                self.status = max(self.status, status_of(event))
+            case _:
+                assert_never(event)
 
     def _gone(self, error: KafkaLogError) -> str | None:
         from kafkalog.living import gone_partition
@@ -253,12 +299,12 @@ class Outcome:
 
     def contained(self, path: str) -> AbstractContextManager[None]:
         """Report what stops the work on one thing in the block, and continue after it."""
-        return contained(path, self.error)
+        return contained(path, self.hear)
 
     def report_failed_checks(self) -> None:
         """Report that checks failed, if any did, even to somebody who ignores the findings."""
         if self.checks_failed:
-            self.error(
+            self.hear(
                 InternalError(
                     f"internal error: {counted(self.checks_failed, 'check')} could not be "
                     "completed.",
@@ -296,16 +342,8 @@ class Outcome:
 
         An exceeded limit and a failed check always are.
         """
-        if failing is None:
-            self.fail_if(defect.severity != "note")
-        else:
-            self.fail_if(defect.severity in failing)
-        if defect.reference == "check-failed":
-            self.checks_failed += 1
-            self.status = max(self.status, INTERNAL_ERROR)
-        for error in (LimitExceededError, UnreadableError):
-            if defect.reference == error.reference:
-                self.status = max(self.status, error.exit_code)
+        self.checks_failed += defect.reference == CHECK_FAILED
+        self.status = max(self.status, status_of(defect, failing))
 
     def fail_if(self, failing: bool) -> None:
         """Record status 1 if something counts as a failure."""
@@ -324,11 +362,6 @@ class Outcome:
         if not self.status and not is_concerned:
             return NOTHING_TO_DO
         return self.status
-
-    def finding(self, defect: Defect) -> None:
-        """Count a defect, and report it on stderr."""
-        self.count(defect)
-        self.defect(defect)
 
     def defect(self, defect: Defect) -> None:
         """Report a defect on stderr."""

@@ -26,14 +26,14 @@ from formats.late_classes import dataclass
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.disk_usage.ahead import Outlook, look_ahead
 from kafkalog.disk_usage.model import Entry, Place, Report, Share, SplitBy, Usage
-from kafkalog.errors import DataError, KafkaLogError, contained
+from kafkalog.errors import DataError, KafkaLogError, Listener, contained
 from kafkalog.log_dir import FileEntry, LogDirTop, PartitionDir, list_partition
 from kafkalog.paths import file_system
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.paths.retry import tried
 from kafkalog.paths.source import BLOCK_SIZE
 from kafkalog.paths.uris import is_object
-from kafkalog.targets import Listener, look_at_targets, open_targets
+from kafkalog.targets import look_at_targets, open_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -301,14 +301,14 @@ def disk_usage(
         A `stat` per file. By day, and with a forecast, also a few reads per segment.
     """
     hears = listener or Listener()
-    sums = _Sums(SplitBy(by), zone, hears.failed)
-    walk = Walk(hears.failed)
-    tops = look_at_targets(paths, failed=hears.failed, parents=parents)
+    sums = _Sums(SplitBy(by), zone, hears.hear)
+    walk = Walk(hears.hear)
+    tops = look_at_targets(paths, failed=hears.hear, parents=parents)
     for place in walk.places(tops):
         sums.add(place)
     report = Report(links=walk.links)
     if forecast is not None:
-        targets = open_targets([top.path for top in tops], failed=hears.failed)
+        targets = open_targets([top.path for top in tops], failed=hears.hear)
         ahead = look_ahead(
             targets,
             now_ms=forecast.now_ms,

@@ -81,7 +81,7 @@ class Lane:
         """
         for piece in self._pieces:
             if isinstance(piece, Defect):
-                self._listener.met(piece)
+                self._listener.hear(piece)
                 continue
             last = self._last
             for offset, *_ in piece.messages:
@@ -187,7 +187,7 @@ class Lanes:
     def _stick(self, index: int, place: Place, error: KafkaLogError) -> None:
         """Keep the place of a log that cannot be read now, and report why."""
         self._stuck[index] = place
-        self._listener.failed(error)
+        self._listener.hear(error)
         if len(self._stuck) > _STUCK_MAX:
             raise LimitExceededError(f"More than {_STUCK_MAX} logs cannot be read.")
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.defects import raise_defect
-from kafkalog.errors import UsageError
-from kafkalog.model import End, Isolation
-from kafkalog.targets import Listener
+from kafkalog.errors import Event, Listener, UsageError
+from kafkalog.model import Defect, End, Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.model import Defect
     from kafkalog.tables.planning import Target
 
 
@@ -167,14 +165,13 @@ class Replayed:
 
 
 class ReplayListener(Listener):
-    """Receives what a replay reports besides its results; subclasses override what they need."""
+    """Hears what a replay reports besides its results; subclasses override what they need."""
 
-    def met(self, defect: Defect) -> None:
-        """Handle a defect; what is damaged is not replayed. By default, raise its error."""
-        raise_defect(defect)
-
-    def warned(self, text: str) -> None:
-        """Handle a warning, one line of text."""
+    def hear(self, event: Event) -> None:
+        """Handle an event; by default raise an error, or that of damage, which is not replayed."""
+        if isinstance(event, Defect):
+            raise_defect(event)
+        super().hear(event)
 
     def advanced(self, size_bytes: int) -> None:
         """Handle the number of bytes read since the last call."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import ClusterError, RefusedError
+from kafkalog.errors import ClusterError, Note, RefusedError
 from kafkalog.model import present_ms
 from kafkalog.paths import file_system
 from kafkalog.producing.cluster import Cluster, active
@@ -82,7 +82,7 @@ class Replay:
         self._targets = targets
         self._request = request
         self._listener = listener
-        self.routes, self.left_out = routes_of(targets, request, listener.failed)
+        self.routes, self.left_out = routes_of(targets, request, listener.hear)
 
     def ends(self) -> list[PartitionOffsets]:
         """Return the bounds of the logs, if they decide which records are replayed."""
@@ -187,10 +187,9 @@ class Replay:
             return
         for topic, own in configs.items():
             if own.get("message.timestamp.type") == "LogAppendTime":
-                self._listener.warned(
-                    f"{topic} has message.timestamp.type=LogAppendTime: records get the time of "
-                    "the replay."
-                )
+                words = f"{topic} has message.timestamp.type=LogAppendTime"
+                note = Note(f"{words}: records get the time of the replay.", is_warning=True)
+                self._listener.hear(note)
 
     @property
     def request(self) -> Request:
@@ -371,7 +370,8 @@ class _Retention:
         oldest = self._oldest.get(topic)
         if oldest is not None and piece.messages and 0 <= piece.messages[0][3] < oldest:
             del self._oldest[topic]
-            self._listener.warned(
+            words = (
                 f"{topic} has records that are older than its retention.ms: brokers delete them "
                 "soon. Set retention.ms of the topic, or replay with --new-timestamps."
             )
+            self._listener.hear(Note(words, is_warning=True))

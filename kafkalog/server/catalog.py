@@ -222,7 +222,7 @@ class Catalog:
         return found
 
     def _look_again(self, seen: dict[str, Topic]) -> None:
-        with self._looking, contained(self.paths[0], self._listener.failed):
+        with self._looking, contained(self.paths[0], self._listener.hear):
             if self.topics is seen:
                 self._look()
 
@@ -426,7 +426,7 @@ class Catalog:
             raise error
         if not (partition.has_failed or isinstance(error, ReplacedError)):
             partition.has_failed = True
-            self._listener.failed(error)
+            self._listener.hear(error)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _directories(
@@ -437,7 +437,7 @@ class Catalog:
 
         def failed(error: KafkaLogError) -> None:
             errors.append(error)
-            self._listener.failed(error)
+            self._listener.hear(error)
 
         targets = look_at_targets(paths, failed=failed, parents=parents)
         if not targets and errors:

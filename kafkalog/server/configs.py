@@ -68,7 +68,7 @@ class Configs:
                 if configs.metadata is not None:
                     return configs  # a broker without metadata on its disk has none
             except DataError as error:
-                self._listener.failed(error)
+                self._listener.hear(error)
                 continue
             found = found or configs
         return found or ConfigSources().in_log_dir("")

@@ -262,7 +262,7 @@ def export(
     outcome = Outcome()
 
     def lacks(_: PartitionDir, error: KafkaLogError) -> None:
-        outcome.error(error)
+        outcome.hear(error)
 
     from kafkalog_cli.output.export_metrics import Watch
     from kafkalog_cli.output.exported import ExportWriter
@@ -319,7 +319,7 @@ def _exported(run: Export, choice: EngineChoice, outcome: Outcome, watch: Watch)
         export = opened.enter_context(run)
         outcome.differs(export.differences)
         for lost in export.lost:
-            outcome.finding(lost)
+            outcome.hear(lost)
         watched.planned(export)
         if export.missing:
             engine = opened.enter_context(choice.open()) if started is None else started()

@@ -137,7 +137,7 @@ def find(
         return outcome.status  # a wanted topic may be there
     style = Style(exact, zone, bytes_form, states=view == LogView.ALL)
     with byte_progress(targets, enabled=not quiet and not follow) as progress:
-        search = Search(targets, selection, topic, replicas, outcome.error, progress)
+        search = Search(targets, selection, topic, replicas, outcome.hear, progress)
         if history:
             _show_history(search, form, limit, style, outcome)
             return outcome.status
@@ -291,8 +291,7 @@ def _write_file(
     def records() -> Iterator[Found]:
         for one in found:
             if isinstance(one, Defect):
-                outcome.count(one)
-                outcome.defect(one)
+                outcome.hear(one)
             else:
                 yield one
 

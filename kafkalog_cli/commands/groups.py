@@ -73,7 +73,7 @@ def groups(
     targets = outcome.open_all(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
         read = partial(
-            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.error
+            read_groups, targets, defects=outcome.defect, progress=progress, failed=outcome.hear
         )
         found, then = read(at=moment), None if before is None else read(at=before)
     report_groups(outcome, found)

@@ -131,8 +131,8 @@ def lookup_offset(
             compares=no_index,
             differences=differences.append,
             ends=ends.append,
-            damaged=outcome.finding,
-            failed=outcome.error,
+            damaged=outcome.hear,
+            failed=outcome.hear,
         ):
             shown.write(found)
     outcome.differs(differences, fails=False)
@@ -141,7 +141,7 @@ def lookup_offset(
     if export is not None:
         shown.export(export)
     if unread:  # the record may be in an unreadable part
-        outcome.error(unread.error())
+        outcome.hear(unread.error())
     return outcome.status
 
 

@@ -162,8 +162,8 @@ def _profiles(
             hot_keys=hot_keys,
             differences=differences.append,
             ends=ends.append,
-            missing=outcome.finding,
-            failed=outcome.error,
+            missing=outcome.hear,
+            failed=outcome.hear,
         )
     outcome.differs(differences)
     outcome.leaves_out(ends)

@@ -77,7 +77,7 @@ def recover(
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
     from kafkalog.repair.run import Recovery
-    from kafkalog_cli.maintenance import ShownListener, require_consent
+    from kafkalog_cli.maintenance import require_consent
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
@@ -107,7 +107,7 @@ def recover(
         forced=force,
         metadata_dir=metadata_dir,
         arguments=sys.argv[1:],
-        listener=ShownListener(outcome),
+        listener=outcome,
     )
     scan_rate, style = opt.parse_rate(rate), Style(exact)
     if in_place:
@@ -126,7 +126,7 @@ def recover(
         # it.
         if not run.is_plan:
             for stop in run.refused.values():
-                outcome.error(stop)
+                outcome.hear(stop)
             _apply(run, paths, yes=yes, quiet=quiet)
         if form != Format.TABLE:
             for one in run.results:

@@ -141,7 +141,7 @@ def verify(
         leaves_cache=no_cache,
         topics=topic,
         exclude=exclude or (),
-        failed=outcome.error,
+        failed=outcome.hear,
     )
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     facts = RunFacts(run, failing, outcome.errors, time.time_ns() // 1_000_000)

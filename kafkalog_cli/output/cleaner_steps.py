@@ -262,7 +262,7 @@ def show_explained(
         writer.flush()
         for candidate, found in run.explain(limit, progress):
             if isinstance(found, KafkaLogError):
-                outcome.error(found)
+                outcome.hear(found)
             elif show is not None:
                 show.show(candidate, found)
             else:

@@ -12,8 +12,7 @@ from kafkalog_cli.output.text import size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.model import Defect
+    from kafkalog.errors import Event
     from kafkalog.producing.model import Replayed, ReplayListener, TranslatedOffset
     from kafkalog.producing.run import ReplaySummary
     from kafkalog_cli.outcome import Outcome
@@ -134,18 +133,8 @@ def replay_listener(outcome: Outcome, bar: ByteProgress | None) -> ReplayListene
     from kafkalog.producing.model import ReplayListener
 
     class Shown(ReplayListener):
-        def failed(self, error: KafkaLogError) -> None:
-            outcome.error(error)
-
-        def met(self, defect: Defect) -> None:
-            outcome.count(defect)
-            outcome.defect(defect)
-
-        def noted(self, text: str) -> None:
-            show_note(text)
-
-        def warned(self, text: str) -> None:
-            show_warning(text)
+        def hear(self, event: Event) -> None:
+            outcome.hear(event)
 
         def advanced(self, size_bytes: int) -> None:
             if bar is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from kafkalog.errors import Event, Note
 from kafkalog.model import Isolation
 from kafkalog.offsets import OffsetSource
 from kafkalog.server.catalog import Catalog
@@ -219,8 +220,9 @@ def serve(_: Run, paths: list[Path], __: Path) -> tuple[int, str]:
     told: list[str] = []
 
     class Heard(ServeListener):
-        def noted(self, text: str) -> None:
-            told.append(text)
+        def hear(self, event: Event) -> None:
+            if isinstance(event, Note):
+                told.append(event.text)
 
     catalog = Catalog(map(str, paths), ServeOptions(), Heard())
     partition = catalog.partition("orders", 0)
