@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.configs.definitions import value_text
 from kafkalog.errors import UsageError
 from kafkalog.wording import printable
 from kafkalog_cli.outcome import show_note
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.configs import ConfigValue, TopicConfigs
-    from kafkalog.configs.definitions import Value
     from kafkalog.offsets import LogOffset
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
     """Return `retention.ms=1000 (1 second, --config), ...`."""
     return ", ".join(
-        f"{config.name}={_text(config.value)} ({_duration(config)}{_source(config)})"
+        f"{config.name}={value_text(config.value)} ({_duration(config)}{_source(config)})"
         for config in configs
     )
 
@@ -55,12 +55,6 @@ def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
 
 CONFIGS: Final = Kind("array", to_json=_config_objects)
 MARKS: Final = Kind("array", to_json=_mark_objects)
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _duration(config: ConfigValue) -> str:

@@ -166,6 +166,13 @@ DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
 """Name to definition of every topic config, and of the broker's own configs that matter here."""
 
 
+def value_text(value: object) -> str:
+    """Return a value as Kafka shows it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
 def names_of(definition: Definition) -> tuple[Synonym, ...]:
     """Return every name under which the config can be set; the first that is set counts."""
     names = [Synonym(definition.name), *definition.synonyms]

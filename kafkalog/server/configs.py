@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.error_codes import ErrorCode
 from kafkalog.cluster_image.model import BROKER, TOPIC
 from kafkalog.configs import ConfigSources, ConfigValue
-from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind
+from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Kind, value_text
 from kafkalog.configs.sources import DEFAULT_SOURCE, INTERNAL_SOURCE
 from kafkalog.errors import CorruptDataError, DataError
 from kafkalog.identity import newest_metadata
@@ -136,10 +136,10 @@ def _of_broker(configs: LogDirConfigs) -> list[tuple[ConfigValue, int]]:
 def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]:
     definition = DEFINITIONS.get(value.name) or _REPLACEMENTS.get(value.name)
     is_known = value.name in KNOWN_NAMES  # others may be passwords
-    text = _text(value.value) if is_known else None
+    text = value_text(value.value) if is_known else None
     known = [{"name": value.set_as or value.name, "value": text, "source": source}]
     if definition is not None and source != _DEFAULT:
-        default = _text(definition.default)
+        default = value_text(definition.default)
         known.append({"name": value.name, "value": default, "source": _DEFAULT})
     return {
         "name": value.name,
@@ -151,10 +151,3 @@ def _entry(value: ConfigValue, source: int, *, synonyms: bool) -> dict[str, Any]
         "configType": 0 if definition is None else _TYPES[definition.kind],
         "documentation": None,
     }
-
-
-def _text(value: object) -> str:
-    """Return a value as Kafka shows it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -147,6 +147,7 @@ def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
     """Note what was created; warn of records that the cluster has not got as they are."""
     if summary.created:
         show_note(f"{counted(len(summary.created), 'topic')} created: {some_of(summary.created)}")
+        show_note("what server.properties of the source's brokers set is not known to new topics")
     if unsendable := sum(one.unsendable for one in summary.logs):
         show_warning(
             f"{counted(unsendable, 'record')} left out: the name of a header is not UTF-8, and "

@@ -23,6 +23,8 @@ from kafkalog.producing.offsets import OffsetMap
 from kafkalog.producing.progress import ProgressFile
 from kafkalog.producing.routes import require_topics_in
 from tests.builders import batch, record, write_log
+from tests.metadata_logs import value_of
+from tests.nodes import uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,3 +287,30 @@ def test_topics_are_checked_before_anything_is_produced(logs: Path) -> None:
         require_topics_in(
             without, run.Replay(targets, closed, ReplayListener()).routes, closed, targets
         )
+
+
+def test_a_new_topic_has_what_its_old_brokers_set_for_all(logs: Path) -> None:
+    """Dynamic configs of brokers, by the names of topics; its own come first, replication not."""
+    of_brokers = {
+        "log.retention.ms": "5000", "log.cleanup.policy": "compact", "message.max.bytes": "2000000",
+        "log.message.timestamp.type": "LogAppendTime", "min.insync.replicas": "2",
+    }  # fmt: skip
+    values = [value_of("TopicRecord", name="orders", topicId=uuid(1))] + [
+        value_of("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
+        for kind, resource, configs in (
+            (4, "", of_brokers),
+            (2, "orders", {"retention.ms": "7000", "internal.segment.bytes": "12000"}),
+        )
+        for name, value in configs.items()
+    ]
+    records = [record(delta, None, value) for delta, value in enumerate(values)]
+    write_log(logs / "__cluster_metadata-0", batch(0, records, epoch=1))
+    targets = [open_path(str(logs))]
+    creating = Request(keep_partitions=True, create_topics=True, topics=("orders",))
+    routes = run.Replay(targets, creating, ReplayListener()).routes
+    cluster: Any = FakeCluster()
+    require_topics_in(cluster, routes, creating, targets)
+    assert cluster.created["orders"][1] == {
+        "retention.ms": "7000", "cleanup.policy": "compact", "max.message.bytes": "2000000",
+        "message.timestamp.type": "LogAppendTime",
+    }  # fmt: skip
