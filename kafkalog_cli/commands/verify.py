@@ -50,7 +50,7 @@ def verify(
     )] = Level.STANDARD,
     topic: Annotated[list[str] | None, typer.Option(
         "--topic", metavar="TOPIC",
-        help="Only partitions of this topic, not the log directory itself; repeatable.",
+        help="Only partitions of this topic; repeatable.",
     )] = None,
     exclude: Annotated[list[str] | None, typer.Option(
         "--exclude", metavar="TOPIC", help="Only partitions of other topics; repeatable.",
@@ -111,7 +111,6 @@ def verify(
     kafkalog verify /var/lib/kafka
     kafkalog verify --level quick --format ndjson orders-0
     kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
-    kafkalog verify --no-cache --rate-limit 50MiB --level deep /var/lib/kafka
     kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
     kafkalog verify --format junit --fail-on damage /var/lib/kafka
     kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
