@@ -104,13 +104,14 @@ class Lane:
         done.tombstones += sum(value is None for _, value, *_ in piece.messages)
         done.size_bytes += piece.size_bytes
         done.unsendable += len(piece.unsendable)
+        done.refused += len(piece.refused)
         done.zero_times += zeros
         if piece.messages:
             if done.first_offset is None:
                 done.first_offset = piece.messages[0][0]
             done.last_offset = piece.messages[-1][0]
         # What cannot be sent is passed over for good, also by the next run.
-        ends = [*piece.unsendable, *(offset for offset, *_ in piece.messages[-1:])]
+        ends = [*piece.unsendable, *piece.refused, *(offset for offset, *_ in piece.messages[-1:])]
         self._next_offset = max([self._next_offset, *(offset + 1 for offset in ends)])
 
 

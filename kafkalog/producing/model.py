@@ -34,6 +34,8 @@ class Request:
             the last commit appear twice after a kill.
         create_topics: whether missing topics are created.
         commit_offsets: whether groups get the offsets that they had, translated.
+        refused_file: where records that topics refuse are listed, which are left out; None to stop
+            at the first one.
         rate: most bytes of keys, values and headers in a second; None for no limit.
     """
 
@@ -47,6 +49,7 @@ class Request:
     transactions: bool = True
     create_topics: bool = False
     commit_offsets: bool = False
+    refused_file: str | None = None
     rate: int | None = None
 
     def __post_init__(self) -> None:
@@ -150,6 +153,7 @@ class Replayed:
         first_offset, last_offset: their first and last offset in the log; None without records.
         records_before: number of records that an earlier, interrupted run had produced.
         unsendable: number of records that were left out, since a header's name is not UTF-8.
+        refused: number of records that were left out, since the topic in the cluster refuses them.
         zero_times: number of records whose timestamp 0 became 1.
     """
 
@@ -161,6 +165,7 @@ class Replayed:
     last_offset: int | None = None
     records_before: int = 0
     unsendable: int = 0
+    refused: int = 0
     zero_times: int = 0
 
 

@@ -49,6 +49,7 @@ REPLAYED: Final = ObjectType[ShownLog](
           "done.records_before"),
     Field("unsendable", INT, "left out: a header name is not UTF-8",
           "done.unsendable"),
+    Field("refused", INT, "left out: the topic refuses them", "done.refused"),
     Field("zero_times", INT, "records whose timestamp 0 becomes 1",
           "done.zero_times"),
 )  # fmt: skip
@@ -152,6 +153,10 @@ def report_losses(summary: ReplaySummary, outcome: Outcome) -> None:
         show_warning(
             f"{counted(unsendable, 'record')} left out: the name of a header is not UTF-8, and "
             "librdkafka's binding sends no other."
+        )
+    if refused := sum(one.refused for one in summary.logs):
+        show_warning(
+            f"{counted(refused, 'record')} left out, which topics refuse: --refused has them."
         )
     if zeros := sum(one.zero_times for one in summary.logs):
         show_warning(
