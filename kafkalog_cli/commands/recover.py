@@ -61,8 +61,7 @@ def recover(
 
     A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches, a missing
     partition.metadata from the cluster's. KRaft's own log and directories that await deletion are
-    left to the broker. If one partition must not be recovered, none is changed: name the others. If
-    kafkalog itself fails on one (status 70), the others are recovered.
+    left to the broker. If one partition must not be recovered, none is changed: name the others.
 
     Give all log directories of a node, to see what keeps it from starting. They are locked as a
     broker locks them. After a kill, another recovery or the start of a broker reaches the same
